@@ -1,0 +1,42 @@
+//! Finding recorded cases.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kiln_value::Value;
+
+/// The folder of the project.
+pub fn project_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate lies two folders below the project")
+        .to_owned()
+}
+
+/// The folder or file of a corpus, or `None` after saying loudly that the test is skipped.
+pub fn corpus(name: &str) -> Option<PathBuf> {
+    let all = std::env::var_os("KILN_CORPUS")
+        .map_or_else(|| project_root().join("../shared/corpus"), PathBuf::from);
+    let path = all.join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    // Straight to standard error: the test harness swallows what `eprintln` says in a passing test.
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: {test}: the corpus {name} is not there (set KILN_CORPUS to the folder that holds it)"
+    );
+    None
+}
+
+/// A JSON file of a corpus, or `None` after saying loudly that the test is skipped.
+///
+/// # Panics
+/// When the file is there but is not JSON.
+pub fn corpus_json(name: &str) -> Option<Value> {
+    let path = corpus(name)?;
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    Some(kiln_value::json::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+}

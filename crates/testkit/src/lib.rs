@@ -1,0 +1,14 @@
+//! What the tests of all crates share.
+//!
+//! Corpora are recorded cases that live outside the project (`../shared/corpus` beside a checkout, or
+//! the folder that `KILN_CORPUS` names). A test that needs one asks [`corpus`] for it and returns when it is
+//! not there; the skip is said on the real standard error, where `cargo xtask test` counts it.
+//!
+//! A [`Tally`] runs the cases of one corpus, so that a failure shows every failing case and not
+//! only the first, and a success says how many there were.
+
+mod corpus;
+mod tally;
+
+pub use corpus::{corpus, corpus_json, project_root};
+pub use tally::{Tally, difference};
