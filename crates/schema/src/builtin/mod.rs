@@ -1,0 +1,68 @@
+//! The built-in tables, and the short constructors their generated sources use.
+
+mod v1_21;
+mod v1_36;
+
+use std::borrow::Cow;
+
+use crate::table::{Field, Kind, ListType, MapType, PatchStrategy, Shape, ShapeId, Span, Table};
+use crate::{Scope, Version};
+
+pub(crate) fn table(version: Version) -> &'static Table {
+    match version {
+        Version::V1_21 => &v1_21::TABLE,
+        Version::V1_36 => &v1_36::TABLE,
+    }
+}
+
+const N: Option<Scope> = Some(Scope::Namespaced);
+const C: Option<Scope> = Some(Scope::Cluster);
+
+#[allow(clippy::too_many_arguments, reason = "one call per generated entry, in the order of Shape")]
+const fn shape(
+    fields: [u32; 2],
+    items: ShapeId,
+    values: ShapeId,
+    list: u8,
+    map: u8,
+    strategy: u8,
+    merge_key: [u32; 2],
+    map_keys: [u32; 2],
+) -> Shape {
+    Shape {
+        fields: Span { start: fields[0], length: fields[1] },
+        items,
+        values,
+        is_list: list != 0,
+        list_type: match list {
+            2 => ListType::Set,
+            3 => ListType::Map,
+            _ => ListType::Atomic,
+        },
+        map_type: match map {
+            0 => None,
+            1 => Some(MapType::Granular),
+            _ => Some(MapType::Atomic),
+        },
+        strategy: PatchStrategy::from_bits(strategy),
+        merge_key: Span { start: merge_key[0], length: merge_key[1] },
+        map_keys: Span { start: map_keys[0], length: map_keys[1] },
+    }
+}
+
+const fn field(name: &'static str, shape: ShapeId) -> Field {
+    Field { name: Cow::Borrowed(name), shape }
+}
+
+const fn key(name: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(name)
+}
+
+const fn kind(
+    api_version: &'static str,
+    kind: &'static str,
+    scope: Option<Scope>,
+    shape: Option<ShapeId>,
+) -> Kind {
+    Kind { api_version: Cow::Borrowed(api_version), kind: Cow::Borrowed(kind), scope, shape }
+}
