@@ -1,0 +1,17 @@
+//! Small Go-compatible text types that Kiln's languages share.
+//!
+//! JMESPath, CEL, Go templates, JSONPath and kustomize all meet the same texts: quantities, durations,
+//! regular expressions, versions, times. Each module reads and prints one of them as the Go libraries
+//! behind Kubernetes do, with exact arithmetic and bounded work. Nothing here knows of values,
+//! files or clocks.
+
+pub mod duration;
+pub mod quantity;
+pub mod quote;
+pub mod regex;
+pub mod semver;
+pub mod wildcard;
+
+pub use duration::Duration;
+pub use quantity::Quantity;
+pub use regex::Regex;
