@@ -1,0 +1,17 @@
+//! Patches on [`kiln_value::Value`]: one engine for each kind of patch, with the differences between
+//! kustomize, Kyverno, KubeMod and the API server as named fields of its rules.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `json6902` | JSON Patch: [`JsonPatch`], [`JsonPatchRules`] |
+//! | `merge7396` | merge patch: [`merge_patch`], [`MergeRules`] |
+//!
+//! An edit copies the spine from the root to what it changes and nothing else: a small patch on a
+//! large object costs what the patch costs.
+
+mod json6902;
+mod merge7396;
+
+pub use json6902::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules};
+pub use json6902::{Operation, Pointer, WholeDocument};
+pub use merge7396::{MergeRules, merge_patch};

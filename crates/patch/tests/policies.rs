@@ -1,0 +1,63 @@
+//! JSON patches and strategic merges as KubeMod and Kyverno were seen to do them.
+
+use kiln_patch::{JsonPatch, JsonPatchRules};
+use kiln_testkit::{Tally, corpus_json};
+use kiln_value::{Value, json, value};
+
+fn apply(object: &Value, patch: &Value, rules: JsonPatchRules) -> Result<Value, String> {
+    let mut object = object.clone();
+    let patch = JsonPatch::parse(patch, rules);
+    patch.and_then(|patch| patch.apply(&mut object)).map_err(|e| e.to_string())?;
+    Ok(object)
+}
+
+fn compare(wanted: Option<&Value>, got: Result<Value, String>) -> Result<(), String> {
+    match (wanted, got) {
+        (None, Err(_)) => Ok(()),
+        (None, Ok(got)) => Err(format!("not refused: {}", json::to_string(&got))),
+        (Some(_), Err(problem)) => Err(format!("refused: {problem}")),
+        (Some(wanted), Ok(got)) if *wanted == got => Ok(()),
+        (Some(wanted), Ok(got)) => Err(format!(
+            "\nwanted {}\ngot    {}",
+            json::to_canonical_string(wanted),
+            json::to_canonical_string(&got)
+        )),
+    }
+}
+
+#[test]
+fn json_patches_of_kubemod() {
+    let Some(recorded) = corpus_json("kubemod/jsonpatch-cases.json") else { return };
+    let document = recorded.get("document").unwrap();
+    let mut tally = Tally::new("KubeMod, JSON patch");
+    for case in recorded.get("cases").unwrap().as_list().unwrap() {
+        let name = case.get("description").unwrap().as_str().unwrap();
+        let patch = case.get("patch").unwrap();
+        tally.case(name, || {
+            let got = apply(document, patch, JsonPatchRules::kubemod());
+            if case.get("differs").is_none() {
+                return compare(case.get("object"), got);
+            }
+            // `-` below a missing parent makes a list, not a map with the key "-".
+            let mut wanted = document.clone();
+            let made = if name.ends_with("/k") { value!([{"k": 9}]) } else { value!([9]) };
+            wanted.set(["m"], made).unwrap();
+            compare(Some(&wanted), got)
+        });
+    }
+    tally.finish();
+}
+
+#[test]
+fn json_patches_of_kyverno() {
+    let Some(recorded) = corpus_json("mutate/json-patch.json") else { return };
+    let mut tally = Tally::new("Kyverno, JSON patch");
+    for (index, case) in recorded.as_list().unwrap().iter().enumerate() {
+        let patch = case.get("patches").unwrap();
+        tally.case(&format!("{index} {}", json::to_string(patch)), || {
+            let got = apply(case.get("resource").unwrap(), patch, JsonPatchRules::kyverno());
+            compare(case.get("expected").filter(|_| case.get("error").is_none()), got)
+        });
+    }
+    tally.finish();
+}
