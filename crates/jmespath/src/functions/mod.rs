@@ -1,0 +1,478 @@
+//! The functions: what each takes and gives, and the call itself.
+//!
+//! A call checks the number of its arguments, then their types, then runs. Each file below holds
+//! one family and its table; [`functions`] lists all of them for documentation and completion.
+
+mod standard;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::LazyLock;
+
+use kiln_diagnostic::did_you_mean;
+use kiln_value::{List, Map, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::eval::{Fault, Outcome, Search};
+use crate::number;
+use crate::sources::Sources;
+use crate::tree::{Call, NodeId, Tree};
+use crate::weight;
+
+/// A type that an argument may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Type {
+    /// Any value, also null and one that is missing.
+    Any,
+    /// A string.
+    String,
+    /// A number; never a text that looks like one.
+    Number,
+    /// A list.
+    Array,
+    /// A list of numbers.
+    Numbers,
+    /// A list of strings.
+    Strings,
+    /// A map.
+    Object,
+    /// An expression after `&`.
+    Expression,
+}
+
+impl Type {
+    fn accepts(self, argument: &Argument<'_>) -> bool {
+        match argument {
+            Argument::Reference(_) => self == Type::Expression,
+            Argument::Value(value) => match (self, &**value) {
+                (Type::Any, _)
+                | (Type::String, Value::String(_))
+                | (Type::Number, Value::Number(_))
+                | (Type::Array, Value::List(_))
+                | (Type::Object, Value::Map(_)) => true,
+                (Type::Numbers, Value::List(list)) => {
+                    list.iter().all(|element| matches!(element, Value::Number(_)))
+                }
+                (Type::Strings, Value::List(list)) => {
+                    list.iter().all(|element| matches!(element, Value::String(_)))
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Type::Any => "any",
+            Type::String => "string",
+            Type::Number => "number",
+            Type::Array => "array",
+            Type::Numbers => "array of numbers",
+            Type::Strings => "array of strings",
+            Type::Object => "object",
+            Type::Expression => "&expression",
+        })
+    }
+}
+
+/// One parameter of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// What it is called in the documentation.
+    pub name: &'static str,
+    /// The types it may have.
+    pub types: &'static [Type],
+}
+
+/// How many arguments a function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arity {
+    /// As many as there are parameters.
+    Exact,
+    /// At least as many as there are parameters; further ones are like the last.
+    Variadic,
+    /// Any number; they are ignored.
+    Ignored,
+}
+
+type Run = fn(&Arguments<'_>) -> Result<Value, Fault>;
+
+/// A function that expressions can call. `Display` gives its signature.
+#[derive(Clone, Copy)]
+pub struct Function {
+    name: &'static str,
+    parameters: &'static [Parameter],
+    arity: Arity,
+    returns: &'static str,
+    description: &'static str,
+    custom: bool,
+    /// How many levels deeper than its arguments the result may be.
+    pub(crate) levels: usize,
+    run: Run,
+}
+
+impl Function {
+    /// The name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &'static [Parameter] {
+        self.parameters
+    }
+
+    /// Whether the last parameter may be given several times.
+    pub fn is_variadic(&self) -> bool {
+        self.arity == Arity::Variadic
+    }
+
+    /// The type of the result, in words.
+    pub fn returns(&self) -> &'static str {
+        self.returns
+    }
+
+    /// What it does, in one line.
+    pub fn description(&self) -> &'static str {
+        self.description
+    }
+
+    /// Whether Kyverno added it to the standard functions, or replaced a standard one.
+    pub fn is_custom(&self) -> bool {
+        self.custom
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.name)?;
+        for (at, parameter) in self.parameters.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{}: {}", parameter.name, one_of(parameter.types))?;
+        }
+        let rest = if self.is_variadic() { ", …" } else { "" };
+        write!(f, "{rest}) -> {}", self.returns)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({self})")
+    }
+}
+
+fn one_of(types: &[Type]) -> String {
+    types.iter().map(ToString::to_string).collect::<Vec<_>>().join("|")
+}
+
+/// A standard function; [`Function::custom`] and the other words below make it something else.
+const fn function(
+    name: &'static str,
+    parameters: &'static [Parameter],
+    returns: &'static str,
+    description: &'static str,
+    run: Run,
+) -> Function {
+    let arity = Arity::Exact;
+    Function { name, parameters, arity, returns, description, custom: false, levels: 0, run }
+}
+
+impl Function {
+    const fn variadic(mut self) -> Self {
+        self.arity = Arity::Variadic;
+        self
+    }
+
+    const fn deeper(mut self, levels: usize) -> Self {
+        self.levels = levels;
+        self
+    }
+}
+
+const fn parameter(name: &'static str, types: &'static [Type]) -> Parameter {
+    Parameter { name, types }
+}
+
+const ANY: &[Type] = &[Type::Any];
+const STRING: &[Type] = &[Type::String];
+const NUMBER: &[Type] = &[Type::Number];
+const ARRAY: &[Type] = &[Type::Array];
+const OBJECT: &[Type] = &[Type::Object];
+const EXPRESSION: &[Type] = &[Type::Expression];
+
+static BY_NAME: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
+    let families = [standard::FUNCTIONS];
+    let mut all: Vec<&'static Function> = families.into_iter().flatten().collect();
+    all.sort_by_key(|function| function.name);
+    all
+});
+
+/// All functions, by name.
+pub fn functions() -> &'static [&'static Function] {
+    &BY_NAME
+}
+
+/// The function of this name.
+pub fn find(name: &str) -> Option<&'static Function> {
+    BY_NAME.binary_search_by_key(&name, |function| function.name).ok().map(|at| BY_NAME[at])
+}
+
+/// An argument of a call.
+pub(crate) enum Argument<'a> {
+    Value(Cow<'a, Value>),
+    /// What stands after `&`.
+    Reference(NodeId),
+}
+
+/// Checks what is known about a call without its values.
+pub(crate) fn check(tree: &Tree, id: NodeId, call: &Call) -> Result<&'static Function, Error> {
+    let Some(function) = call.function else {
+        let name = call.name.as_str();
+        let nearest = did_you_mean(name, functions().iter().map(|function| function.name));
+        return Err(Error::new(
+            ErrorKind::UnknownFunction,
+            name_span(tree, id, call),
+            format!("unknown function {name:?}"),
+        )
+        .maybe_hint(nearest.map(|nearest| format!("did you mean {nearest:?}?"))));
+    };
+    let (given, wanted) = (call.arguments.len(), function.parameters.len());
+    let fits = match function.arity {
+        Arity::Exact => given == wanted,
+        Arity::Variadic => given >= wanted,
+        Arity::Ignored => true,
+    };
+    if fits {
+        return Ok(function);
+    }
+    let least = if function.is_variadic() { "at least " } else { "" };
+    let plural = if wanted == 1 { "" } else { "s" };
+    Err(Error::new(
+        ErrorKind::Arity,
+        tree.span(id),
+        format!("{} takes {least}{wanted} argument{plural}, not {given}", function.name),
+    )
+    .hint(function.to_string()))
+}
+
+fn name_span(tree: &Tree, id: NodeId, call: &Call) -> std::ops::Range<usize> {
+    let span = tree.span(id);
+    span.start..(span.start + call.name.len()).min(span.end)
+}
+
+/// Runs a call.
+pub(crate) fn call(
+    search: &Search<'_>,
+    id: NodeId,
+    call: &Call,
+    arguments: &[Argument<'_>],
+) -> Result<Value, Fault> {
+    let function = check(search.tree, id, call)?;
+    let types = function.parameters.iter().chain(
+        // Kyverno checks no variadic argument and panics on some; here all are like the last.
+        std::iter::repeat(function.parameters.last()).flatten(),
+    );
+    for (at, (argument, parameter)) in arguments.iter().zip(types).enumerate() {
+        if function.arity != Arity::Ignored && !accepts(search, id, parameter, argument)? {
+            return Err(wrong_type(search, function, call, at, parameter, argument).into());
+        }
+    }
+    (function.run)(&Arguments { search, id, call, arguments })
+}
+
+fn accepts(
+    search: &Search<'_>,
+    id: NodeId,
+    parameter: &Parameter,
+    argument: &Argument<'_>,
+) -> Result<bool, Error> {
+    if let Argument::Value(value) = argument
+        && let Value::List(list) = &**value
+        && parameter.types.iter().any(|t| matches!(t, Type::Numbers | Type::Strings))
+    {
+        let steps = list.len() as u64;
+        search.meter.step(steps).map_err(|exhausted| search.exhausted(id, exhausted))?;
+    }
+    Ok(parameter.types.iter().any(|t| t.accepts(argument)))
+}
+
+fn wrong_type(
+    search: &Search<'_>,
+    function: &Function,
+    call: &Call,
+    at: usize,
+    parameter: &Parameter,
+    argument: &Argument<'_>,
+) -> Error {
+    let found = match argument {
+        Argument::Reference(_) => "an expression reference",
+        Argument::Value(value) => match &**value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::List(_) => "an array",
+            Value::Map(_) => "an object",
+        },
+    };
+    let wanted = one_of(parameter.types);
+    let error = Error::new(
+        ErrorKind::Type,
+        search.tree.span(call.arguments[at]),
+        format!("argument {} of {} must be {wanted}, not {found}", at + 1, function.name),
+    );
+    match argument {
+        Argument::Value(value) if value.is_null() => {
+            error.hint("a missing key is null here; give a default with `||`")
+        }
+        Argument::Value(value) if value.as_str().is_some() && wanted == "number" => {
+            error.hint("convert it with to_number, or write the number in backticks")
+        }
+        Argument::Value(value) if value.as_number().is_some() && wanted == "string" => {
+            error.hint("convert it with to_string")
+        }
+        _ => error,
+    }
+}
+
+/// The arguments of one call, checked, and what the function needs to run.
+pub(crate) struct Arguments<'c> {
+    search: &'c Search<'c>,
+    id: NodeId,
+    call: &'c Call,
+    arguments: &'c [Argument<'c>],
+}
+
+impl<'c> Arguments<'c> {
+    fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    fn value(&self, at: usize) -> Result<&'c Value, Fault> {
+        match self.arguments.get(at) {
+            Some(Argument::Value(value)) => Ok(value),
+            _ => Err(self.mismatch(at, "a value")),
+        }
+    }
+
+    fn string(&self, at: usize) -> Result<&'c str, Fault> {
+        self.value(at)?.as_str().ok_or_else(|| self.mismatch(at, "a string"))
+    }
+
+    fn number(&self, at: usize) -> Result<f64, Fault> {
+        self.value(at)?.as_f64().ok_or_else(|| self.mismatch(at, "a number"))
+    }
+
+    fn list(&self, at: usize) -> Result<&'c List, Fault> {
+        self.value(at)?.as_list().ok_or_else(|| self.mismatch(at, "an array"))
+    }
+
+    fn map(&self, at: usize) -> Result<&'c Map, Fault> {
+        self.value(at)?.as_map().ok_or_else(|| self.mismatch(at, "an object"))
+    }
+
+    fn reference(&self, at: usize) -> Result<NodeId, Fault> {
+        match self.arguments.get(at) {
+            Some(Argument::Reference(id)) => Ok(*id),
+            _ => Err(self.mismatch(at, "an expression reference")),
+        }
+    }
+
+    /// Only reached when a table promises less than its function uses.
+    fn mismatch(&self, at: usize, wanted: &str) -> Fault {
+        let message = format!("argument {} of {} must be {wanted}", at + 1, self.call.name);
+        Error::new(ErrorKind::Type, self.search.tree.span(self.id), message).into()
+    }
+
+    /// Evaluates an expression reference on a value; a missing key is null.
+    fn apply<'a>(&'a self, reference: NodeId, value: &'a Value) -> Outcome<'a> {
+        match self.search.eval_on(reference, value) {
+            Err(Fault::NotFound(_)) => Ok(Cow::Owned(Value::Null)),
+            other => other,
+        }
+    }
+
+    #[expect(dead_code, reason = "the functions that ask for the time and the like follow")]
+    fn sources(&self) -> &'c dyn Sources {
+        self.search.sources
+    }
+
+    /// A failure of the function itself.
+    fn fail(&self, message: impl fmt::Display) -> Fault {
+        let message = format!("{}: {message}", self.call.name);
+        Error::new(ErrorKind::Failed, self.search.tree.span(self.id), message).into()
+    }
+
+    /// Takes steps from the budget.
+    fn step(&self, count: usize) -> Result<(), Fault> {
+        let taken = self.search.meter.step(count as u64);
+        taken.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
+    }
+
+    /// Takes bytes from the budget; asked before they are made where the size is known.
+    fn make(&self, count: usize) -> Result<(), Fault> {
+        let made = self.search.meter.make(count as u64);
+        made.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
+    }
+
+    /// A text as the result.
+    fn text(&self, text: impl AsRef<str> + Into<Value>) -> Result<Value, Fault> {
+        self.make(text.as_ref().len())?;
+        Ok(text.into())
+    }
+
+    /// A float as the result.
+    fn float(&self, float: f64) -> Result<Value, Fault> {
+        if float.is_finite() {
+            Ok(number::number(float))
+        } else {
+            // Kyverno: such a number cannot be written as JSON, and the query fails then.
+            Err(self.fail(format_args!("the result is {}", kiln_value::Number::Float(float))))
+        }
+    }
+
+    fn equal(&self, left: &Value, right: &Value) -> Result<bool, Fault> {
+        Ok(self.search.equal(self.id, left, right)?)
+    }
+
+    /// The value as `to_string` writes it.
+    fn written(&self, value: &Value) -> Result<Value, Fault> {
+        if let Value::String(_) = value {
+            return Ok(value.clone());
+        }
+        weight::charge(value, self.search.meter)
+            .map_err(|exhausted| self.search.exhausted(self.id, exhausted))?;
+        Ok(Value::from(json::to_go_string(&number::as_floats(value))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_describes_itself() {
+        for pair in functions().windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} is listed twice", pair[0].name);
+        }
+        for function in functions() {
+            assert!(std::ptr::eq(find(function.name).unwrap(), *function));
+            assert!(function.description.len() > 10, "{}", function.name);
+            assert!(!function.description.ends_with('.'), "{}", function.name);
+            assert!(function.parameters.iter().all(|p| !p.types.is_empty()));
+        }
+        assert!(find("no_such").is_none());
+    }
+
+    #[test]
+    fn signatures_read_well() {
+        assert_eq!(find("merge").unwrap().to_string(), "merge(object: object, …) -> object");
+        assert_eq!(
+            find("length").unwrap().to_string(),
+            "length(subject: string|array|object) -> number"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Budgets: what an expression may cost, counted rather than timed.
+
+use std::cell::Cell;
+
+/// How much an expression may cost.
+///
+/// Steps and bytes count per search; depth and source length are looked at once, by the compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest source, in bytes.
+    pub source: usize,
+    /// How deep brackets, calls and operators may nest.
+    pub depth: usize,
+    /// How many steps one search may take. A step is about one node of the tree on one value.
+    pub steps: u64,
+    /// How many bytes of new text and values one search may make.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { source: 1 << 20, depth: 128, steps: 2_000_000, bytes: 32 << 20 }
+    }
+}
+
+/// Counts down the steps and bytes of one search, or of several that share a budget.
+#[derive(Debug)]
+pub struct Meter {
+    steps: Cell<u64>,
+    bytes: Cell<u64>,
+    limits: Limits,
+}
+
+/// A budget is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exhausted {
+    Steps(u64),
+    Bytes(u64),
+}
+
+impl Exhausted {
+    pub(crate) fn message(self) -> String {
+        match self {
+            Exhausted::Steps(limit) => format!("the expression takes more than {limit} steps"),
+            Exhausted::Bytes(limit) => format!("the expression makes more than {limit} bytes"),
+        }
+    }
+}
+
+impl Meter {
+    /// A full budget.
+    pub fn new(limits: &Limits) -> Self {
+        Meter { steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), limits: *limits }
+    }
+
+    /// How many steps were taken.
+    pub fn steps_used(&self) -> u64 {
+        self.limits.steps - self.steps.get()
+    }
+
+    /// How many bytes were made.
+    pub fn bytes_used(&self) -> u64 {
+        self.limits.bytes - self.bytes.get()
+    }
+
+    pub(crate) fn step(&self, count: u64) -> Result<(), Exhausted> {
+        let left = self.steps.get().checked_sub(count);
+        self.steps.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(Exhausted::Steps(self.limits.steps))
+    }
+
+    pub(crate) fn make(&self, count: u64) -> Result<(), Exhausted> {
+        let left = self.bytes.get().checked_sub(count);
+        self.bytes.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(Exhausted::Bytes(self.limits.bytes))
+    }
+}

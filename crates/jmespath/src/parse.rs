@@ -1,0 +1,493 @@
+//! Tokens to a tree, by binding powers.
+//!
+//! The grammar is the classic one. Where go-jmespath is more lenient than the grammar, so is this
+//! parser, because policies rely on it: commas between arguments and between the entries of a
+//! multi-select map may be missing, and a call may end in one.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use kiln_value::{Key, MAX_DEPTH, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::functions;
+use crate::lex::{Lexer, Token};
+use crate::meter::Limits;
+use crate::number;
+use crate::tree::{Call, Comparison, Measure, Node, NodeId, Slice, Tree};
+use crate::weight::weight;
+
+/// More nodes than any expression that means something.
+const MOST_NODES: usize = 100_000;
+
+/// How many levels an expression may put around its input.
+const MOST_GROWTH: usize = 64;
+
+const FLATTEN: u8 = 9;
+const STAR: u8 = 20;
+const FILTER: u8 = 21;
+const DOT: u8 = 40;
+const NOT: u8 = 45;
+
+/// How strongly a token binds to what stands left of it.
+fn binding_power(token: &Token<'_>) -> u8 {
+    match token {
+        Token::Pipe => 1,
+        Token::Or => 2,
+        Token::And => 3,
+        Token::Equal
+        | Token::NotEqual
+        | Token::Less
+        | Token::LessOrEqual
+        | Token::Greater
+        | Token::GreaterOrEqual => 5,
+        Token::Flatten => FLATTEN,
+        Token::Star => STAR,
+        Token::Filter => FILTER,
+        Token::Dot => DOT,
+        Token::Not => NOT,
+        Token::OpenBrace => 50,
+        Token::OpenBracket => 55,
+        Token::OpenParen => 60,
+        _ => 0,
+    }
+}
+
+/// Parses a whole source.
+pub(crate) fn parse(source: &str, limits: &Limits) -> Result<(Tree, NodeId), Error> {
+    let longest = limits.source.min(u32::MAX as usize - 1);
+    if source.len() > longest {
+        return Err(Error::new(
+            ErrorKind::Limit,
+            longest..source.len(),
+            format!("the expression has {} bytes, more than {longest}", source.len()),
+        ));
+    }
+    let mut lexer = Lexer::new(source);
+    let (token, span) = lexer.next()?;
+    let next = lexer.next()?;
+    let mut parser =
+        Parser { lexer, tree: Tree::default(), token, span, next, end: 0, depth: 0, limits };
+    let top = parser.expression(0)?;
+    if parser.token != Token::End {
+        return Err(parser.unexpected("the end of the expression"));
+    }
+    Ok((parser.tree, top))
+}
+
+struct Parser<'s> {
+    lexer: Lexer<'s>,
+    tree: Tree,
+    /// The token to be looked at, and its bytes.
+    token: Token<'s>,
+    span: Range<usize>,
+    /// The one after it.
+    next: (Token<'s>, Range<usize>),
+    /// Where the last token ended that was taken.
+    end: usize,
+    depth: usize,
+    limits: &'s Limits,
+}
+
+impl<'s> Parser<'s> {
+    fn advance(&mut self) -> Result<(Token<'s>, Range<usize>), Error> {
+        let after = self.lexer.next()?;
+        let (token, span) = std::mem::replace(&mut self.next, after);
+        let token = std::mem::replace(&mut self.token, token);
+        let span = std::mem::replace(&mut self.span, span);
+        self.end = span.end;
+        Ok((token, span))
+    }
+
+    fn expect(&mut self, wanted: &Token<'_>) -> Result<(), Error> {
+        if self.token != *wanted {
+            return Err(self.unexpected(&wanted.describe()));
+        }
+        self.advance().map(|_| ())
+    }
+
+    fn unexpected(&self, wanted: &str) -> Error {
+        let found = self.token.describe();
+        let error = Error::new(
+            ErrorKind::Syntax,
+            self.span.clone(),
+            format!("expected {wanted}, found {found}"),
+        );
+        match self.token {
+            Token::Number(digits) if digits.starts_with('-') => {
+                error.hint("quote a key that has a dash: \"a-b\"; to subtract, use subtract(a, b)")
+            }
+            _ => error,
+        }
+    }
+
+    fn push(&mut self, node: Node, span: Range<usize>) -> Result<NodeId, Error> {
+        let id = self.tree.push(node, span);
+        self.check(id)
+    }
+
+    fn join(
+        &mut self,
+        operator: fn(Vec<NodeId>) -> Node,
+        left: NodeId,
+        right: NodeId,
+    ) -> Result<NodeId, Error> {
+        let id = self.tree.join(operator, left, right);
+        self.check(id)
+    }
+
+    fn check(&self, id: NodeId) -> Result<NodeId, Error> {
+        let Measure { height, growth, depth, .. } = self.tree.measure(id);
+        let problem = if height > self.limits.depth {
+            format!("the expression nests deeper than {} levels", self.limits.depth)
+        } else if growth > MOST_GROWTH || depth > MAX_DEPTH + MOST_GROWTH {
+            "the result would nest too many lists and maps".to_owned()
+        } else if self.tree.len() > MOST_NODES {
+            format!("the expression has more than {MOST_NODES} parts")
+        } else {
+            return Ok(id);
+        };
+        Err(Error::new(ErrorKind::Limit, self.tree.span(id), problem))
+    }
+
+    fn expression(&mut self, power: u8) -> Result<NodeId, Error> {
+        self.depth += 1;
+        if self.depth > self.limits.depth {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                self.span.clone(),
+                format!("the expression nests deeper than {} levels", self.limits.depth),
+            ));
+        }
+        let mut left = self.prefix()?;
+        while power < binding_power(&self.token) {
+            left = self.infix(left)?;
+        }
+        self.depth -= 1;
+        Ok(left)
+    }
+
+    /// What can begin an expression.
+    fn prefix(&mut self) -> Result<NodeId, Error> {
+        let (token, span) = self.advance()?;
+        match token {
+            Token::Json(text) => {
+                let value =
+                    json::parse(&text).map_err(|problem| bad_literal(&text, &span, &problem))?;
+                let value = number::as_floats(&value);
+                let weight = weight(&value);
+                self.push(Node::Literal(value, weight), span)
+            }
+            Token::Raw(text) => {
+                let weight = text.len() as u64;
+                self.push(Node::Literal(Value::from(&*text), weight), span)
+            }
+            Token::Identifier(name) => self.push(Node::Field(Key::new(name)), span),
+            Token::Quoted(name) => {
+                if self.token == Token::OpenParen {
+                    return Err(Error::new(
+                        ErrorKind::Syntax,
+                        span,
+                        "a quoted name cannot be a function",
+                    ));
+                }
+                self.push(Node::Field(Key::from(name)), span)
+            }
+            Token::Current => self.push(Node::Current, span),
+            Token::Star => {
+                let left = self.push(Node::Current, span.start..span.start)?;
+                let right = match self.token {
+                    Token::CloseBracket => self.nothing()?,
+                    _ => self.projected(STAR)?,
+                };
+                self.push(Node::ValueProjection { left, right }, span.start..self.end)
+            }
+            Token::Filter => {
+                let left = self.push(Node::Current, span.start..span.start)?;
+                self.filter(left)
+            }
+            Token::Flatten => {
+                let left = self.push(Node::Current, span.start..span.start)?;
+                self.flatten(left)
+            }
+            Token::OpenBrace => self.multi_map(span.start),
+            Token::OpenBracket => match (&self.token, &self.next.0) {
+                (Token::Number(_) | Token::Colon, _) => {
+                    let left = self.push(Node::Current, span.start..span.start)?;
+                    self.bracketed(left, span.start)
+                }
+                (Token::Star, Token::CloseBracket) => {
+                    let left = self.push(Node::Current, span.start..span.start)?;
+                    self.list_projection(left)
+                }
+                _ => self.multi_list(span.start),
+            },
+            Token::Ampersand => {
+                let part = self.expression(0)?;
+                self.push(Node::Reference(part), span.start..self.end)
+            }
+            Token::Not => {
+                let part = self.expression(NOT)?;
+                self.push(Node::Not(part), span.start..self.end)
+            }
+            Token::OpenParen => {
+                let part = self.expression(0)?;
+                self.expect(&Token::CloseParen)?;
+                Ok(part)
+            }
+            token => Err(self.cannot_begin(&token, span)),
+        }
+    }
+
+    fn cannot_begin(&self, token: &Token<'_>, span: Range<usize>) -> Error {
+        let error = match token {
+            Token::End => Error::new(ErrorKind::Syntax, span, "the expression ends too early"),
+            token => Error::new(
+                ErrorKind::Syntax,
+                span,
+                format!("{} cannot begin an expression", token.describe()),
+            ),
+        };
+        match token {
+            Token::Number(digits) => error.hint(format!("write numbers in backticks: `{digits}`")),
+            _ => error,
+        }
+    }
+
+    /// What can go on an expression; the token to be looked at binds to the left.
+    fn infix(&mut self, left: NodeId) -> Result<NodeId, Error> {
+        let start = self.tree.span(left).start;
+        let (token, span) = self.advance()?;
+        match token {
+            Token::Dot if self.token == Token::Star => {
+                self.advance()?;
+                let right = self.projected(DOT)?;
+                self.push(Node::ValueProjection { left, right }, start..self.end)
+            }
+            Token::Dot => {
+                let right = self.after_dot(DOT)?;
+                self.join(Node::Chain, left, right)
+            }
+            Token::Pipe => {
+                let right = self.expression(1)?;
+                self.join(Node::Pipe, left, right)
+            }
+            Token::Or => {
+                let right = self.expression(2)?;
+                self.join(Node::Or, left, right)
+            }
+            Token::And => {
+                let right = self.expression(3)?;
+                self.join(Node::And, left, right)
+            }
+            Token::Equal
+            | Token::NotEqual
+            | Token::Less
+            | Token::LessOrEqual
+            | Token::Greater
+            | Token::GreaterOrEqual => {
+                let right = self.expression(binding_power(&token))?;
+                let comparison = match token {
+                    Token::Equal => Comparison::Equal,
+                    Token::NotEqual => Comparison::NotEqual,
+                    Token::Less => Comparison::Less,
+                    Token::LessOrEqual => Comparison::LessOrEqual,
+                    Token::Greater => Comparison::Greater,
+                    _ => Comparison::GreaterOrEqual,
+                };
+                self.push(Node::Compare(comparison, left, right), start..self.end)
+            }
+            Token::OpenParen => self.call(left, span),
+            Token::Filter => self.filter(left),
+            Token::Flatten => self.flatten(left),
+            Token::OpenBracket => match self.token {
+                Token::Number(_) | Token::Colon => self.bracketed(left, span.start),
+                Token::Star => self.list_projection(left),
+                _ => Err(self
+                    .unexpected("an index, a slice or `*`")
+                    .hint("a field is written `.name`, a filter `[?condition]`")),
+            },
+            token => Err(Error::new(
+                ErrorKind::Syntax,
+                span,
+                format!("{} cannot stand here", token.describe()),
+            )),
+        }
+    }
+
+    fn call(&mut self, callee: NodeId, paren: Range<usize>) -> Result<NodeId, Error> {
+        let Node::Field(name) = self.tree.node(callee) else {
+            return Err(Error::new(ErrorKind::Syntax, paren, "only a name can be called"));
+        };
+        let name = name.clone();
+        let mut arguments = Vec::new();
+        while self.token != Token::CloseParen {
+            arguments.push(self.expression(0)?);
+            // go-jmespath: a comma may be missing, and there may be one before the parenthesis.
+            if self.token == Token::Comma {
+                self.advance()?;
+            }
+        }
+        self.advance()?;
+        let function = functions::find(&name);
+        let call = Call { name, function, arguments };
+        let start = self.tree.span(callee).start;
+        self.push(Node::Call(call), start..self.end)
+    }
+
+    /// After `[` with a number or a colon: an index, or a slice that projects.
+    fn bracketed(&mut self, left: NodeId, bracket: usize) -> Result<NodeId, Error> {
+        if self.token != Token::Colon && self.next.0 != Token::Colon {
+            let index = self.integer()?;
+            self.expect(&Token::CloseBracket)?;
+            let right = self.push(Node::Index(index), bracket..self.end)?;
+            return self.join(Node::Chain, left, right);
+        }
+        let mut parts = [None; 3];
+        let mut part = 0;
+        while self.token != Token::CloseBracket && part < 3 {
+            match self.token {
+                Token::Colon => {
+                    part += 1;
+                    self.advance()?;
+                }
+                Token::Number(_) => parts[part] = Some(self.integer()?),
+                _ => return Err(self.unexpected("a number or `:`")),
+            }
+        }
+        self.expect(&Token::CloseBracket)?;
+        let [start, stop, step] = parts;
+        let slice = self.push(Node::Slice(Slice { start, stop, step }), bracket..self.end)?;
+        let left = self.join(Node::Chain, left, slice)?;
+        let right = self.projected(STAR)?;
+        let from = self.tree.span(left).start;
+        self.push(Node::Projection { left, right }, from..self.end)
+    }
+
+    fn integer(&mut self) -> Result<i64, Error> {
+        let (token, span) = self.advance()?;
+        match token {
+            Token::Number(digits) => digits.parse().map_err(|_| {
+                Error::new(ErrorKind::Syntax, span, format!("{digits} is not an index"))
+            }),
+            other => Err(Error::new(
+                ErrorKind::Syntax,
+                span,
+                format!("expected a number, found {}", other.describe()),
+            )),
+        }
+    }
+
+    /// After `[`: `*]` and what is done to each element.
+    fn list_projection(&mut self, left: NodeId) -> Result<NodeId, Error> {
+        self.expect(&Token::Star)?;
+        self.expect(&Token::CloseBracket)?;
+        let right = self.projected(STAR)?;
+        let start = self.tree.span(left).start;
+        self.push(Node::Projection { left, right }, start..self.end)
+    }
+
+    fn flatten(&mut self, left: NodeId) -> Result<NodeId, Error> {
+        let start = self.tree.span(left).start;
+        let left = self.push(Node::Flatten(left), start..self.end)?;
+        let right = self.projected(FLATTEN)?;
+        self.push(Node::Projection { left, right }, start..self.end)
+    }
+
+    /// After `[?`.
+    fn filter(&mut self, left: NodeId) -> Result<NodeId, Error> {
+        let condition = self.expression(0)?;
+        self.expect(&Token::CloseBracket)?;
+        let right = match self.token {
+            Token::Flatten => self.nothing()?,
+            _ => self.projected(FILTER)?,
+        };
+        let start = self.tree.span(left).start;
+        self.push(Node::Filter { left, condition, right }, start..self.end)
+    }
+
+    fn nothing(&mut self) -> Result<NodeId, Error> {
+        self.push(Node::Current, self.end..self.end)
+    }
+
+    /// What a projection does to each element.
+    fn projected(&mut self, power: u8) -> Result<NodeId, Error> {
+        match self.token {
+            Token::OpenBracket | Token::Filter => self.expression(power),
+            Token::Dot => {
+                self.advance()?;
+                self.after_dot(power)
+            }
+            _ if binding_power(&self.token) < 10 => self.nothing(),
+            _ => Err(self.unexpected("`.`, `[` or the end of the projection")),
+        }
+    }
+
+    fn after_dot(&mut self, power: u8) -> Result<NodeId, Error> {
+        match self.token {
+            Token::Identifier(_) | Token::Quoted(_) | Token::Star => self.expression(power),
+            Token::OpenBracket => {
+                let (_, span) = self.advance()?;
+                self.multi_list(span.start)
+            }
+            Token::OpenBrace => {
+                let (_, span) = self.advance()?;
+                self.multi_map(span.start)
+            }
+            _ => Err(self.unexpected("a name, `*`, `[` or `{`")),
+        }
+    }
+
+    fn multi_list(&mut self, start: usize) -> Result<NodeId, Error> {
+        let mut parts = Vec::new();
+        loop {
+            parts.push(self.expression(0)?);
+            if self.token == Token::CloseBracket {
+                break;
+            }
+            self.expect(&Token::Comma)?;
+        }
+        self.advance()?;
+        self.push(Node::MultiList(parts), start..self.end)
+    }
+
+    fn multi_map(&mut self, start: usize) -> Result<NodeId, Error> {
+        let mut parts: Vec<(Key, NodeId)> = Vec::new();
+        loop {
+            let key = match &self.token {
+                Token::Identifier(name) => Key::new(name),
+                Token::Quoted(name) => Key::new(name),
+                _ => return Err(self.unexpected("a key")),
+            };
+            self.advance()?;
+            self.expect(&Token::Colon)?;
+            parts.push((key, self.expression(0)?));
+            match self.token {
+                Token::Comma => {
+                    self.advance()?;
+                }
+                Token::CloseBrace => break,
+                // go-jmespath: the comma may be missing here too.
+                _ => {}
+            }
+        }
+        self.advance()?;
+        // Go: of equal keys the last one counts.
+        let distinct: HashSet<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
+        let unique = distinct.len() == parts.len();
+        self.push(Node::MultiMap { parts, unique }, start..self.end)
+    }
+}
+
+fn bad_literal(text: &str, span: &Range<usize>, problem: &json::JsonError) -> Error {
+    let error = Error::new(
+        ErrorKind::Syntax,
+        span.clone(),
+        format!("what stands in backticks is not JSON: {}", problem.message),
+    );
+    let bare = text.trim();
+    if !bare.is_empty() && bare.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c)) {
+        return error.hint(format!("for a text write '{bare}'"));
+    }
+    error
+}
