@@ -6,6 +6,7 @@
 //! files or clocks.
 
 pub mod duration;
+pub mod float;
 pub mod quantity;
 pub mod quote;
 pub mod regex;
