@@ -49,7 +49,8 @@ impl Severity {
 
 /// A problem in a user's document.
 ///
-/// `message` is a lower-case fragment without a period; `hint` says what to do next.
+/// `message` is a lower-case fragment without a period; `hint` says what to do next. It is small
+/// enough to be returned in a `Result` as it is.
 /// Serialises as a flat JSON object, stable for programs.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
@@ -60,7 +61,7 @@ pub struct Diagnostic {
     /// Where, if the problem has a place in a file.
     pub place: Option<Place>,
     /// What the caret says, when that is more useful than nothing.
-    pub label: Option<String>,
+    pub label: Option<Box<str>>,
     /// Other places that belong to the problem: the first of two duplicates, say.
     pub related: Vec<Related>,
     /// What to do next.
@@ -109,7 +110,7 @@ impl Diagnostic {
     /// Says what the caret points at.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.label = Some(label.into().into_boxed_str());
         self
     }
 
@@ -189,4 +190,14 @@ fn serialize_place<M: SerializeMap>(map: &mut M, place: &Place) -> Result<(), M:
     map.serialize_entry("file", place.source().name())?;
     map.serialize_entry("line", &position.line)?;
     map.serialize_entry("column", &position.column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Diagnostic;
+
+    #[test]
+    fn a_diagnostic_fits_into_a_result() {
+        assert!(size_of::<Diagnostic>() < 128);
+    }
 }
