@@ -34,10 +34,19 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
 
 /// Reads one JSON value from bytes, sharing keys with what was read through the same table before.
 pub fn parse_bytes(text: &[u8], keys: &mut KeyTable) -> Result<Value, JsonError> {
+    parse_seed(text, Seed { keys, depth: 0, unique: false })
+}
+
+/// Like [`parse_bytes`], but a key that occurs twice in one map is an error.
+pub fn parse_bytes_unique(text: &[u8], keys: &mut KeyTable) -> Result<Value, JsonError> {
+    parse_seed(text, Seed { keys, depth: 0, unique: true })
+}
+
+fn parse_seed(text: &[u8], seed: Seed<'_>) -> Result<Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     // Our own seed counts the depth.
     reader.disable_recursion_limit();
-    let value = Seed { keys, depth: 0 }.deserialize(&mut reader);
+    let value = seed.deserialize(&mut reader);
     value.and_then(|value| reader.end().map(|()| value)).map_err(|error| {
         let full = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
@@ -201,6 +210,8 @@ impl Serialize for Sorted<'_> {
 struct Seed<'t> {
     keys: &'t mut KeyTable,
     depth: usize,
+    /// Whether a key that occurs twice is an error.
+    unique: bool,
 }
 
 impl Seed<'_> {
@@ -208,7 +219,7 @@ impl Seed<'_> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(format!("lists and maps nest deeper than {MAX_DEPTH} levels")));
         }
-        Ok(Seed { keys: self.keys, depth: self.depth + 1 })
+        Ok(Seed { keys: self.keys, depth: self.depth + 1, unique: self.unique })
     }
 }
 
@@ -270,6 +281,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key_seed(KeySeed(self.keys))? {
+            if self.unique && map.contains_key(&key) {
+                return Err(de::Error::custom(format!("the key {:?} occurs twice", key.as_str())));
+            }
             let value = entries.next_value_seed(self.deeper()?)?;
             map.insert(key, value);
         }
@@ -299,7 +313,7 @@ impl Visitor<'_> for KeySeed<'_> {
 
 impl<'de> de::Deserialize<'de> for Value {
     fn deserialize<D: de::Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        Seed { keys: &mut KeyTable::new(), depth: 0 }.deserialize(reader)
+        Seed { keys: &mut KeyTable::new(), depth: 0, unique: false }.deserialize(reader)
     }
 }
 
@@ -364,6 +378,9 @@ mod tests {
 
     #[test]
     fn the_last_of_duplicate_keys_counts() {
-        assert_eq!(to_string(&parse(r#"{"a":1,"b":2,"a":3}"#).unwrap()), r#"{"a":3,"b":2}"#);
+        let text = r#"{"a":1,"b":2,"a":3}"#;
+        assert_eq!(to_string(&parse(text).unwrap()), r#"{"a":3,"b":2}"#);
+        let error = parse_bytes_unique(text.as_bytes(), &mut KeyTable::new()).unwrap_err();
+        assert_eq!(error.message, "the key \"a\" occurs twice");
     }
 }
