@@ -1,0 +1,50 @@
+//! Documents and YAML bytes.
+//!
+//! Reading gives [`Document`]s: values that know where every key and value stands in the source,
+//! typed by the tables of either of Go's YAML libraries. Writing gives the exact bytes that
+//! kustomize and other users of `sigs.k8s.io/yaml` print.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `document` | [`Document`], [`Reader`], type errors with places |
+//! | `options` | scalar tables, duplicate keys, limits |
+//! | `decode` | bytes to text |
+//! | `event` | the parser crate, behind our own events |
+//! | `compose` | events to values: keys, duplicates, depth |
+//! | `anchors`, `merge` | aliases under a budget, merge keys |
+//! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
+//! | `span` | places, kept only when somebody asks |
+//! | `syntax` | what a syntax error means and what to do |
+//! | `emit` | values to go-yaml v2's bytes |
+//! | `style`, `scalar`, `order`, `float` | how strings, keys and numbers are written |
+//!
+//! ```
+//! use kiln_yaml::{ReadOptions, emit, read_bytes};
+//! let text = b"# a comment\nkind: Pod\nspec: {replicas: 0o17, on: yes}\n";
+//! let documents = read_bytes("pod.yaml", text, ReadOptions::kustomize_resource()).unwrap();
+//! assert_eq!(emit(documents[0].value()), "kind: Pod\nspec:\n  \"on\": \"yes\"\n  replicas: 15\n");
+//! let path = ["spec", "replicas"].into_iter().collect();
+//! assert_eq!(documents[0].locate(&path).to_string(), "pod.yaml:3:18");
+//! ```
+
+mod anchors;
+mod compose;
+mod decode;
+mod document;
+mod emit;
+mod event;
+mod float;
+mod merge;
+mod options;
+mod order;
+mod resolve;
+mod scalar;
+mod span;
+mod style;
+mod syntax;
+mod timestamp;
+
+pub use document::{Document, Reader, read, read_bytes};
+pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
+pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
+pub use span::Places;
