@@ -5,6 +5,7 @@
 //! behind Kubernetes do, with exact arithmetic and bounded work. Nothing here knows of values,
 //! files or clocks.
 
+pub mod case;
 pub mod duration;
 pub mod float;
 pub mod quantity;

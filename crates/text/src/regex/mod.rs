@@ -9,6 +9,7 @@
 //! ranges, 10 MiB for the compiled program, and [`MAX_OUTPUT`] bytes for a replacement's result.
 
 mod class;
+mod generate;
 mod parse;
 mod template;
 
@@ -18,6 +19,7 @@ use std::ops::Range;
 use regex_automata::meta;
 use regex_automata::util::captures::Captures as Slots;
 
+pub use generate::Generator;
 pub use parse::SyntaxError;
 
 /// How many characters and class ranges an expression may have.
