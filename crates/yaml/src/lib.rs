@@ -11,6 +11,7 @@
 //! | `decode` | bytes to text |
 //! | `event` | the parser crate, behind our own events |
 //! | `compose` | events to values: keys, duplicates, depth |
+//! | `comments` | finding what a rewrite would lose |
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
 //! | `span` | places, kept only when somebody asks |
@@ -28,6 +29,7 @@
 //! ```
 
 mod anchors;
+mod comments;
 mod compose;
 mod decode;
 mod document;
@@ -44,6 +46,7 @@ mod style;
 mod syntax;
 mod timestamp;
 
+pub use comments::first_comment;
 pub use document::{Document, Reader, read, read_bytes};
 pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};

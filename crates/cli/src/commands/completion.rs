@@ -1,0 +1,27 @@
+//! `kiln completion`
+
+use std::io::Write;
+
+use clap_complete::Shell;
+
+use crate::args;
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Print a completion script for a shell
+///
+/// For bash: `source <(kiln completion bash)`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut args::definition(), "kiln", &mut script);
+    let mut out = ui.stdout();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}

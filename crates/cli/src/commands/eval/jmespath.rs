@@ -1,0 +1,77 @@
+//! `kiln eval jmespath`
+
+use std::io::Write;
+
+use kiln_jmespath::{Environment, Expression, Limits, functions};
+
+use super::{Surroundings, print_result, read_one};
+use crate::args::Global;
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Evaluate a JMESPath expression as Kyverno does
+///
+/// With --format yaml the result is YAML instead of JSON.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The expression
+    #[arg(required_unless_present = "functions")]
+    expression: Option<String>,
+
+    /// The JSON or YAML file to evaluate on; standard input without it
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<String>,
+
+    /// Print the parsed expression as a tree, and evaluate nothing
+    #[arg(long)]
+    parse: bool,
+
+    /// List the functions there are
+    #[arg(long)]
+    functions: bool,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let Some(source) = args.expression.as_deref() else {
+        return list_functions(ui);
+    };
+    let expression = match Expression::compile(source) {
+        Ok(expression) => expression,
+        Err(error) => {
+            ui.problem(&error.diagnose("<expression>", source));
+            return Ok(Outcome::No);
+        }
+    };
+    if args.parse {
+        let mut out = ui.stdout();
+        write!(out, "{}", expression.print_tree())?;
+        out.flush()?;
+        return Ok(Outcome::Done);
+    }
+    let data = read_one(args.input.as_deref(), global)?;
+    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    match expression.search(&data, &environment) {
+        Ok(result) => {
+            print_result(ui, &result)?;
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            ui.problem(&error.diagnose("<expression>", source));
+            Ok(Outcome::No)
+        }
+    }
+}
+
+fn list_functions(ui: &Ui) -> CommandResult {
+    let mut out = ui.stdout();
+    for function in functions::functions() {
+        let mut parameters: Vec<&str> = function.parameters().iter().map(|p| p.name).collect();
+        if function.is_variadic() {
+            parameters.push("…");
+        }
+        let call = format!("{}({})", function.name(), parameters.join(", "));
+        writeln!(out, "{call:<48} {:<10} {}", function.returns(), function.description())?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}

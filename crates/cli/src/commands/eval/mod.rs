@@ -1,0 +1,88 @@
+//! `kiln eval`: expressions on their own, outside of any rule.
+
+mod jmespath;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{IsTerminal, Write};
+use std::time::SystemTime;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_value::Value;
+use kiln_yaml::{Document, ReadOptions, read_bytes};
+
+use crate::args::{Format, Global};
+use crate::exit::CommandResult;
+use crate::input;
+use crate::ui::Ui;
+
+/// Evaluate an expression on JSON or YAML
+///
+/// The result goes to standard output. An expression that fails is shown with a caret, and the exit code is 1.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    language: Language,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Language {
+    #[command(name = "jmespath")]
+    JmesPath(jmespath::Args),
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    match &args.language {
+        Language::JmesPath(args) => jmespath::run(ui, global, args),
+    }
+}
+
+/// The one document of a file or of standard input. Nothing at all is null.
+fn read_one(path: Option<&str>, global: &Global) -> Result<Value, Diagnostic> {
+    let path = match path {
+        // Waiting for a person to type JSON is never what was meant.
+        None if std::io::stdin().is_terminal() => return Ok(Value::Null),
+        None => "-",
+        Some(path) => path,
+    };
+    let documents = read_documents(path, global)?;
+    match documents.as_slice() {
+        [] => Ok(Value::Null),
+        [document] => Ok(document.value().clone()),
+        [_, second, ..] => Err(Diagnostic::error(format!(
+            "{path} has {} documents, and an expression is evaluated on one",
+            documents.len()
+        ))
+        .at(second.place())),
+    }
+}
+
+fn read_documents(path: &str, global: &Global) -> Result<Vec<Document>, Diagnostic> {
+    let input = input::read(path, global.max_input_size)?;
+    let options = ReadOptions::kubernetes()
+        .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX));
+    read_bytes(&input.name, &input.bytes, options)
+}
+
+/// Prints a result: as JSON unless YAML was asked for.
+fn print_result(ui: &Ui, value: &Value) -> std::io::Result<()> {
+    let mut out = ui.stdout();
+    match ui.format() {
+        Format::Yaml => out.write_all(kiln_yaml::emit(value).as_bytes())?,
+        _ => writeln!(out, "{}", kiln_value::json::to_string_pretty(value))?,
+    }
+    out.flush()
+}
+
+/// The real clock and real chance. Names are not resolved: an expression makes no network traffic.
+struct Surroundings;
+
+impl kiln_jmespath::Sources for Surroundings {
+    fn now(&self) -> Option<SystemTime> {
+        Some(SystemTime::now())
+    }
+
+    fn random(&self) -> Option<u64> {
+        // Every `RandomState` has new keys, so this is random without another dependency.
+        Some(RandomState::new().hash_one(()))
+    }
+}

@@ -1,0 +1,173 @@
+//! `kiln fmt`
+
+use std::io::Write;
+
+use kiln_diagnostic::{Diagnostic, Place};
+use kiln_value::Value;
+use kiln_yaml::{ReadOptions, Reader, emit_documents, first_comment};
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::input;
+use crate::ui::Ui;
+
+/// Print YAML or JSON documents in canonical form, byte for byte as `kustomize build` does
+///
+/// Keys are sorted, strings are quoted only where they must be; comments, anchors and the source's own style
+/// are gone. With --check the exit code is 1 when a file is not in this form.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<String>,
+
+    /// Change nothing; name the files that are not in canonical form
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+
+    /// Rewrite the files in place: all of them, or none when one cannot be
+    #[arg(long)]
+    write: bool,
+
+    /// With --check or --write, show what differs
+    #[arg(long)]
+    diff: bool,
+
+    /// With --write, rewrite files with comments too; the comments are lost
+    #[arg(long, requires = "write")]
+    drop_comments: bool,
+}
+
+/// A file as it is, and as it should be.
+struct Formatted {
+    name: String,
+    old: String,
+    new: String,
+    first_comment: Option<Place>,
+}
+
+impl Formatted {
+    fn differs(&self) -> bool {
+        self.old != self.new
+    }
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    if args.diff && !args.check && !args.write {
+        return Err(Diagnostic::error("--diff goes with --check or --write").into());
+    }
+    if args.write && args.files.iter().any(|file| file == "-") {
+        return Err(Diagnostic::error("standard input cannot be rewritten in place").into());
+    }
+    let mut paths = Vec::new();
+    for file in &args.files {
+        paths.extend(input::expand(file)?);
+    }
+    if args.check || args.write {
+        compare(ui, global, args, &paths)
+    } else {
+        print(ui, global, &paths)
+    }
+}
+
+/// Prints the documents of all files as one stream.
+fn print(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
+    let mut reader = Reader::new(options(global));
+    let mut values: Vec<Value> = Vec::new();
+    for path in paths {
+        let input = input::read(path, global.max_input_size)?;
+        let documents = reader.read_bytes(&input.name, &input.bytes)?;
+        values.extend(documents.into_iter().map(kiln_yaml::Document::into_value));
+    }
+    let mut out = ui.stdout();
+    match ui.format() {
+        Format::Json => {
+            for value in &values {
+                writeln!(out, "{}", kiln_value::json::to_string(value))?;
+            }
+        }
+        _ => out.write_all(emit_documents(&values).as_bytes())?,
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// Compares every file with its canonical form, and rewrites it if that was asked for.
+fn compare(ui: &Ui, global: &Global, args: &Args, paths: &[String]) -> CommandResult {
+    let mut files = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        match format(path, global) {
+            Ok(file) => {
+                problems.extend(would_lose_comments(&file, args));
+                files.push(file);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if args.write && problems.is_empty() {
+        for file in files.iter().filter(|file| file.differs()) {
+            input::replace_file(&file.name, &file.new)?;
+        }
+    }
+    if problems.is_empty() || args.check {
+        report(ui, args, &files)?;
+    }
+    if !problems.is_empty() {
+        return Err(Failure::BadInput(problems));
+    }
+    let unformatted = args.check && files.iter().any(Formatted::differs);
+    Ok(if unformatted { Outcome::No } else { Outcome::Done })
+}
+
+fn format(path: &str, global: &Global) -> Result<Formatted, Diagnostic> {
+    let input = input::read(path, global.max_input_size)?;
+    let documents = kiln_yaml::read_bytes(&input.name, &input.bytes, options(global))?;
+    let new = emit_documents(documents.iter().map(kiln_yaml::Document::value));
+    let source = documents.first().map(|document| document.source().clone());
+    Ok(Formatted {
+        name: path.to_owned(),
+        old: String::from_utf8_lossy(&input.bytes).into_owned(),
+        new,
+        first_comment: source.as_ref().and_then(first_comment),
+    })
+}
+
+/// Comments are work; they are thrown away only on request.
+fn would_lose_comments(file: &Formatted, args: &Args) -> Option<Diagnostic> {
+    let comment = file.first_comment.clone().filter(|_| args.write && !args.drop_comments)?;
+    Some(
+        Diagnostic::error(format!("rewriting {} would lose its comments", file.name))
+            .at(comment)
+            .hint("use --drop-comments to rewrite it all the same; no file has been changed"),
+    )
+}
+
+fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), Failure> {
+    let mut out = ui.stdout();
+    for file in files.iter().filter(|file| file.differs()) {
+        let diff = args.diff.then(|| {
+            TextDiff::from_lines(&file.old, &file.new)
+                .unified_diff()
+                .header(&file.name, "canonical")
+                .to_string()
+        });
+        match (ui.format(), diff) {
+            (Format::Json, diff) => {
+                let line = json!({"file": file.name, "rewritten": args.write, "diff": diff});
+                writeln!(out, "{line}")?;
+            }
+            (_, Some(diff)) => write!(out, "{diff}")?,
+            (_, None) => writeln!(out, "{}", file.name)?,
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn options(global: &Global) -> ReadOptions {
+    ReadOptions::kustomize_resource()
+        .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX))
+}

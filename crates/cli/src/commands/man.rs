@@ -1,0 +1,26 @@
+//! `kiln man`
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::args;
+use crate::exit::{CommandResult, Outcome};
+use crate::input::cannot;
+
+/// Write the manual pages into a folder
+///
+/// One page per command: kiln.1, kiln-fmt.1 and so on. The folder is made if it is missing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> CommandResult {
+    let shown = args.folder.display().to_string();
+    fs::create_dir_all(&args.folder)
+        .and_then(|()| clap_mangen::generate_to(args::definition(), &args.folder))
+        .map_err(|error| cannot("write", &shown, &error))?;
+    Ok(Outcome::Done)
+}

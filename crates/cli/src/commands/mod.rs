@@ -1,0 +1,42 @@
+//! One file per command: its arguments, whose comments are the user's help, and one function that
+//! runs it.
+
+mod completion;
+mod eval;
+mod fmt;
+mod man;
+mod version;
+
+use std::process::ExitCode;
+
+use crate::args::Args;
+use crate::exit::{self, Failure};
+use crate::ui::Ui;
+
+/// The commands.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Fmt(fmt::Args),
+    Eval(eval::Args),
+    Version(version::Args),
+    Completion(completion::Args),
+    Man(man::Args),
+}
+
+/// Runs the command that was typed.
+pub(crate) fn run(args: Args) -> ExitCode {
+    let ui = Ui::new(&args.global);
+    let result = match args.command {
+        Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
+        Command::Eval(command) => eval::run(&ui, &args.global, &command),
+        Command::Version(command) => version::run(&ui, &command),
+        Command::Completion(command) => completion::run(&ui, &command),
+        Command::Man(command) => man::run(&command),
+    };
+    if let Err(Failure::BadInput(problems)) = &result {
+        for problem in problems {
+            ui.problem(problem);
+        }
+    }
+    exit::code(&result)
+}

@@ -1,0 +1,61 @@
+//! How a command ends.
+//!
+//! The codes are stable: 0 done · 1 it ran and the answer is no (a test failed, an object was
+//! rejected, an expression failed, `--check` differs) · 2 bad input or usage.
+
+use std::io;
+use std::process::ExitCode;
+
+use kiln_diagnostic::Diagnostic;
+
+/// A command that ran to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done.
+    Done,
+    /// It ran, and the answer is no.
+    No,
+}
+
+/// A command that could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Bad input or usage.
+    BadInput(Vec<Diagnostic>),
+    /// Whoever reads our output has gone away, which is their right.
+    ReaderGone,
+}
+
+/// What commands return.
+pub(crate) type CommandResult = Result<Outcome, Failure>;
+
+impl From<Diagnostic> for Failure {
+    fn from(problem: Diagnostic) -> Self {
+        Failure::BadInput(vec![problem])
+    }
+}
+
+impl From<Vec<Diagnostic>> for Failure {
+    fn from(problems: Vec<Diagnostic>) -> Self {
+        Failure::BadInput(problems)
+    }
+}
+
+/// Errors of writing to standard output. Files are written through [`crate::input`], which names them.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::ReaderGone;
+        }
+        Diagnostic::error(format!("cannot write to standard output: {error}")).into()
+    }
+}
+
+/// The process's exit code.
+pub(crate) fn code(result: &CommandResult) -> ExitCode {
+    match result {
+        Ok(Outcome::Done) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Ok(Outcome::No) => ExitCode::from(1),
+        Err(Failure::BadInput(_)) => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,96 @@
+//! Files and standard input in, files out; every error names the path.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use kiln_diagnostic::Diagnostic;
+
+/// What a user gave us to read: its name as the user knows it, and its bytes.
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads a file, or standard input for `-`, but never more than the limit.
+pub(crate) fn read(path: &str, limit: u64) -> Result<Input, Diagnostic> {
+    if path == "-" {
+        return read_limited(io::stdin().lock(), "<stdin>", limit);
+    }
+    let file = File::open(path).map_err(|error| cannot("read", path, &error))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(Diagnostic::error(format!("{path} is a folder"))
+            .hint("name the files in it, or use a command that takes folders"));
+    }
+    read_limited(file, path, limit)
+}
+
+fn read_limited(stream: impl Read, name: &str, limit: u64) -> Result<Input, Diagnostic> {
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells that there is more, without reading the rest.
+    stream
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| cannot("read", name, &error))?;
+    if bytes.len() as u64 > limit {
+        return Err(Diagnostic::error(format!("{name} is larger than {limit} bytes"))
+            .hint("raise the limit with --max-input-size"));
+    }
+    Ok(Input { name: name.to_owned(), bytes })
+}
+
+/// The YAML and JSON files behind a path: itself, or everything below a folder in the order of names.
+pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
+    if path == "-" || !Path::new(path).is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::from(path)];
+    while let Some(folder) = folders.pop() {
+        let shown = folder.display().to_string();
+        let entries = fs::read_dir(&folder).map_err(|error| cannot("read", &shown, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| cannot("read", &shown, &error))?.path();
+            let ending = entry.extension().and_then(|ending| ending.to_str());
+            if entry.is_symlink() && entry.is_dir() {
+                // A link to a folder above would never end.
+                continue;
+            } else if entry.is_dir() {
+                folders.push(entry);
+            } else if matches!(ending, Some("yaml" | "yml" | "json")) {
+                files.push(entry.display().to_string());
+            }
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Diagnostic::error(format!("there is no YAML or JSON file below {path}")));
+    }
+    Ok(files)
+}
+
+/// Replaces a file as a whole: a crash leaves the old text or the new one, never half of it.
+pub(crate) fn replace_file(path: &str, text: &str) -> Result<(), Diagnostic> {
+    // A link stays a link: what it points at is replaced.
+    let target = fs::canonicalize(path).map_err(|error| cannot("write", path, &error))?;
+    let mut temporary = target.clone().into_os_string();
+    temporary.push(".kiln-tmp");
+    let write = || -> io::Result<()> {
+        fs::write(&temporary, text)?;
+        fs::set_permissions(&temporary, fs::metadata(&target)?.permissions())?;
+        fs::rename(&temporary, &target)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        cannot("write", path, &error)
+    })
+}
+
+pub(crate) fn cannot(verb: &str, path: &str, error: &io::Error) -> Diagnostic {
+    let problem = match error.kind() {
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    };
+    Diagnostic::error(format!("cannot {verb} {path}: {problem}"))
+}

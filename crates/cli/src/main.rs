@@ -1,0 +1,13 @@
+//! The `kiln` binary.
+
+use std::process::ExitCode;
+
+mod args;
+mod commands;
+mod exit;
+mod input;
+mod ui;
+
+fn main() -> ExitCode {
+    commands::run(args::parse())
+}

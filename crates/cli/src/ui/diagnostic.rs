@@ -1,0 +1,164 @@
+//! A problem with a snippet and a caret.
+
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use kiln_diagnostic::{Diagnostic, Place, Severity};
+
+/// Lines longer than this are cut: one line of a megabyte helps nobody.
+const WIDEST: usize = 240;
+
+/// Renders a problem for a terminal.
+pub(super) fn render(problem: &Diagnostic, color: bool) -> String {
+    let level = match problem.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Note => Level::NOTE,
+    };
+    let excerpt = problem.place.as_ref().map(Excerpt::around);
+    let related: Vec<_> = problem.related.iter().map(|r| Excerpt::around(&r.place)).collect();
+
+    let mut main = Group::with_title(level.primary_title(&problem.message));
+    if let Some(excerpt) = &excerpt {
+        main = match &problem.label {
+            _ if excerpt.text.is_empty() => main.element(excerpt.origin()),
+            label => main.element(excerpt.snippet(AnnotationKind::Primary, label.as_deref())),
+        };
+    }
+    let mut report = vec![main];
+    for (place, excerpt) in problem.related.iter().zip(&related) {
+        report.push(
+            Group::with_title(Level::NOTE.secondary_title(&place.message))
+                .element(excerpt.snippet(AnnotationKind::Primary, None)),
+        );
+    }
+    if let Some(hint) = &problem.hint {
+        report.push(Group::with_title(Level::HELP.secondary_title(hint)));
+    }
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    renderer.render(&report)
+}
+
+/// The lines around a place, short enough to show.
+struct Excerpt<'p> {
+    name: &'p str,
+    text: String,
+    first_line: usize,
+    column: usize,
+    span: Range<usize>,
+}
+
+impl<'p> Excerpt<'p> {
+    fn around(place: &'p Place) -> Self {
+        let text = place.source().text();
+        let position = place.position();
+        let mut start = floor(text, place.span().start);
+        let mut line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        if line_start == text.len() && start > 0 {
+            // The end of a file that ends in a line break: point at the last line instead.
+            start = floor(text, start - 1);
+            line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        }
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        // Only the first line of the place is shown, and of a long line only what is near it.
+        let from = if start - line_start > WIDEST / 2 {
+            floor(text, start - WIDEST / 2)
+        } else {
+            line_start
+        };
+        let to = floor(text, line_end.min(from + WIDEST));
+        let before = if from == line_start { context_before(text, line_start) } else { line_start };
+        let shown_from = if from == line_start { before } else { from };
+        let end = floor(text, place.span().end).clamp(start, to.max(start));
+        Excerpt {
+            name: place.source().name(),
+            text: text[shown_from..to.max(start)].to_owned(),
+            first_line: position.line - text[shown_from..start].matches('\n').count(),
+            column: position.column,
+            span: start - shown_from..end - shown_from,
+        }
+    }
+
+    fn snippet<'e>(
+        &'e self,
+        kind: AnnotationKind,
+        label: Option<&'e str>,
+    ) -> Snippet<'e, annotate_snippets::Annotation<'e>> {
+        let annotation = kind.span(self.span.clone());
+        Snippet::source(self.text.as_str())
+            .path(self.name)
+            .line_start(self.first_line)
+            .fold(false)
+            .annotation(match label {
+                Some(label) => annotation.label(label),
+                None => annotation,
+            })
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin::path(self.name).line(self.first_line).char_column(self.column)
+    }
+}
+
+/// The start of the line before this one, for context, unless that line is overlong.
+fn context_before(text: &str, line_start: usize) -> usize {
+    let Some(end) = line_start.checked_sub(1) else { return line_start };
+    let start = text[..end].rfind('\n').map_or(0, |at| at + 1);
+    if end - start <= WIDEST { start } else { line_start }
+}
+
+/// The nearest character boundary at or before an offset.
+fn floor(text: &str, offset: usize) -> usize {
+    text.floor_char_boundary(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kiln_diagnostic::Source;
+
+    use super::*;
+
+    fn place(text: &str, span: Range<usize>) -> Place {
+        Place::new(Arc::new(Source::new("rules.yaml", text)), span)
+    }
+
+    #[test]
+    fn shows_line_caret_related_place_and_hint() {
+        let text = "a: 1\nb:\n  x: 1\n  x: 2\n";
+        let problem = Diagnostic::error("duplicate key \"x\"")
+            .at(place(text, 17..18))
+            .related("first defined here", place(text, 10..11))
+            .hint("remove one of them");
+        let wanted = "\
+error: duplicate key \"x\"
+ --> rules.yaml:4:3
+  |
+3 |   x: 1
+4 |   x: 2
+  |   ^
+  |
+note: first defined here
+ --> rules.yaml:3:3
+  |
+2 | b:
+3 |   x: 1
+  |   ^
+help: remove one of them";
+        assert_eq!(render(&problem, false), wanted);
+    }
+
+    #[test]
+    fn survives_every_place_in_a_hostile_text() {
+        let long = "é".repeat(5000);
+        for text in ["", "\n", "\u{feff}é\0x\n\n", "a\r\nb", long.as_str(), "x\n\ty"] {
+            for start in 0..text.len().min(300) + 2 {
+                for length in [0, 1, 7, 10_000] {
+                    let problem = Diagnostic::error("p").at(place(text, start..start + length));
+                    assert!(render(&problem, true).len() < 4000);
+                }
+            }
+        }
+    }
+}

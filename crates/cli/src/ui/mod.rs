@@ -1,0 +1,47 @@
+//! All output of the command line. Colours, form and quietness are decided here, once.
+
+mod diagnostic;
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use kiln_diagnostic::Diagnostic;
+
+use crate::args::{Color, Format, Global};
+
+/// Where commands write to.
+pub(crate) struct Ui {
+    format: Format,
+    stderr_color: bool,
+}
+
+impl Ui {
+    pub(crate) fn new(global: &Global) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let stderr_color = match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => io::stderr().is_terminal() && !plain,
+        };
+        Ui { format: global.format, stderr_color }
+    }
+
+    /// The form of output that was asked for.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Standard output, buffered. Flush it at the end, so that a full disk is noticed.
+    pub(crate) fn stdout(&self) -> BufWriter<io::StdoutLock<'static>> {
+        BufWriter::with_capacity(1 << 16, io::stdout().lock())
+    }
+
+    /// Shows a problem on standard error: for people, or as one line of JSON.
+    pub(crate) fn problem(&self, problem: &Diagnostic) {
+        let text = match self.format {
+            Format::Json => serde_json::to_string(problem).unwrap_or_else(|_| problem.to_string()),
+            _ => diagnostic::render(problem, self.stderr_color),
+        };
+        // Nothing is left to be done when standard error is closed too.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}

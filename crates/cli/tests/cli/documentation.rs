@@ -1,0 +1,83 @@
+//! Every command that the documentation shows is run, and must print what is shown.
+//!
+//! In a `console` block, a line that starts with `$ ` is a command for the shell, and the lines up to the
+//! next one are what it prints, on both streams. Commands run in the project's folder.
+//! With `KILN_UPDATE=1` the documentation is rewritten to show what they print now.
+
+use std::path::Path;
+use std::process::Command;
+
+use kiln_testkit::{difference, project_root};
+
+#[test]
+fn documented_commands_print_what_is_shown() {
+    let root = project_root();
+    let mut files = vec![root.join("README.md")];
+    markdown_below(&root.join("docs"), &mut files);
+    let update = std::env::var_os("KILN_UPDATE").is_some();
+    let mut ran = 0;
+    let mut wrong = Vec::new();
+    for file in files {
+        let old = std::fs::read_to_string(&file).unwrap();
+        let new = replay(&old, |command| {
+            ran += 1;
+            run(&root, command)
+        });
+        if update {
+            std::fs::write(&file, new).unwrap();
+        } else if let Some(difference) = difference(&old, &new) {
+            wrong.push(format!("{}:\n{difference}", file.display()));
+        }
+    }
+    assert!(ran > 0, "the documentation shows no command");
+    assert!(wrong.is_empty(), "(KILN_UPDATE=1 rewrites the documentation)\n{}", wrong.join("\n"));
+}
+
+/// The text with what its commands print now.
+fn replay(text: &str, mut run: impl FnMut(&str) -> String) -> String {
+    let mut new = String::new();
+    let mut in_console = false;
+    for line in text.lines() {
+        match line {
+            "```console" => in_console = true,
+            "```" => in_console = false,
+            _ => {}
+        }
+        match line.strip_prefix("$ ").filter(|_| in_console) {
+            // What only a fresh machine needs is run by `cargo xtask test`.
+            Some(command) if !command.starts_with("cargo ") => {
+                new.push_str(&format!("{line}\n{}", run(command)));
+            }
+            None if in_console && line != "```console" => {}
+            _ => {
+                new.push_str(line);
+                new.push('\n');
+            }
+        }
+    }
+    new
+}
+
+fn run(root: &Path, command: &str) -> String {
+    let binary = Path::new(env!("CARGO_BIN_EXE_kiln"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("sh")
+        .args(["-c", &format!("({command}) 2>&1")])
+        .current_dir(root)
+        .env("PATH", format!("{}:{path}", binary.parent().unwrap().display()))
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn markdown_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            markdown_below(&path, files);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            files.push(path);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `kiln eval`
+
+use crate::harness::{Folder, kiln};
+
+const POD: &str = "kind: Pod\nspec:\n  containers:\n  - {name: web, image: nginx}\n";
+
+#[test]
+fn jmespath_reads_yaml_or_json_from_a_file_or_standard_input() {
+    let folder = Folder::with(&[("pod.yaml", POD)]);
+    let run = folder.kiln(&["eval", "jmespath", "--input", "pod.yaml", "spec.containers[0]"]);
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "{\n  \"name\": \"web\",\n  \"image\": \"nginx\"\n}\n")
+    );
+    let run = folder.kiln_with_input(&["eval", "jmespath", "length(@)"], b"[1, 2, 3]");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "3\n"));
+    let run = folder.kiln(&["eval", "jmespath", "-i", "pod.yaml", "spec", "--format", "yaml"]);
+    assert_eq!(run.stdout, "containers:\n- image: nginx\n  name: web\n");
+    let run = folder.kiln(&["eval", "jmespath", "add('1h', '30m')"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "\"1h30m0s\"\n"), "{}", run.stderr);
+}
+
+#[test]
+fn a_failing_expression_has_a_caret_and_code_1() {
+    let folder = Folder::with(&[("pod.yaml", POD)]);
+    let run = folder.kiln(&["eval", "jmespath", "-i", "pod.yaml", "spec.missing"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("1 | spec.missing\n  |      ^^^^^^^"), "{}", run.stderr);
+    let run = folder.kiln(&["eval", "jmespath", "spec.["]);
+    assert_eq!(run.code, 1);
+    let run = folder.kiln(&["eval", "jmespath", "-i", "pod.yaml", "lenght(spec)"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("length"), "{}", run.stderr);
+}
+
+#[test]
+fn bad_data_has_code_2() {
+    let folder = Folder::with(&[("two.yaml", "a: 1\n---\na: 2\n"), ("bad.yaml", "a: [\n")]);
+    let run = folder.kiln(&["eval", "jmespath", "-i", "two.yaml", "a"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("two.yaml:3:1"), "{}", run.stderr);
+    assert_eq!(folder.kiln(&["eval", "jmespath", "-i", "bad.yaml", "a"]).code, 2);
+    assert_eq!(folder.kiln(&["eval", "jmespath", "-i", "none.yaml", "a"]).code, 2);
+}
+
+#[test]
+fn the_tree_and_the_functions_can_be_shown() {
+    let run = kiln(&["eval", "jmespath", "--parse", "a || b"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "or\n  field \"a\"\n  field \"b\"\n"));
+    let run = kiln(&["eval", "jmespath", "--functions"]);
+    assert!(run.stdout.lines().any(|line| line.starts_with("to_upper(")), "{}", run.stdout);
+}

@@ -1,0 +1,7 @@
+//! The real binary: whole commands, whole output, exit codes.
+
+mod documentation;
+mod eval;
+mod fmt;
+mod general;
+mod harness;

@@ -1,0 +1,93 @@
+//! `cargo xtask bench`: Kiln beside its peers, in one run on one machine, as ratios.
+//!
+//! A bench is a named set of workloads. Every contender runs each workload several times, in turn, in a
+//! process of its own; the medians go into a section of `BENCHMARKS.md`. A peer that is not there is
+//! named as missing, never guessed.
+
+mod libraries;
+mod report;
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::measure;
+use report::Report;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The bench to run; all of them without a name
+    name: Option<String>,
+    /// How often each contender runs each workload
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Print the figures, but leave BENCHMARKS.md alone
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// One bench: its name, what it shows, and how it is measured.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    measure: fn(&mut Report, runs: usize) -> Result<()>,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "yaml",
+        about: "Reading and printing a file of 10,000 resources, and what the values cost in memory.",
+        measure: |report, runs| libraries::measure("yaml", report, runs),
+    },
+    Bench {
+        name: "patch",
+        about: "Many small patches, and small patches on a large object.",
+        measure: |report, runs| libraries::measure("patch", report, runs),
+    },
+    Bench {
+        name: "jmespath",
+        about: "JMESPath expressions and variable substitution.",
+        measure: |report, runs| libraries::measure("jmespath", report, runs),
+    },
+];
+
+/// Runs the benches and writes their sections.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let chosen: Vec<&Bench> = BENCHES
+        .iter()
+        .filter(|bench| args.name.as_ref().is_none_or(|name| bench.name == name))
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+        bail!("there is no bench of that name; there are {}", names.join(", "));
+    }
+    for bench in chosen {
+        eprintln!("== bench {}", bench.name);
+        let mut report = Report::new(bench.name, bench.about, args.runs);
+        (bench.measure)(&mut report, args.runs)?;
+        let section = report.to_markdown();
+        eprintln!("\n{section}");
+        if !args.dry_run {
+            report::write_section(bench.name, &section)?;
+        }
+    }
+    Ok(())
+}
+
+/// Counts the instructions of one run with callgrind, where valgrind is installed.
+fn instructions(command: &Command) -> Option<f64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, count) = text.split_once("Collected : ")?;
+    count.split_whitespace().next()?.parse().ok()
+}
+
+/// Measures a command several times; the usages in the order of the runs.
+fn repeat(command: &Command, runs: usize) -> Result<Vec<measure::Usage>> {
+    (0..runs.max(1)).map(|_| measure::usage_of(command)).collect()
+}

@@ -1,0 +1,59 @@
+//! Developer commands. `cargo xtask test` is the one that must pass.
+
+mod bench;
+mod fuzz;
+mod measure;
+mod process;
+mod readme;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Everything a developer runs",
+    disable_help_subcommand = true
+)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check formatting, lints and all tests, and run the README's commands
+    Test(test::Args),
+    /// Measure Kiln side by side with its peers and write BENCHMARKS.md
+    Bench(bench::Args),
+    /// Run the fuzz targets for a bounded time (needs a nightly toolchain)
+    Fuzz(fuzz::Args),
+    /// Run one command and print what it used, as JSON
+    #[command(hide = true)]
+    Measure(measure::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args).map(|()| true),
+        Command::Fuzz(args) => fuzz::run(&args),
+        Command::Measure(args) => measure::run(&args).map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the project.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the project").to_owned()
+}

@@ -1,0 +1,75 @@
+//! What one command uses: wall time, processor time, peak memory.
+//!
+//! The kernel keeps these figures per group of children, so each measurement runs in a process of
+//! its own: `cargo xtask measure -- COMMAND…`, which the bench harness starts.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use serde_json::json;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// What a command used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) wall_seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peak_bytes: u64,
+}
+
+/// Runs the command with its output thrown away and prints its usage.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let begin = Instant::now();
+    let status = Command::new(&args.command[0])
+        .args(&args.command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot start {}", args.command[0]))?;
+    let wall = begin.elapsed();
+    if !status.success() {
+        bail!("{} ended with {status}", args.command.join(" "));
+    }
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read resource usage")?;
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+    println_json(&json!({
+        "wall": wall.as_secs_f64(),
+        "cpu": seconds(usage.user_time()) + seconds(usage.system_time()),
+        "peak": usage.max_rss() * 1024,
+    }));
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are this command's output")]
+fn println_json(value: &serde_json::Value) {
+    println!("{value}");
+}
+
+/// Measures one run of a command in a process of its own.
+pub(crate) fn usage_of(command: &Command) -> Result<Usage> {
+    let mut measuring = Command::new(std::env::current_exe().context("cannot find this program")?);
+    measuring.arg("measure").arg("--").arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        measuring.current_dir(folder);
+    }
+    let output = measuring.output().with_context(|| format!("cannot measure {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let figures: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("unreadable figures")?;
+    let figure = |name: &str| figures[name].as_f64().unwrap_or_default();
+    Ok(Usage {
+        wall_seconds: figure("wall"),
+        cpu_seconds: figure("cpu"),
+        peak_bytes: figure("peak") as u64,
+    })
+}
