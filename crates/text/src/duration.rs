@@ -117,7 +117,7 @@ impl Duration {
     /// # Errors
     /// With Go's texts: no number, no unit or an unknown one, or out of range.
     pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
-        let quoted = || go_time_quote(text);
+        let quoted = || go_time_quote(text.as_bytes());
         let invalid = || ParseDurationError::Invalid(quoted());
         let negative = text.starts_with('-');
         let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -143,7 +143,7 @@ impl Duration {
                 "m" => MINUTE,
                 "h" => HOUR,
                 _ => {
-                    let unit = go_time_quote(unit);
+                    let unit = go_time_quote(unit.as_bytes());
                     return Err(ParseDurationError::UnknownUnit { unit, text: quoted() });
                 }
             };

@@ -8,12 +8,16 @@
 pub mod case;
 pub mod duration;
 pub mod float;
+pub mod image;
+pub mod names;
 pub mod quantity;
 pub mod quote;
 pub mod regex;
 pub mod semver;
+pub mod time;
 pub mod wildcard;
 
 pub use duration::Duration;
 pub use quantity::Quantity;
 pub use regex::Regex;
+pub use time::Time;

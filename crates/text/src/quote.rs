@@ -147,9 +147,9 @@ fn number(rest: &mut std::str::Chars<'_>, digits: usize, radix: u32) -> Result<u
 }
 
 /// Quotes as the errors of Go's `time` package do: bytes beyond ASCII in hexadecimal.
-pub(crate) fn go_time_quote(text: &str) -> String {
+pub(crate) fn go_time_quote(text: &[u8]) -> String {
     let mut out = String::from("\"");
-    for byte in text.bytes() {
+    for &byte in text {
         match byte {
             b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
             b' '..=0x7F => out.push(char::from(byte)),
