@@ -330,7 +330,7 @@ impl<'s> Parser<'s> {
         }
         self.advance()?;
         let function = functions::find(&name);
-        let call = Call { name, function, arguments };
+        let call = Call { name, function, arguments, pattern: Default::default() };
         let start = self.tree.span(callee).start;
         self.push(Node::Call(call), start..self.end)
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use kiln_value::{Key, Value};
 
-use crate::functions::Function;
+use crate::functions::{Function, Pattern};
 
 /// The index of a node in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub(crate) struct Call {
     pub(crate) name: Key,
     pub(crate) function: Option<&'static Function>,
     pub(crate) arguments: Vec<NodeId>,
+    /// For functions whose first argument is a regular expression.
+    pub(crate) pattern: Pattern,
 }
 
 /// A comparison operator.

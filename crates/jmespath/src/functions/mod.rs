@@ -3,20 +3,28 @@
 //! A call checks the number of its arguments, then their types, then runs. Each file below holds
 //! one family and its table; [`functions`] lists all of them for documentation and completion.
 
+mod arithmetic;
+mod data;
+mod encoding;
+mod matching;
+mod network;
 mod standard;
+mod strings;
+mod time;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use kiln_diagnostic::did_you_mean;
+use kiln_text::Regex;
 use kiln_value::{List, Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::eval::{Fault, Outcome, Search};
 use crate::number;
 use crate::sources::Sources;
-use crate::tree::{Call, NodeId, Tree};
+use crate::tree::{Call, Node, NodeId, Tree};
 use crate::weight;
 
 /// A type that an argument may have.
@@ -98,6 +106,9 @@ enum Arity {
     Ignored,
 }
 
+/// The compiled form of a regular expression that does not change, or why there is none.
+pub(crate) type Pattern = OnceLock<Result<Regex, String>>;
+
 type Run = fn(&Arguments<'_>) -> Result<Value, Fault>;
 
 /// A function that expressions can call. `Display` gives its signature.
@@ -108,7 +119,6 @@ pub struct Function {
     arity: Arity,
     returns: &'static str,
     description: &'static str,
-    custom: bool,
     /// How many levels deeper than its arguments the result may be.
     pub(crate) levels: usize,
     run: Run,
@@ -142,7 +152,7 @@ impl Function {
 
     /// Whether Kyverno added it to the standard functions, or replaced a standard one.
     pub fn is_custom(&self) -> bool {
-        self.custom
+        !standard::FUNCTIONS.iter().any(|standard| standard.name == self.name)
     }
 }
 
@@ -168,7 +178,7 @@ fn one_of(types: &[Type]) -> String {
     types.iter().map(ToString::to_string).collect::<Vec<_>>().join("|")
 }
 
-/// A standard function; [`Function::custom`] and the other words below make it something else.
+/// A function that takes as many arguments as it has parameters.
 const fn function(
     name: &'static str,
     parameters: &'static [Parameter],
@@ -177,12 +187,17 @@ const fn function(
     run: Run,
 ) -> Function {
     let arity = Arity::Exact;
-    Function { name, parameters, arity, returns, description, custom: false, levels: 0, run }
+    Function { name, parameters, arity, returns, description, levels: 0, run }
 }
 
 impl Function {
     const fn variadic(mut self) -> Self {
         self.arity = Arity::Variadic;
+        self
+    }
+
+    const fn ignoring_arguments(mut self) -> Self {
+        self.arity = Arity::Ignored;
         self
     }
 
@@ -204,7 +219,16 @@ const OBJECT: &[Type] = &[Type::Object];
 const EXPRESSION: &[Type] = &[Type::Expression];
 
 static BY_NAME: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
-    let families = [standard::FUNCTIONS];
+    let families = [
+        standard::FUNCTIONS,
+        arithmetic::FUNCTIONS,
+        data::FUNCTIONS,
+        encoding::FUNCTIONS,
+        matching::FUNCTIONS,
+        network::FUNCTIONS,
+        strings::FUNCTIONS,
+        time::FUNCTIONS,
+    ];
     let mut all: Vec<&'static Function> = families.into_iter().flatten().collect();
     all.sort_by_key(|function| function.name);
     all
@@ -395,7 +419,6 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    #[expect(dead_code, reason = "the functions that ask for the time and the like follow")]
     fn sources(&self) -> &'c dyn Sources {
         self.search.sources
     }
@@ -416,6 +439,18 @@ impl<'c> Arguments<'c> {
     fn make(&self, count: usize) -> Result<(), Fault> {
         let made = self.search.meter.make(count as u64);
         made.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
+    }
+
+    /// Takes the size of a whole value from the budget.
+    fn charge(&self, value: &Value) -> Result<(), Fault> {
+        let charged = weight::charge(value, self.search.meter);
+        charged.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
+    }
+
+    /// Where the compiled form of the first argument is kept, if that is a literal.
+    fn fixed_pattern(&self) -> Option<&'c Pattern> {
+        let first = self.call.arguments.first()?;
+        matches!(self.search.tree.node(*first), Node::Literal(..)).then_some(&self.call.pattern)
     }
 
     /// A text as the result.
@@ -443,8 +478,7 @@ impl<'c> Arguments<'c> {
         if let Value::String(_) = value {
             return Ok(value.clone());
         }
-        weight::charge(value, self.search.meter)
-            .map_err(|exhausted| self.search.exhausted(self.id, exhausted))?;
+        self.charge(value)?;
         Ok(Value::from(json::to_go_string(&number::as_floats(value))))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use kiln_text::float;
 use kiln_value::{List, Map, Number, Value};
 
 use super::{
@@ -364,7 +365,10 @@ fn to_array(args: &Arguments<'_>) -> Result<Value, Fault> {
 fn to_number(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(match args.value(0)? {
         number @ Value::Number(_) => number.clone(),
-        Value::String(text) => text.parse::<f64>().map_or(Value::Null, number::number),
+        // Kyverno gives infinities too, which then have no JSON.
+        Value::String(text) => {
+            float::parse(text).filter(|float| float.is_finite()).map_or(Value::Null, number::number)
+        }
         _ => Value::Null,
     })
 }
