@@ -12,9 +12,7 @@ use crate::event::{Event, Events};
 /// there begins one; and one may follow the `|` or `>` of a block of text.
 pub fn first_comment(source: &Arc<Source>) -> Option<Place> {
     let text = source.text();
-    if memchr::memchr(b'#', text.as_bytes()).is_none() {
-        return None;
-    }
+    memchr::memchr(b'#', text.as_bytes())?;
     let base = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut events = Events::new(text, base);
     let mut seen = base;

@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn instructions(command: &Command) -> Option<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .env("KILN_BENCH_COUNTING", "1")
         .arg(command.get_program())
         .args(command.get_args())
         .output()

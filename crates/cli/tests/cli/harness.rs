@@ -1,25 +1,24 @@
 //! Starting the binary in a folder of its own.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 /// What a command printed and how it ended.
 #[derive(Debug)]
-pub struct Run {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// A folder with files in which commands run.
-pub struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
     /// A folder with these files.
-    pub fn with(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let folder = Folder(tempfile::tempdir().unwrap());
         for (name, text) in files {
             folder.write(name, text);
@@ -27,27 +26,23 @@ impl Folder {
         folder
     }
 
-    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.0.path().join(name)).unwrap()
     }
 
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
     /// Runs `kiln` here with these arguments and nothing on standard input.
-    pub fn kiln(&self, args: &[&str]) -> Run {
+    pub(crate) fn kiln(&self, args: &[&str]) -> Run {
         self.kiln_with_input(args, b"")
     }
 
     /// Runs `kiln` here with these bytes on standard input.
-    pub fn kiln_with_input(&self, args: &[&str], input: &[u8]) -> Run {
+    pub(crate) fn kiln_with_input(&self, args: &[&str], input: &[u8]) -> Run {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
             .args(args)
             .current_dir(self.0.path())
@@ -72,6 +67,6 @@ impl Folder {
 }
 
 /// Runs `kiln` in an empty folder.
-pub fn kiln(args: &[&str]) -> Run {
+pub(crate) fn kiln(args: &[&str]) -> Run {
     Folder::with(&[]).kiln(args)
 }
