@@ -1,0 +1,247 @@
+//! The text form of selectors.
+
+use super::{Operator, Requirement, SelectorError, invalid_key};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Word,
+    Comma,
+    Open,
+    Close,
+    Not,
+    Compare(Operator),
+    /// `in` and `notin`, which may be words too.
+    Set(Operator),
+    End,
+    Unknown,
+}
+
+struct Tokens<'t> {
+    tokens: Vec<(Token, &'t str)>,
+    at: usize,
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
+    let mut tokens = Tokens { tokens: split(text), at: 0 };
+    let mut requirements = Vec::new();
+    loop {
+        match tokens.peek_value() {
+            (Token::End, _) => break,
+            (Token::Word | Token::Not, _) => {
+                let requirement = requirement(&mut tokens)
+                    .map_err(|error| failed(format!("unable to parse requirement: {error}")))?;
+                requirements.push(requirement);
+            }
+            (_, found) => {
+                return Err(expected(found, "!, identifier, or 'end of string'"));
+            }
+        }
+        match tokens.next_value() {
+            (Token::End, _) => break,
+            (Token::Comma, _) => {
+                let (token, found) = tokens.peek_value();
+                if !matches!(token, Token::Word | Token::Not) {
+                    return Err(expected(found, "identifier after ','"));
+                }
+            }
+            (_, found) => return Err(expected(found, "',' or 'end of string'")),
+        }
+    }
+    // Kubernetes: sorted by key, so that equal selectors print alike.
+    requirements.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(requirements)
+}
+
+fn failed(message: String) -> SelectorError {
+    SelectorError(message)
+}
+
+fn expected(found: &str, what: &str) -> SelectorError {
+    failed(format!("found '{found}', expected: {what}"))
+}
+
+impl<'t> Tokens<'t> {
+    fn peek(&self) -> (Token, &'t str) {
+        self.tokens.get(self.at).copied().unwrap_or((Token::End, ""))
+    }
+
+    fn next(&mut self) -> (Token, &'t str) {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    /// The next token where `in` and `notin` are ordinary words.
+    fn peek_value(&self) -> (Token, &'t str) {
+        match self.peek() {
+            (Token::Set(_), word) => (Token::Word, word),
+            token => token,
+        }
+    }
+
+    fn next_value(&mut self) -> (Token, &'t str) {
+        let token = self.peek_value();
+        self.at += 1;
+        token
+    }
+}
+
+fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
+    let (mut token, mut key) = tokens.next_value();
+    let negated = token == Token::Not;
+    if negated {
+        (token, key) = tokens.next_value();
+    }
+    if token != Token::Word {
+        return Err(expected(key, "identifier"));
+    }
+    if let Some(problem) = invalid_key(key, "<nil>") {
+        return Err(failed(problem));
+    }
+    if negated {
+        return Requirement::new(key, Operator::DoesNotExist, [], "");
+    }
+    if matches!(tokens.peek(), (Token::End | Token::Comma, _)) {
+        return Requirement::new(key, Operator::Exists, [], "");
+    }
+    match tokens.next() {
+        (Token::Set(operator), _) => Requirement::new(key, operator, values(tokens)?, ""),
+        (Token::Compare(operator), _) => Requirement::new(key, operator, [value(tokens)?], ""),
+        (_, found) => Err(expected(found, "in, notin, =, ==, !=, gt, lt")),
+    }
+}
+
+/// One value, which may be missing.
+fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+    if matches!(tokens.peek_value(), (Token::End | Token::Comma, _)) {
+        return Ok(String::new());
+    }
+    match tokens.next_value() {
+        (Token::Word, value) => Ok(value.to_owned()),
+        (_, found) => Err(expected(found, "identifier")),
+    }
+}
+
+/// Values in parentheses, each of which may be missing.
+fn values(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
+    let (token, found) = tokens.next_value();
+    if token != Token::Open {
+        return Err(failed(format!("found '{found}' expected: '('")));
+    }
+    let mut values = Vec::new();
+    loop {
+        let mut value = String::new();
+        if tokens.peek_value().0 == Token::Word {
+            tokens.next_value().1.clone_into(&mut value);
+        }
+        values.push(value);
+        match tokens.next_value() {
+            (Token::Comma, _) => {}
+            (Token::Close, _) => break,
+            (_, found) => return Err(expected(found, "',', ')' or identifier")),
+        }
+    }
+    // As a set: `(a,,)` has `a` and the empty text.
+    values.sort_unstable();
+    values.dedup();
+    Ok(values)
+}
+
+fn split(text: &str) -> Vec<(Token, &str)> {
+    const SYMBOLS: &str = "=!(),><";
+    const SPACES: &str = " \t\r\n";
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c| SPACES.contains(c));
+        let Some(first) = rest.chars().next() else { break };
+        let (token, length) = if SYMBOLS.contains(first) {
+            symbol(rest)
+        } else {
+            let end =
+                rest.find(|c| SYMBOLS.contains(c) || SPACES.contains(c)).unwrap_or(rest.len());
+            let token = match &rest[..end] {
+                "in" => Token::Set(Operator::In),
+                "notin" => Token::Set(Operator::NotIn),
+                _ => Token::Word,
+            };
+            (token, end)
+        };
+        tokens.push((token, &rest[..length]));
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// The longest symbol at the start, and its length.
+fn symbol(text: &str) -> (Token, usize) {
+    let two = [("==", Operator::DoubleEquals), ("!=", Operator::NotEquals)];
+    if let Some((_, operator)) = two.into_iter().find(|(symbol, _)| text.starts_with(symbol)) {
+        return (Token::Compare(operator), 2);
+    }
+    let token = match text.as_bytes().first() {
+        Some(b',') => Token::Comma,
+        Some(b'(') => Token::Open,
+        Some(b')') => Token::Close,
+        Some(b'!') => Token::Not,
+        Some(b'=') => Token::Compare(Operator::Equals),
+        Some(b'>') => Token::Compare(Operator::GreaterThan),
+        Some(b'<') => Token::Compare(Operator::LessThan),
+        _ => Token::Unknown,
+    };
+    (token, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Selector;
+
+    #[test]
+    fn selectors_print_in_one_form() {
+        for (text, printed) in [
+            ("", ""),
+            (" z = 1 , a ", "a,z=1"),
+            ("x in (b, a,,b)", "x in (,a,b)"),
+            ("x in ()", "x in ()"),
+            ("x notin (in,notin)", "x notin (in,notin)"),
+            ("in in (a)", "in in (a)"),
+            ("!x,y!=1,k==v", "k==v,!x,y!=1"),
+            ("x=,y", "x=,y"),
+            ("n>1,m<2", "m<2,n>1"),
+            ("example.com/app=web", "example.com/app=web"),
+            ("x=in", "x=in"),
+        ] {
+            let selector = Selector::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(selector.to_string(), printed);
+            assert_eq!(Selector::parse(printed).unwrap(), selector);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_said_in_kubernetes_words() {
+        for (text, error) in [
+            (",", "found ',', expected: !, identifier, or 'end of string'"),
+            ("a,", "found '', expected: identifier after ','"),
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+            ("!a=b", "found '=', expected: ',' or 'end of string'"),
+            ("!", "unable to parse requirement: found '', expected: identifier"),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("a=(", "unable to parse requirement: found '(', expected: identifier"),
+            (
+                "a>b",
+                "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' \
+                 operators, the value must be an integer",
+            ),
+        ] {
+            assert_eq!(Selector::parse(text).unwrap_err().to_string(), error);
+        }
+        for text in ["a/b/c=d", "-a", "a=b/c", "é", "a=é", "a===b"] {
+            assert!(Selector::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Kyverno's selectors, whose `matchLabels` may have wildcards in keys and values.
+
+use kiln_text::wildcard;
+use kiln_value::{Map, Value};
+
+use super::{
+    Requirement, Selector, SelectorError, expect_map, label_requirement, match_expressions,
+    match_labels,
+};
+use crate::metadata::scalar_text;
+
+/// A selector in the form with `matchLabels` and `matchExpressions`; the former may have wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WildcardSelector {
+    plain: Selector,
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    key: String,
+    value: String,
+    /// What Kyverno would look for if no label matched; a mistake in it is an error only then.
+    // Kyverno: wildcard characters become `0`, so that nothing is found.
+    unmatched: Result<Requirement, SelectorError>,
+}
+
+impl WildcardSelector {
+    /// Reads a selector. An empty map selects everything, null selects nothing.
+    ///
+    /// # Errors
+    /// As [`Selector::from_value`]; pairs with wildcards are not checked here.
+    pub fn from_value(selector: &Value) -> Result<Self, SelectorError> {
+        let fields = match selector {
+            Value::Null => {
+                return Ok(WildcardSelector { plain: Selector::nothing(), patterns: Vec::new() });
+            }
+            selector => expect_map(selector, "the selector")?,
+        };
+        let mut patterns = Vec::new();
+        let mut requirements = Vec::new();
+        for (key, value) in match_labels(fields)? {
+            if wildcard::contains_wildcard(&key) || wildcard::contains_wildcard(&value) {
+                let zeros = |text: &str| text.replace(['*', '?'], "0");
+                let unmatched = label_requirement(&zeros(&key), &zeros(&value));
+                patterns.push(Pattern { key, value, unmatched });
+            } else {
+                requirements.push(label_requirement(&key, &value)?);
+            }
+        }
+        requirements.extend(match_expressions(fields)?);
+        Ok(WildcardSelector { plain: Selector::new(requirements), patterns })
+    }
+
+    /// Whether it selects an object with these labels.
+    ///
+    /// # Errors
+    /// When a pair with wildcards matches no label and is no possible label itself.
+    pub fn matches(&self, labels: Option<&Map>) -> Result<bool, SelectorError> {
+        let mut all = true;
+        for pattern in &self.patterns {
+            let found = labels.is_some_and(|labels| {
+                labels.iter().any(|(key, value)| {
+                    wildcard::matches(&pattern.key, key.as_str())
+                        && scalar_text(value).is_some_and(|v| wildcard::matches(&pattern.value, &v))
+                })
+            });
+            if !found {
+                pattern.unmatched.clone()?;
+                all = false;
+            }
+        }
+        Ok(all && self.plain.matches(labels))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn wildcards_stand_for_labels_that_exist() {
+        let labels = value!({"app.kubernetes.io/name": "web-1", "tier": "front"});
+        for (pairs, selected) in [
+            (value!({"app.*/name": "web-?"}), true),
+            (value!({"*": "front"}), true),
+            (value!({"tier": "?*"}), true),
+            (value!({"tier": "b*"}), false),
+            (value!({"none*": "*"}), false),
+            (value!({"tier": "front", "app*": "*"}), true),
+            (value!({"tier": "back", "app*": "*"}), false),
+        ] {
+            let selector = WildcardSelector::from_value(&value!({"matchLabels": pairs})).unwrap();
+            assert_eq!(selector.matches(labels.as_map()), Ok(selected), "{selector:?}");
+        }
+        let nothing = WildcardSelector::from_value(&value!(null)).unwrap();
+        assert_eq!(nothing.matches(labels.as_map()), Ok(false));
+    }
+
+    #[test]
+    fn impossible_pairs_fail_only_when_unmatched() {
+        let selector = value!({"matchLabels": {"*/a b": "*"}});
+        let selector = WildcardSelector::from_value(&selector).unwrap();
+        assert!(selector.matches(value!({"x": "y"}).as_map()).is_err());
+        assert!(selector.matches(None).is_err());
+        assert_eq!(selector.matches(value!({"x/a b": "y"}).as_map()), Ok(true));
+    }
+}
