@@ -5,13 +5,17 @@
 //! |---|---|
 //! | `json6902` | JSON Patch: [`JsonPatch`], [`JsonPatchRules`] |
 //! | `merge7396` | merge patch: [`merge_patch`], [`MergeRules`] |
+//! | `strategic` | strategic merge: [`strategic_merge`], [`StrategicRules`] |
 //!
 //! An edit copies the spine from the root to what it changes and nothing else: a small patch on a
 //! large object costs what the patch costs.
 
 mod json6902;
 mod merge7396;
+mod strategic;
 
 pub use json6902::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules};
 pub use json6902::{Operation, Pointer, WholeDocument};
 pub use merge7396::{MergeRules, merge_patch};
+pub use strategic::{ListMerge, Merged, NewValues, StrategicMergeError, StrategicProblem};
+pub use strategic::{StrategicRules, TextScalars, strategic_merge};

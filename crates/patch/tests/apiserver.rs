@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Case, Wanted, cases, check};
-use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, merge_patch};
+use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, StrategicRules};
+use kiln_patch::{merge_patch, strategic_merge};
+use kiln_schema::{Schema, Version};
 use kiln_testkit::Tally;
 use kiln_value::Value;
 
@@ -59,6 +61,29 @@ fn merge_patches() {
                 }
                 let mut object = case.object.clone();
                 merge_patch(&mut object, &patch, MergeRules::kubernetes());
+                decoded(case, object)
+            })
+        });
+    }
+    tally.finish();
+}
+
+#[test]
+fn strategic_merges() {
+    let Some(cases) = cases("apiserver/strategic-merge.json") else { return };
+    let schema = Schema::builtin(Version::V1_36);
+    let mut tally = Tally::new("API server, strategic merge");
+    for case in &cases {
+        let Some(wanted) = Wanted::of(case) else {
+            tally.leave_out();
+            continue;
+        };
+        tally.case(&case.name, || {
+            check(&wanted, || {
+                let mut object = case.object.clone();
+                let rules = StrategicRules::kubernetes();
+                let merged = strategic_merge(&mut object, &case.patch()?, &schema, &rules);
+                let _kept = merged.map_err(|e| e.to_string())?;
                 decoded(case, object)
             })
         });

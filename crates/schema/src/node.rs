@@ -27,6 +27,16 @@ impl<'s> Node<'s> {
         self.table.field(self.shape, name).map(|shape| Node { shape, ..self })
     }
 
+    /// The node of a field that the type names itself, not of any entry of a map.
+    pub fn named_field(self, name: &str) -> Option<Node<'s>> {
+        self.table.named_field(self.shape, name).map(|shape| Node { shape, ..self })
+    }
+
+    /// Whether this is a map whose values have a type that is worth knowing.
+    pub fn has_typed_values(self) -> bool {
+        self.table.shape(self.shape.values).is_some()
+    }
+
     /// The node of the elements, when this is a list of maps or lists.
     pub fn items(self) -> Option<Node<'s>> {
         self.table.shape(self.shape.items).map(|shape| Node { shape, ..self })

@@ -154,11 +154,13 @@ impl Table {
         (id != UNKNOWN).then(|| &self.shapes[id as usize])
     }
 
-    pub(crate) fn field(&self, shape: &Shape, name: &str) -> Option<&Shape> {
+    pub(crate) fn named_field(&self, shape: &Shape, name: &str) -> Option<&Shape> {
         let fields = shape.fields.of(&self.fields);
-        match fields.binary_search_by(|field| (*field.name).cmp(name)) {
-            Ok(at) => self.shape(fields[at].shape),
-            Err(_) => self.shape(shape.values),
-        }
+        let at = fields.binary_search_by(|field| (*field.name).cmp(name)).ok()?;
+        self.shape(fields[at].shape)
+    }
+
+    pub(crate) fn field(&self, shape: &Shape, name: &str) -> Option<&Shape> {
+        self.named_field(shape, name).or_else(|| self.shape(shape.values))
     }
 }
