@@ -1,0 +1,238 @@
+//! `AnyIn`, `AllIn`, `AnyNotIn`, `AllNotIn`, and the deprecated `In` and `NotIn`.
+//!
+//! A key is one element or a list of them; a value is a list, a text that holds a JSON list, a range,
+//! or one element. Everything is compared as text, as Go prints it.
+
+use std::collections::HashSet;
+
+use kiln_text::wildcard;
+use kiln_value::{List, Value, json};
+
+use super::compare::{Compared, Effort, Exhausted, Rule};
+use super::operator::Operator;
+use super::range::Range;
+use super::text;
+
+/// Whether the elements of the key are in the value, as the operator wants it.
+pub(super) fn contains(
+    operator: Operator,
+    key: &Value,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<Compared, Exhausted> {
+    let exact = matches!(operator, Operator::In | Operator::NotIn);
+    match key {
+        Value::Null | Value::Map(_) => Ok(Rule::WrongKey.decides(false)),
+        Value::List(keys) if exact => exact_list(operator, keys, value, effort),
+        Value::List(keys) => list(operator, keys, value, effort),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            let key = text::printed(key, effort)?;
+            let (found, rule) = if exact {
+                exact_scalar(&key, value, effort)?
+            } else {
+                scalar(&key, value, effort)?
+            };
+            // A value of the wrong kind fails the negated operators too.
+            let wanted = !is_negated(operator);
+            Ok(rule.decides(rule != Rule::WrongValue && found == wanted))
+        }
+    }
+}
+
+fn is_negated(operator: Operator) -> bool {
+    matches!(operator, Operator::NotIn | Operator::AnyNotIn | Operator::AllNotIn)
+}
+
+fn scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+    let Value::String(value) = value else {
+        return listed(key, value, effort);
+    };
+    if effort.matches(value, key)? {
+        return Ok((true, Rule::Wildcard));
+    }
+    if let Some(range) = Range::parse(value) {
+        return Ok((range.contains(key), Range::RULE));
+    }
+    effort.spend(value.len())?;
+    Ok(match json_texts(value) {
+        JsonTexts::NotJson => (key == value.as_str(), Rule::Wildcard),
+        JsonTexts::NotTexts => (false, Rule::WrongValue),
+        JsonTexts::Texts(texts) => (texts.iter().any(|text| text == key), Rule::ExactElements),
+    })
+}
+
+/// No ranges, and text that is no pattern for the key has to hold a JSON list.
+fn exact_scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+    let Value::String(value) = value else {
+        return listed(key, value, effort);
+    };
+    if effort.matches(value, key)? {
+        return Ok((true, Rule::Wildcard));
+    }
+    effort.spend(value.len())?;
+    Ok(match json_texts(value) {
+        JsonTexts::NotJson | JsonTexts::NotTexts => (false, Rule::WrongValue),
+        JsonTexts::Texts(texts) => (texts.iter().any(|text| text == key), Rule::ExactElements),
+    })
+}
+
+/// Whether an element of a list matches the key, or the key as a pattern an element.
+fn listed(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+    let Value::List(elements) = value else {
+        return Ok((false, Rule::WrongValue));
+    };
+    for element in elements {
+        let element = text::printed(element, effort)?;
+        if effort.matches(&element, key)? || effort.matches(key, &element)? {
+            return Ok((true, Rule::Elements));
+        }
+    }
+    Ok((false, Rule::Elements))
+}
+
+fn list(
+    operator: Operator,
+    keys: &List,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<Compared, Exhausted> {
+    let keys = text::all_printed(keys, effort)?;
+    let any = matches!(operator, Operator::AnyIn | Operator::AnyNotIn);
+    let values = match value {
+        Value::List(values) => text::all_printed(values, effort)?,
+        // Kyverno: only the operators for any element take a single number or boolean.
+        Value::Number(_) | Value::Bool(_) if any => vec![text::printed(value, effort)?],
+        Value::String(value) => {
+            if keys.len() == 1 && keys[0] == value.as_str() {
+                return Ok(Rule::ExactElements.decides(!is_negated(operator)));
+            }
+            if let Some(range) = Range::parse(value) {
+                return Ok(range_holds(operator, &keys, &range));
+            }
+            effort.spend(value.len())?;
+            match json_texts(value) {
+                JsonTexts::NotJson => vec![value.to_string()],
+                JsonTexts::NotTexts => return Ok(Rule::WrongValue.decides(false)),
+                JsonTexts::Texts(texts) => texts,
+            }
+        }
+        _ => return Ok(Rule::WrongValue.decides(false)),
+    };
+    let values = Elements::new(&values);
+    // Each operator asks for the first key that settles it.
+    let (settles_when_found, settled) = match operator {
+        Operator::AnyIn => (true, true),
+        Operator::AllIn => (false, false),
+        Operator::AnyNotIn => (false, true),
+        _ => (true, false),
+    };
+    for key in &keys {
+        if values.has_match(key, effort)? == settles_when_found {
+            return Ok(Rule::Elements.decides(settled));
+        }
+    }
+    Ok(Rule::Elements.decides(!settled))
+}
+
+fn range_holds(operator: Operator, keys: &[String], range: &Range<'_>) -> Compared {
+    let mut keys = keys.iter();
+    Range::RULE.decides(match operator {
+        Operator::AnyIn => keys.any(|key| range.contains(key)),
+        Operator::AllIn => keys.all(|key| range.contains(key)),
+        // Not the opposite of being inside: what cannot be compared is neither inside nor outside.
+        Operator::AnyNotIn => keys.any(|key| range.excludes(key)),
+        _ => !keys.any(|key| range.contains(key)),
+    })
+}
+
+/// `In` and `NotIn` for lists: exact text, and only text.
+fn exact_list(
+    operator: Operator,
+    keys: &List,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<Compared, Exhausted> {
+    // Kyverno crashes on elements that are no strings; here they are compared as they are printed.
+    let keys = text::all_printed(keys, effort)?;
+    let values: Vec<String> = match value {
+        Value::List(values) if values.iter().all(|value| value.as_str().is_some()) => {
+            text::all_printed(values, effort)?
+        }
+        Value::String(value) => {
+            // Kyverno: this holds for both operators.
+            if keys.len() == 1 && keys[0] == value.as_str() {
+                return Ok(Rule::ExactElements.decides(true));
+            }
+            effort.spend(value.len())?;
+            match json_texts(value) {
+                JsonTexts::Texts(texts) => texts,
+                _ => return Ok(Rule::WrongValue.decides(false)),
+            }
+        }
+        _ => return Ok(Rule::WrongValue.decides(false)),
+    };
+    let values: HashSet<&str> = values.iter().map(String::as_str).collect();
+    let all_in = keys.iter().all(|key| values.contains(key.as_str()));
+    Ok(Rule::ExactElements.decides(all_in != is_negated(operator)))
+}
+
+/// Elements to be found by text or by wildcard. Plain texts are looked up rather than tried one by one,
+/// so that two long lists are no quadratic trap.
+struct Elements<'v> {
+    all: &'v [String],
+    plain: HashSet<&'v str>,
+    patterns: Vec<&'v str>,
+}
+
+impl<'v> Elements<'v> {
+    fn new(all: &'v [String]) -> Self {
+        let patterns =
+            all.iter().map(String::as_str).filter(|text| wildcard::contains_wildcard(text));
+        let plain = all.iter().map(String::as_str).collect();
+        Elements { all, plain, patterns: patterns.collect() }
+    }
+
+    fn has_match(&self, key: &str, effort: &mut Effort) -> Result<bool, Exhausted> {
+        effort.spend(key.len())?;
+        if self.plain.contains(key) {
+            return Ok(true);
+        }
+        for pattern in &self.patterns {
+            if effort.matches(pattern, key)? {
+                return Ok(true);
+            }
+        }
+        if wildcard::contains_wildcard(key) {
+            for element in self.all {
+                if effort.matches(key, element)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A text, read as JSON.
+enum JsonTexts {
+    NotJson,
+    /// JSON, but no list of strings.
+    NotTexts,
+    Texts(Vec<String>),
+}
+
+fn json_texts(text: &str) -> JsonTexts {
+    let list = match json::parse(text) {
+        Err(_) => return JsonTexts::NotJson,
+        // Go: null is an empty list, and an empty string inside one.
+        Ok(Value::Null) => return JsonTexts::Texts(Vec::new()),
+        Ok(Value::List(list)) => list,
+        Ok(_) => return JsonTexts::NotTexts,
+    };
+    let texts = list.iter().map(|element| match element {
+        Value::String(text) => Some(text.to_string()),
+        Value::Null => Some(String::new()),
+        _ => None,
+    });
+    texts.collect::<Option<_>>().map_or(JsonTexts::NotTexts, JsonTexts::Texts)
+}

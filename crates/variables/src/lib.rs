@@ -1,0 +1,46 @@
+//! Kyverno's variables, references and conditions.
+//!
+//! A [`Template`] is a document that was read once: references `$(…)` are resolved, every `{{ … }}` is
+//! found and compiled. A [`Substitution`] fills templates with values from a [`Scope`]. [`Conditions`]
+//! are any/all blocks whose keys and values are templates, and whose operators compare what came out.
+//!
+//! What a variable brings in is data: it is never read as a template again, whatever it says.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `scan` | finding variables in text, telling text of the template from data |
+//! | `reference` | `$(…)`, resolved inside the document |
+//! | `template` | documents with variables, compiled; listing their variables |
+//! | `here` | what `{{@}}` means |
+//! | `query` | expressions and the scope that answers them |
+//! | `substitute` | filling templates, within limits |
+//! | `allowed` | which variables a rule may use, before it runs |
+//! | [`conditions`] | any/all blocks and their operators |
+//!
+//! ```
+//! use kiln_jmespath::Environment;
+//! use kiln_value::value;
+//! use kiln_variables::{ContextScope, Substitution, Template};
+//! let template = Template::compile(&value!({"name": "{{ request.name }}-copy", "count": "{{ n }}"}));
+//! let context = value!({"request": {"name": "web"}, "n": 3});
+//! let scope = ContextScope::new(&context, Environment::default());
+//! let filled = Substitution::new(&scope).run(&template).unwrap();
+//! assert_eq!(filled, value!({"name": "web-copy", "count": 3}));
+//! ```
+
+mod allowed;
+pub mod conditions;
+mod error;
+mod here;
+mod query;
+mod reference;
+mod scan;
+mod substitute;
+mod template;
+
+pub use allowed::{Allowed, ContextName, Refusal, RefusalReason};
+pub use conditions::Conditions;
+pub use error::{Limit, Problem, SubstituteError};
+pub use query::{ContextScope, Query, QueryError, Scope};
+pub use substitute::{Limits, Substitution, Usage};
+pub use template::{Lookalike, Template, Variable};
