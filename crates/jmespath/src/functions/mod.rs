@@ -11,6 +11,7 @@ mod network;
 mod standard;
 mod strings;
 mod time;
+mod x509;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -228,6 +229,7 @@ static BY_NAME: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
         network::FUNCTIONS,
         strings::FUNCTIONS,
         time::FUNCTIONS,
+        x509::FUNCTIONS,
     ];
     let mut all: Vec<&'static Function> = families.into_iter().flatten().collect();
     all.sort_by_key(|function| function.name);
