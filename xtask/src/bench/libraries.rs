@@ -44,9 +44,8 @@ pub(crate) fn measure(program: &str, report: &mut Report, runs: usize) -> Result
             }
         }
         if entry["peak"].as_bool() == Some(true) {
-            // The times of the whole process would count the set-up; its memory is what users see.
             for usage in repeat(&command, runs)? {
-                report.figure(&workload, "peak memory", &who, usage.peak_bytes as f64);
+                report.process(&workload, &who, usage);
             }
         }
         if entry["instructions"].as_bool() == Some(true) {

@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
+use crate::measure::Usage;
 use crate::root;
 
 /// The name under which Kiln itself competes.
@@ -59,6 +60,13 @@ impl Report {
                 figures: vec![figure],
             }),
         }
+    }
+
+    /// Adds what one whole process used, set-up included.
+    pub(crate) fn process(&mut self, workload: &str, who: &str, usage: Usage) {
+        self.figure(workload, "whole process, wall time", who, usage.wall_seconds);
+        self.figure(workload, "whole process, processor time", who, usage.cpu_seconds);
+        self.figure(workload, "whole process, peak memory", who, usage.peak_bytes as f64);
     }
 
     /// Adds a remark, once.
