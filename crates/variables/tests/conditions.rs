@@ -220,3 +220,22 @@ fn hostile_patterns_use_up_the_effort() {
     let keys: Value = (0..3_000).map(|i| format!("key-{i}")).collect();
     assert!(Operator::AnyIn.compare(&keys, &patterns, &mut Effort::new(10_000_000)).is_err());
 }
+
+#[test]
+fn the_deepest_values_compare() {
+    let deep = (0..kiln_value::MAX_DEPTH).fold(value!("x"), |v, _| value_map(v));
+    let same = (0..kiln_value::MAX_DEPTH).fold(value!("x"), |v, _| value_map(v));
+    for name in Operator::names() {
+        let operator = Operator::named(name).unwrap();
+        let compared = operator.compare(&deep, &same, &mut Effort::default()).unwrap();
+        assert_eq!(compared.holds, operator == Operator::Equals, "{name}");
+        let listed = Value::from(vec![deep.clone()]);
+        let compared = operator.compare(&listed, &listed, &mut Effort::default()).unwrap();
+        let holds = matches!(operator, Operator::Equals | Operator::AnyIn | Operator::AllIn);
+        assert_eq!(compared.holds, holds, "{name}");
+    }
+}
+
+fn value_map(below: Value) -> Value {
+    Value::Map([("k", below)].into_iter().collect())
+}
