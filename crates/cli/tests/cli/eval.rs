@@ -50,3 +50,58 @@ fn the_tree_and_the_functions_can_be_shown() {
     let run = kiln(&["eval", "jmespath", "--functions"]);
     assert!(run.stdout.lines().any(|line| line.starts_with("to_upper(")), "{}", run.stdout);
 }
+
+const CONDITIONS: &str = "\
+any:
+- key: '{{ request.operation }}'
+  operator: In
+  value: [CREATE, UPDATE]
+all:
+- key: '{{ spec.memory }}'
+  operator: LessThan
+  value: 1Gi
+";
+
+#[test]
+fn conditions_say_what_was_compared_and_how() {
+    let folder = Folder::with(&[
+        ("conditions.yaml", CONDITIONS),
+        ("good.yaml", "request: {operation: CREATE}\nspec: {memory: 512Mi}\n"),
+        ("bad.yaml", "request: {operation: DELETE}\nspec: {memory: 512Mi}\n"),
+        ("poor.yaml", "request: {operation: CREATE}\n"),
+        ("typo.yaml", "all:\n- key: a\n  operator: Equls\n  value: b\n"),
+    ]);
+    let run = folder.kiln(&["eval", "conditions", "conditions.yaml", "--input", "good.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let wanted = "any[0]: \"CREATE\" In [\"CREATE\",\"UPDATE\"] holds, ";
+    assert!(run.stdout.starts_with(wanted), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("all[0]: \"512Mi\" LessThan \"1Gi\" holds, compared as quantities")
+    );
+    assert!(run.stdout.ends_with("\nthe conditions hold\n"));
+
+    let run = folder.kiln(&[
+        "eval",
+        "conditions",
+        "conditions.yaml",
+        "-i",
+        "bad.yaml",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(run.code, 1);
+    let result = kiln_value::json::parse(&run.stdout).unwrap();
+    assert_eq!(result.get("holds"), Some(&false.into()));
+
+    let run = folder.kiln(&["eval", "conditions", "conditions.yaml", "-i", "poor.yaml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("conditions.yaml:6:8"), "{}", run.stderr);
+
+    let run = folder.kiln(&["eval", "conditions", "typo.yaml", "-i", "good.yaml"]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("typo.yaml:3:13") && run.stderr.contains("Equals"),
+        "{}",
+        run.stderr
+    );
+}

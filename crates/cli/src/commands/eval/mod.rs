@@ -1,5 +1,6 @@
 //! `kiln eval`: expressions on their own, outside of any rule.
 
+mod conditions;
 mod jmespath;
 
 use std::hash::{BuildHasher, RandomState};
@@ -28,11 +29,13 @@ pub(crate) struct Args {
 enum Language {
     #[command(name = "jmespath")]
     JmesPath(jmespath::Args),
+    Conditions(conditions::Args),
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
+        Language::Conditions(args) => conditions::run(ui, global, args),
     }
 }
 
@@ -44,16 +47,19 @@ fn read_one(path: Option<&str>, global: &Global) -> Result<Value, Diagnostic> {
         None => "-",
         Some(path) => path,
     };
-    let documents = read_documents(path, global)?;
-    match documents.as_slice() {
-        [] => Ok(Value::Null),
-        [document] => Ok(document.value().clone()),
-        [_, second, ..] => Err(Diagnostic::error(format!(
-            "{path} has {} documents, and an expression is evaluated on one",
-            documents.len()
-        ))
-        .at(second.place())),
+    let document = only_document(read_documents(path, global)?, path)?;
+    Ok(document.map_or(Value::Null, Document::into_value))
+}
+
+/// The document of a file that may have one at the most.
+fn only_document(documents: Vec<Document>, path: &str) -> Result<Option<Document>, Diagnostic> {
+    if let [_, second, ..] = documents.as_slice() {
+        let count = documents.len();
+        return Err(Diagnostic::error(format!("{path} has {count} documents, and one is needed"))
+            .at(second.place())
+            .hint("keep one document in the file"));
     }
+    Ok(documents.into_iter().next())
 }
 
 fn read_documents(path: &str, global: &Global) -> Result<Vec<Document>, Diagnostic> {

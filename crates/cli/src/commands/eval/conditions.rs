@@ -1,0 +1,93 @@
+//! `kiln eval conditions`
+
+use std::io::Write;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_jmespath::{Environment, Limits};
+use kiln_value::{Map, Value};
+use kiln_variables::conditions::{Check, Effort, Outcome as Verdict};
+use kiln_variables::{Conditions, ContextScope, Substitution};
+use kiln_yaml::Document;
+
+use super::{Surroundings, only_document, print_result, read_documents, read_one};
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Evaluate Kyverno conditions: any/all blocks, or a list of which all must hold
+///
+/// Says for each condition what was compared, by which rule, and the verdict. Exit code 1 when the
+/// conditions do not hold, or when a variable in them cannot be resolved.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file with the conditions
+    file: String,
+
+    /// The JSON or YAML file that variables are resolved in; standard input without it
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<String>,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let document = only_document(read_documents(&args.file, global)?, &args.file)?
+        .ok_or_else(|| Diagnostic::error(format!("{} holds no conditions", args.file)))?;
+    let conditions = parse(&document)?;
+    for path in conditions.unknown_fields() {
+        let warning = Diagnostic::warning(format!("{path} means nothing here and is ignored"));
+        ui.problem(&warning.at(document.locate_key(path)));
+    }
+    let context = read_one(args.input.as_deref(), global)?;
+    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    let scope = ContextScope::new(&context, environment);
+    match conditions.evaluate(&mut Substitution::new(&scope), &mut Effort::default()) {
+        Ok(verdict) => {
+            print(ui, &verdict)?;
+            Ok(if verdict.holds { Outcome::Done } else { Outcome::No })
+        }
+        Err(error) => {
+            let place = document.locate(error.path());
+            ui.problem(&Diagnostic::error(error.to_string()).at(place).maybe_hint(error.hint()));
+            Ok(Outcome::No)
+        }
+    }
+}
+
+fn parse(document: &Document) -> Result<Conditions, Diagnostic> {
+    Conditions::parse(document.value()).map_err(|error| {
+        let place = document.locate(&error.path);
+        Diagnostic::error(error.to_string()).at(place).maybe_hint(error.hint)
+    })
+}
+
+fn print(ui: &Ui, verdict: &Verdict) -> std::io::Result<()> {
+    if matches!(ui.format(), Format::Json | Format::Yaml) {
+        let checks: Value = verdict.checks.iter().map(check_as_value).collect();
+        let result: Map =
+            [("holds", Value::from(verdict.holds)), ("checks", checks)].into_iter().collect();
+        return print_result(ui, &result.into());
+    }
+    let mut out = ui.stdout();
+    for check in &verdict.checks {
+        writeln!(out, "{check}")?;
+    }
+    let said = if verdict.holds { "the conditions hold" } else { "the conditions do not hold" };
+    match verdict.message.as_str() {
+        "" => writeln!(out, "{said}")?,
+        message => writeln!(out, "{said}: {message}")?,
+    }
+    out.flush()
+}
+
+fn check_as_value(check: &Check) -> Value {
+    let fields: Map = [
+        ("condition", Value::from(check.path.to_string())),
+        ("key", check.key.clone()),
+        ("operator", Value::from(check.operator.name())),
+        ("value", check.value.clone()),
+        ("rule", Value::from(check.rule.as_str())),
+        ("holds", Value::from(check.holds)),
+    ]
+    .into_iter()
+    .collect();
+    fields.into()
+}
