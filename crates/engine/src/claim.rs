@@ -1,0 +1,275 @@
+//! The record on a downstream object that says which rule made it, of which trigger and source.
+//!
+//! Kyverno's labels carry what fits into labels, so that its users and tools find their way. What does
+//! not fit is in annotations, which hosts that write to a cluster add.
+
+use std::fmt;
+
+use kiln_object::{Gvk, ObjectId};
+use kiln_rules::{Operation, OwnershipLabels, RuleId};
+use kiln_value::{Map, Str, Value, json};
+use sha2::{Digest, Sha256};
+
+/// Who made an object, of what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The rule.
+    pub rule: RuleId,
+    /// The trigger.
+    pub trigger: ObjectRef,
+    /// What the object is a copy of, if it is one.
+    pub source: Option<ObjectRef>,
+    /// The operation that made the trigger one; none for objects that were there before the rule.
+    pub operation: Option<Operation>,
+    /// Which part of the rule made it.
+    pub slot: Slot,
+    /// The content as the rule wants it, hashed.
+    pub content: ContentHash,
+}
+
+/// One life of an object: what it is called, and the UID that tells it from others of that name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// What it is called.
+    pub id: ObjectId,
+    /// Its UID; empty for objects that no server has stored.
+    pub uid: Str,
+}
+
+impl ObjectRef {
+    /// The identity of an object, as far as it says.
+    pub fn of(object: &Value) -> Self {
+        let text = |key: &str| object.str_at(["metadata", key]).unwrap_or_default();
+        let gvk = Gvk::of(object).unwrap_or_default();
+        ObjectRef {
+            id: ObjectId::new(gvk, text("namespace"), text("name")),
+            uid: text("uid").into(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+/// Which part of a rule made an object: block, element of its list, and emitter, counted from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot {
+    /// The block.
+    pub block: usize,
+    /// The element of the list that the block ran for.
+    pub element: Option<usize>,
+    /// The emitter in the block.
+    pub emitter: usize,
+}
+
+/// A hash of the content of an object, whatever the order of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContentHash([u8; 16]);
+
+impl ContentHash {
+    /// The hash of a value.
+    pub fn of(value: &Value) -> Self {
+        let digest = Sha256::digest(json::to_canonical_string(value));
+        let mut short = [0; 16];
+        short.copy_from_slice(&digest[..16]);
+        ContentHash(short)
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The label that says who looks after an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// What it says on objects that rules made.
+pub const MANAGER: &str = "kyverno";
+/// What the other ownership labels begin with.
+pub const LABEL_PREFIX: &str = "generate.kyverno.io/";
+/// What the annotations of a claim begin with.
+pub const ANNOTATION_PREFIX: &str = "kiln.dev/";
+
+const POLICY_NAME: &str = "generate.kyverno.io/policy-name";
+const POLICY_NAMESPACE: &str = "generate.kyverno.io/policy-namespace";
+const RULE_NAME: &str = "generate.kyverno.io/rule-name";
+
+/// The longest value a label may have.
+const LABEL_LENGTH: usize = 63;
+
+impl Claim {
+    /// The labels of the object.
+    pub fn labels(&self, style: OwnershipLabels) -> Vec<(Str, Str)> {
+        let mut labels: Vec<(Str, Str)> = vec![
+            (MANAGED_BY.into(), MANAGER.into()),
+            (POLICY_NAME.into(), label_value(&self.rule.policy.name)),
+            (POLICY_NAMESPACE.into(), self.rule.policy.namespace.clone().unwrap_or_default()),
+        ];
+        if style.rule {
+            labels.push((RULE_NAME.into(), label_value(&self.rule.rule)));
+        }
+        let mut identity = |role: &str, object: &ObjectRef| {
+            let parts = [
+                ("group", object.id.gvk.group.clone()),
+                ("version", object.id.gvk.version.clone()),
+                ("kind", object.id.gvk.kind.clone()),
+                ("namespace", object.id.namespace.clone()),
+                ("uid", object.uid.clone()),
+            ];
+            for (part, value) in parts {
+                labels.push((format!("{LABEL_PREFIX}{role}-{part}").into(), value));
+            }
+        };
+        identity("trigger", &self.trigger);
+        if let Some(source) = self.source.as_ref().filter(|_| style.whole_source) {
+            identity("source", source);
+        }
+        if style.trigger_name {
+            let name = label_value(&self.trigger.id.name);
+            labels.push((format!("{LABEL_PREFIX}trigger-name").into(), name));
+        }
+        if let Some(source) = self.source.as_ref().filter(|_| !style.whole_source) {
+            labels.push((format!("{LABEL_PREFIX}source-uid").into(), source.uid.clone()));
+        }
+        labels
+    }
+
+    /// What does not fit into labels, for hosts that write to a cluster.
+    pub fn annotations(&self) -> Vec<(Str, Str)> {
+        let Slot { block, element, emitter } = self.slot;
+        let element = element.map_or_else(String::new, |element| element.to_string());
+        let mut annotations: Vec<(Str, Str)> = vec![
+            (format!("{ANNOTATION_PREFIX}rule").into(), self.rule.to_string().into()),
+            (format!("{ANNOTATION_PREFIX}trigger").into(), self.trigger.to_string().into()),
+            (
+                format!("{ANNOTATION_PREFIX}slot").into(),
+                format!("{block}/{element}/{emitter}").into(),
+            ),
+            (format!("{ANNOTATION_PREFIX}content").into(), self.content.to_string().into()),
+        ];
+        if let Some(operation) = self.operation {
+            annotations
+                .push((format!("{ANNOTATION_PREFIX}operation").into(), operation.as_str().into()));
+        }
+        if let Some(source) = &self.source {
+            annotations
+                .push((format!("{ANNOTATION_PREFIX}source").into(), source.to_string().into()));
+        }
+        annotations
+    }
+
+    /// Whether an object carries the labels of this rule and this trigger.
+    ///
+    /// A claim without a UID matches nothing: objects must never be found by the name of a trigger
+    /// alone, since another object may have that name now.
+    pub fn is_on(&self, object: &Value, style: OwnershipLabels) -> bool {
+        let Some(labels) = object.get_path(["metadata", "labels"]).and_then(Value::as_map) else {
+            return false;
+        };
+        let own = |key: &str| !key.starts_with("generate.kyverno.io/source-");
+        !self.trigger.uid.is_empty()
+            && self
+                .labels(style)
+                .iter()
+                .filter(|(key, _)| own(key))
+                .all(|(key, value)| labels.get(key).and_then(Value::as_str) == Some(value.as_str()))
+    }
+}
+
+/// What the labels of an object say about who made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimLabels {
+    /// The policy's name, shortened if it is long.
+    pub policy: Str,
+    /// The policy's namespace.
+    pub policy_namespace: Option<Str>,
+    /// The rule's name; none for languages whose rules have none.
+    pub rule: Option<Str>,
+    /// The trigger's kind.
+    pub trigger_kind: Gvk,
+    /// The trigger's namespace.
+    pub trigger_namespace: Option<Str>,
+    /// The trigger's UID.
+    pub trigger_uid: Option<Str>,
+    /// The UID of the source, if there is one.
+    pub source_uid: Option<Str>,
+}
+
+impl ClaimLabels {
+    /// Reads the labels of an object; none when no rule made it.
+    pub fn read(object: &Value) -> Option<Self> {
+        let labels = object.get_path(["metadata", "labels"])?.as_map()?;
+        let text = |key: &str| labels.get(key).and_then(Value::as_str);
+        let some = |key: &str| text(key).filter(|value| !value.is_empty()).map(Str::from);
+        (text(MANAGED_BY) == Some(MANAGER)).then_some(())?;
+        Some(ClaimLabels {
+            policy: some(POLICY_NAME)?,
+            policy_namespace: some(POLICY_NAMESPACE),
+            rule: some(RULE_NAME),
+            trigger_kind: Gvk {
+                group: some("generate.kyverno.io/trigger-group").unwrap_or_default(),
+                version: some("generate.kyverno.io/trigger-version").unwrap_or_default(),
+                kind: some("generate.kyverno.io/trigger-kind").unwrap_or_default(),
+            },
+            trigger_namespace: some("generate.kyverno.io/trigger-namespace"),
+            trigger_uid: some("generate.kyverno.io/trigger-uid"),
+            source_uid: some("generate.kyverno.io/source-uid"),
+        })
+    }
+
+    /// Whether a rule is the one meant.
+    pub fn names(&self, rule: &RuleId) -> bool {
+        self.policy == label_value(&rule.policy.name)
+            && self.policy_namespace == rule.policy.namespace
+            && self.rule.as_ref().is_none_or(|name| *name == label_value(&rule.rule))
+    }
+}
+
+/// Takes the ownership labels off an object, and the map of labels if nothing is left of it.
+pub fn strip(object: &mut Value) {
+    let owned = |key: &str| key == MANAGED_BY || key.starts_with(LABEL_PREFIX);
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_map_mut) {
+        labels.retain(|key, _| !owned(key));
+        if labels.is_empty() {
+            metadata.remove("labels");
+        }
+    }
+}
+
+/// A text as the value of a label: a long one is cut and told apart by a hash.
+fn label_value(text: &str) -> Str {
+    if text.len() <= LABEL_LENGTH {
+        return text.into();
+    }
+    let digest = Sha256::digest(text);
+    let mut end = 54;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let [a, b, c, d, ..] = digest[..] else { return text.into() };
+    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}", &text[..end]).into()
+}
+
+/// Sets labels on an object.
+pub(crate) fn set_labels(object: &mut Value, labels: &[(Str, Str)]) {
+    let Some(root) = object.as_map_mut() else { return };
+    let metadata = root.get_or_insert_with("metadata", Value::map);
+    if metadata.as_map().is_none() {
+        *metadata = Value::map();
+    }
+    let Some(metadata) = metadata.as_map_mut() else { return };
+    let kept = metadata.get_or_insert_with("labels", Value::map);
+    if kept.as_map().is_none() {
+        *kept = Value::Map(Map::new());
+    }
+    if let Some(kept) = kept.as_map_mut() {
+        for (key, value) in labels {
+            kept.insert(key.as_str(), value.clone());
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The values that expressions see: the request, what a rule names, the element of a loop.
+//!
+//! Named values are loaded when an expression reaches them, and at most once. While one loads, only those
+//! named before it are there, so a later entry may build on an earlier one of the same name.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+use kiln_jmespath::{Expression, Meter, Root};
+use kiln_rules::{ContextEntry, Load, QueryText};
+use kiln_value::{Map, Str, Value};
+use kiln_variables::conditions::Effort;
+use kiln_variables::{
+    Conditions, Limits as TemplateLimits, Query, QueryError, Scope, Substitution, Template,
+};
+
+use crate::failure::{Failure, FailureKind};
+use crate::images;
+use crate::limits::Counters;
+use crate::trace::{Answer, Step, Tracer};
+use crate::view::Gate;
+use crate::world::World;
+
+/// What all contexts of one evaluation share.
+pub(crate) struct Shared<'s> {
+    pub(crate) world: &'s World<'s>,
+    pub(crate) gate: &'s Gate<'s>,
+    pub(crate) counters: &'s Counters,
+    pub(crate) meter: &'s Meter,
+    pub(crate) tracer: &'s Tracer,
+    /// Values that the host gives by name; entries that would ask outside for them are not asked.
+    pub(crate) given: &'s Map,
+    /// Things worth telling when something fails later, such as a query that was read leniently.
+    pub(crate) remarks: RefCell<Vec<String>>,
+}
+
+/// Values, and the entries that become values when somebody asks.
+pub(crate) struct Context<'c> {
+    pub(crate) shared: &'c Shared<'c>,
+    outer: Option<&'c Context<'c>>,
+    values: Map,
+    entries: Vec<Slot<'c>>,
+    deleting: bool,
+}
+
+struct Slot<'c> {
+    entry: &'c ContextEntry,
+    loaded: RefCell<Option<Result<Value, Failure>>>,
+    loading: Cell<bool>,
+}
+
+impl<'c> Context<'c> {
+    /// The context of a rule.
+    pub(crate) fn new(
+        shared: &'c Shared<'c>,
+        values: Map,
+        entries: &'c [ContextEntry],
+        deleting: bool,
+    ) -> Self {
+        Context { shared, outer: None, values, entries: slots(shared, entries), deleting }
+    }
+
+    /// A context inside this one, with values and entries of its own.
+    pub(crate) fn inner<'i>(&'i self, values: Map, entries: &'i [ContextEntry]) -> Context<'i> {
+        Context {
+            shared: self.shared,
+            outer: Some(self),
+            values,
+            entries: slots(self.shared, entries),
+            deleting: self.deleting,
+        }
+    }
+
+    /// Everything, for expressions of the rule itself.
+    pub(crate) fn all(&self) -> Layer<'_> {
+        Layer { context: self, upto: self.entries.len() }
+    }
+
+    /// Fills a template.
+    pub(crate) fn fill(&self, template: &Template) -> Result<Value, Failure> {
+        self.all().fill(template)
+    }
+
+    /// Evaluates an expression that may hold variables.
+    pub(crate) fn query(&self, query: &QueryText) -> Result<Value, Failure> {
+        self.all().query_here(query)
+    }
+
+    /// Whether conditions hold.
+    pub(crate) fn holds(&self, conditions: &Conditions) -> Result<bool, Failure> {
+        let layer = self.all();
+        let mut substitution = layer.substitution();
+        let outcome = conditions.evaluate(&mut substitution, &mut Effort::default());
+        self.shared.counters.bytes(substitution.usage().bytes as u64)?;
+        let outcome = outcome?;
+        for check in &outcome.checks {
+            self.shared.tracer.note(|| Step {
+                what: check.to_string(),
+                answer: check.holds.into(),
+                ..Step::default()
+            });
+        }
+        Ok(outcome.holds)
+    }
+}
+
+fn slots<'c>(shared: &Shared<'_>, entries: &'c [ContextEntry]) -> Vec<Slot<'c>> {
+    let given = |entry: &ContextEntry| {
+        !matches!(entry.load, Load::Variable { .. })
+            && shared.given.keys().any(|key| {
+                key.strip_prefix(entry.name.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+    };
+    entries
+        .iter()
+        .filter(|entry| !given(entry))
+        .map(|entry| Slot { entry, loaded: RefCell::new(None), loading: Cell::new(false) })
+        .collect()
+}
+
+/// A context as some expression sees it: its own entries only up to a number, all of the outer ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Layer<'l> {
+    context: &'l Context<'l>,
+    upto: usize,
+}
+
+impl<'l> Layer<'l> {
+    pub(crate) fn shared(&self) -> &'l Shared<'l> {
+        self.context.shared
+    }
+
+    fn substitution(&self) -> Substitution<'_> {
+        let bytes =
+            usize::try_from(self.context.shared.counters.bytes_left()).unwrap_or(usize::MAX);
+        Substitution::with_limits(self, TemplateLimits { bytes, ..TemplateLimits::default() })
+    }
+
+    pub(crate) fn fill(&self, template: &Template) -> Result<Value, Failure> {
+        if template.is_plain() {
+            return Ok(template.document().clone());
+        }
+        let mut substitution = self.substitution();
+        let filled = substitution.run(template);
+        self.context.shared.counters.bytes(substitution.usage().bytes as u64)?;
+        Ok(filled?)
+    }
+
+    /// Evaluates an expression in the context.
+    pub(crate) fn query_here(&self, query: &QueryText) -> Result<Value, Failure> {
+        match query {
+            QueryText::Ready(expression) => self.search(expression, self),
+            QueryText::Unfilled(template) => {
+                let expression = self.expression(template)?;
+                self.search(&expression, self)
+            }
+        }
+    }
+
+    /// Looks for something in a value rather than in the context.
+    pub(crate) fn query_in(&self, query: &QueryText, value: &Value) -> Result<Value, Failure> {
+        match query {
+            QueryText::Ready(expression) => self.search(expression, value),
+            QueryText::Unfilled(template) => {
+                let expression = self.expression(template)?;
+                self.search(&expression, value)
+            }
+        }
+    }
+
+    fn expression(&self, template: &Template) -> Result<Expression, Failure> {
+        let text = text_of(self.fill(template)?, "an expression")?;
+        Expression::compile(&text)
+            .map_err(|error| Failure::from(error).while_doing(format_args!("in {text:?}")))
+    }
+
+    fn search(&self, expression: &Expression, root: &dyn Root) -> Result<Value, Failure> {
+        let Shared { world, meter, .. } = self.context.shared;
+        Ok(expression.search_metered(root, world.sources, meter)?)
+    }
+
+    /// The value under a name, loaded if need be; `None` when there is no such name.
+    fn value_of(&self, name: &str) -> Result<Option<Value>, Failure> {
+        let context = self.context;
+        let mut under = Vec::new();
+        for (at, slot) in context.entries[..self.upto].iter().enumerate().rev() {
+            let (first, rest) = split_name(&slot.entry.name);
+            if first == name {
+                under.push((at, rest));
+                if rest.is_none() {
+                    break;
+                }
+            }
+        }
+        let mut value = match under.last() {
+            Some((at, None)) => {
+                let at = *at;
+                under.pop();
+                Some(context.load(at)?)
+            }
+            _ => match context.values.get(name) {
+                Some(value) => Some(value.clone()),
+                None if name == "images" => self.images()?,
+                None => context.outer.map_or(Ok(None), |outer| outer.all().value_of(name))?,
+            },
+        };
+        for (at, rest) in under.into_iter().rev() {
+            let loaded = context.load(at)?;
+            let base = value.get_or_insert_with(Value::map);
+            place(base, rest.unwrap_or_default(), loaded);
+        }
+        Ok(value)
+    }
+
+    /// The images of a Pod or of something that holds a Pod; looked for only when somebody asks.
+    fn images(&self) -> Result<Option<Value>, Failure> {
+        if let Some(outer) = self.context.outer {
+            return outer.all().value_of("images");
+        }
+        let request = self.context.values.get("request");
+        let object = request.and_then(|request| request.get("object"));
+        Ok(object.and_then(images::of))
+    }
+}
+
+impl Context<'_> {
+    /// The value of an entry.
+    fn load(&self, at: usize) -> Result<Value, Failure> {
+        let slot = &self.entries[at];
+        if let Some(loaded) = &*slot.loaded.borrow() {
+            return loaded.clone();
+        }
+        // An entry sees only those before it, so this cannot happen; better an error than a hang.
+        if slot.loading.replace(true) {
+            return Err(Failure::new(FailureKind::Value, "a context entry asks for itself"));
+        }
+        let layer = Layer { context: self, upto: at };
+        let entry = slot.entry;
+        let loaded = self.shared.tracer.within(
+            || format!("context {} ({})", entry.name, entry.load.word()),
+            || {
+                let value = layer.load(entry)?;
+                self.shared.counters.context(weight(&value))?;
+                Ok(value)
+            },
+            |loaded: &Result<Value, Failure>| match loaded {
+                Ok(value) => (Answer::Value(value.clone()), None),
+                Err(failure) => (Answer::Failed, Some(failure.to_string())),
+            },
+        );
+        let loaded = loaded.map_err(|failure| {
+            let what = format_args!("cannot load the context entry {:?}", entry.name.as_str());
+            failure.at(&entry.path).while_doing(what)
+        });
+        *slot.loaded.borrow_mut() = Some(loaded.clone());
+        slot.loading.set(false);
+        loaded
+    }
+}
+
+impl Root for Layer<'_> {
+    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, kiln_jmespath::Failure> {
+        Ok(self.value_of(name)?.map(Cow::Owned))
+    }
+
+    fn whole(&self) -> Result<Cow<'_, Value>, kiln_jmespath::Failure> {
+        // What has not been asked for by name stays unloaded.
+        let mut whole = match self.context.outer {
+            Some(outer) => match outer.all().whole()?.into_owned() {
+                Value::Map(map) => map,
+                _ => Map::new(),
+            },
+            None => Map::new(),
+        };
+        for (key, value) in self.context.values.iter() {
+            whole.insert(key.clone(), value.clone());
+        }
+        let mut whole = Value::Map(whole);
+        for slot in &self.context.entries[..self.upto] {
+            if let Some(Ok(value)) = &*slot.loaded.borrow() {
+                place(&mut whole, &slot.entry.name, value.clone());
+            }
+        }
+        Ok(Cow::Owned(whole))
+    }
+}
+
+impl Scope for Layer<'_> {
+    fn evaluate(&self, query: &Query) -> Result<Value, QueryError> {
+        let Shared { world, meter, tracer, .. } = self.context.shared;
+        let found = query
+            .expression()
+            .and_then(|expression| Ok(expression.search_metered(self, world.sources, meter)?));
+        tracer.note(|| Step {
+            what: format!("{{{{ {} }}}}", query.text()),
+            answer: found.as_ref().map_or(Answer::Failed, |value| Answer::Value(value.clone())),
+            why: found.as_ref().err().map(|error| error.message().to_owned()),
+            steps: Vec::new(),
+        });
+        found
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.context.deleting
+    }
+
+    fn has_target(&self) -> bool {
+        matches!(self.value_of("target"), Ok(Some(_)))
+    }
+}
+
+/// The first part of a dotted name, and the rest.
+fn split_name(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('.') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (name, None),
+    }
+}
+
+/// Puts a value at a dotted path, over whatever is in the way.
+pub(crate) fn place(base: &mut Value, path: &str, value: Value) {
+    let (first, rest) = split_name(path);
+    if base.as_map().is_none() {
+        *base = Value::map();
+    }
+    let Some(map) = base.as_map_mut() else { return };
+    match rest {
+        None => {
+            map.insert(first, value);
+        }
+        Some(rest) => place(map.get_or_insert_with(first, Value::map), rest, value),
+    }
+}
+
+/// The text of a value that has to be one.
+pub(crate) fn text_of(value: Value, what: &str) -> Result<Str, Failure> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(not_text(&other, what)),
+    }
+}
+
+fn not_text(found: &Value, what: &str) -> Failure {
+    let kind = found.str_at(["kind"]);
+    let shown = match kind {
+        Some(kind) => format!("a whole {kind} object"),
+        None => match found {
+            Value::Null => "null".to_owned(),
+            Value::Map(_) => "an object".to_owned(),
+            other => format!("the {} {}", other.type_name(), short(other)),
+        },
+    };
+    let failure =
+        Failure::new(FailureKind::Value, format!("{what} must be a string, and this is {shown}"));
+    match found {
+        Value::Map(map) if map.contains_key("items") => {
+            failure.hint("add `jmesPath: items[].metadata.name` to the call that gave the list")
+        }
+        Value::Map(map) if map.contains_key("metadata") => {
+            failure.hint("add `.metadata.name` to take its name")
+        }
+        Value::Null => failure.hint("give a default: `{{ … || 'value' }}`"),
+        Value::Number(_) | Value::Bool(_) => failure.hint("use to_string() to make a string of it"),
+        _ => failure,
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = kiln_value::json::to_string(value);
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// About how many bytes a value takes as JSON.
+fn weight(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64 + 2,
+        Value::List(list) => 2 + list.iter().map(|v| weight(v) + 1).sum::<u64>(),
+        Value::Map(map) => 2 + map.iter().map(|(k, v)| k.len() as u64 + 4 + weight(v)).sum::<u64>(),
+        _ => 4,
+    }
+}

@@ -1,0 +1,110 @@
+//! What an evaluation wants done. Nothing else leaves the engine.
+
+use kiln_diagnostic::Diagnostic;
+use kiln_object::ObjectId;
+use kiln_rules::{RuleId, Write};
+use kiln_value::{Str, Value};
+
+use crate::claim::{Claim, ObjectRef};
+
+/// Something that a host is to carry out, or to show.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// An object is to be there.
+    Ensure(Box<Ensure>),
+    /// An object is to be changed.
+    Patch(Box<Patch>),
+    /// The request is to be refused.
+    Reject {
+        /// What to tell the user.
+        message: String,
+    },
+    /// Objects that the rule made of a trigger are to go.
+    Delete(Box<Delete>),
+    /// Somebody should know something.
+    Warn(Diagnostic),
+}
+
+/// An object is to be there.
+#[derive(Clone, Debug)]
+pub struct Ensure {
+    /// What it is called.
+    pub target: ObjectId,
+    /// The subresource to write, for a target such as `Node/status`.
+    pub subresource: Option<Str>,
+    /// The whole object, ownership labels included.
+    pub object: Value,
+    /// Who made it, of what.
+    pub claim: Claim,
+    /// How to write it.
+    pub write: Write,
+    /// What to do with an object of this name that is there already.
+    pub existing: Existing,
+}
+
+/// What to do with an object that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it alone.
+    Keep,
+    /// Make it as the rule says; one that nobody made is taken over.
+    Update,
+}
+
+/// An object is to be changed.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// Which object.
+    pub target: PatchTarget,
+    /// The object as it was.
+    pub before: Value,
+    /// The object as it is to be.
+    pub after: Value,
+}
+
+/// Which object is to be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatchTarget {
+    /// The object of the request, before it is stored.
+    Trigger,
+    /// An object that is stored.
+    Stored {
+        /// Which one.
+        object: ObjectId,
+        /// The subresource to write.
+        subresource: Option<Str>,
+    },
+}
+
+/// Objects that a rule made of a trigger are to go: all whose claim names both, and no others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// The rule.
+    pub rule: RuleId,
+    /// The trigger. Objects are found by its UID, never by its name alone.
+    pub trigger: ObjectRef,
+    /// Why.
+    pub reason: Lapse,
+}
+
+/// Why a trigger no longer wants its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lapse {
+    /// It is gone.
+    Deleted,
+    /// It no longer matches.
+    NoMatch,
+    /// The guards say no.
+    Guards,
+}
+
+impl Lapse {
+    /// The reason in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lapse::Deleted => "the trigger is deleted",
+            Lapse::NoMatch => "the trigger no longer matches",
+            Lapse::Guards => "the preconditions no longer hold",
+        }
+    }
+}

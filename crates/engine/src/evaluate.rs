@@ -1,0 +1,291 @@
+//! Evaluating one rule for one event.
+//!
+//! ```text
+//! match ── yes ──▶ context, guards ── yes ──▶ program ──▶ effects
+//!   │ no                 │ no
+//!   ▼                    ▼
+//!  was it a trigger before? then what it made lapses; otherwise nothing happens
+//! ```
+
+use std::cell::RefCell;
+
+use kiln_jmespath::{Limits as ExpressionLimits, Meter};
+use kiln_rules::{Operation, Program, Rule, RuleId};
+use kiln_value::{Map, Value};
+
+use crate::claim::ObjectRef;
+use crate::context::{Context, Shared, place};
+use crate::effect::{Delete, Effect, Lapse};
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::generate::Run;
+use crate::limits::{Cost, Counters};
+use crate::lineage::Lineage;
+use crate::matching::{Compare, Matcher};
+use crate::trace::{Answer, Step, Tracer};
+use crate::view::{Gate, Read};
+use crate::world::World;
+
+/// What came of one rule for one event.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rule.
+    pub rule: RuleId,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What is to be done. After failures this is what did work; a host must not take it for all that
+    /// the rule wants.
+    pub effects: Vec<Effect>,
+    /// What failed.
+    pub failures: Vec<Failure>,
+    /// What the outcome depends on, besides the rule and the event.
+    pub reads: Vec<Read>,
+    /// What to hand on to events that the effects cause.
+    pub lineage: Lineage,
+    /// What it cost.
+    pub cost: Cost,
+    /// Why it ended so, if the limits allow for a trace.
+    pub trace: Option<Step>,
+}
+
+/// How an evaluation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The event is none of the rule's business.
+    NoMatch,
+    /// It matches, and the guards say no.
+    Skip,
+    /// It ran.
+    Pass,
+    /// The object was a trigger and no longer is.
+    Lapsed,
+    /// Something failed.
+    Error,
+}
+
+impl Verdict {
+    /// The word for it in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::NoMatch => "no match",
+            Verdict::Skip => "skip",
+            Verdict::Pass => "pass",
+            Verdict::Lapsed => "lapsed",
+            Verdict::Error => "error",
+        }
+    }
+}
+
+/// Evaluates a rule for an event. The same input gives the same outcome.
+pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+    let counters = Counters::new(&world.limits);
+    let meter = Meter::new(&ExpressionLimits {
+        steps: world.limits.steps,
+        bytes: world.limits.bytes,
+        ..ExpressionLimits::default()
+    });
+    let tracer = Tracer::new(|| format!("rule {}", rule.id), world.limits.trace);
+    let gate = Gate {
+        view: world.view,
+        scope: &rule.scope,
+        counters: &counters,
+        reads: RefCell::new(Vec::new()),
+    };
+    let shared = Shared {
+        world,
+        gate: &gate,
+        counters: &counters,
+        meter: &meter,
+        tracer: &tracer,
+        given: &event.given,
+        remarks: RefCell::new(Vec::new()),
+    };
+    let mut evaluation = Evaluation { rule, event, shared: &shared, ended: Ended::default() };
+    let verdict = evaluation.run();
+    let Ended { mut effects, failures, lineage, why } = evaluation.ended;
+    let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
+    let remarks = shared.remarks.take();
+    effects.extend(remarks.into_iter().map(|remark| {
+        Effect::Warn(kiln_diagnostic::Diagnostic::warning(remark).at(rule.origin.place()))
+    }));
+    for failure in &failures {
+        tracer.note(|| Step {
+            what: failure.message.clone(),
+            answer: Answer::Failed,
+            why: failure.hint.clone(),
+            steps: Vec::new(),
+        });
+    }
+    let mut cost = counters.cost();
+    cost.steps = meter.steps_used();
+    cost.bytes += meter.bytes_used();
+    let reads = gate.reads.take();
+    let why = why
+        .map_or_else(|| verdict.as_str().to_owned(), |why| format!("{}: {why}", verdict.as_str()));
+    let trace = tracer.finish(Answer::Done, Some(why));
+    Outcome { rule: rule.id.clone(), verdict, effects, failures, reads, lineage, cost, trace }
+}
+
+struct Evaluation<'e> {
+    rule: &'e Rule,
+    event: &'e Event,
+    shared: &'e Shared<'e>,
+    ended: Ended,
+}
+
+#[derive(Default)]
+struct Ended {
+    effects: Vec<Effect>,
+    failures: Vec<Failure>,
+    lineage: Lineage,
+    why: Option<&'static str>,
+}
+
+impl<'e> Evaluation<'e> {
+    fn run(&mut self) -> Verdict {
+        if self.event.own && self.rule.trigger.ignore_own_requests {
+            return self.because(Verdict::NoMatch, "the request is one of our own");
+        }
+        match &self.rule.program {
+            Program::Generate(_) if self.event.dry_run => {
+                self.because(Verdict::NoMatch, "the request is only a trial")
+            }
+            Program::Generate(_) => self.generate().unwrap_or_else(|failure| {
+                self.ended.failures.push(failure);
+                Verdict::Error
+            }),
+            Program::Mutate(_) => self.because(Verdict::NoMatch, "mutate rules do not run here"),
+        }
+    }
+
+    fn because(&mut self, verdict: Verdict, why: &'static str) -> Verdict {
+        self.ended.why = Some(why);
+        verdict
+    }
+
+    fn generate(&mut self) -> Result<Verdict, Failure> {
+        let event = self.event;
+        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        let old = event.old_object.as_ref();
+        let Some(object) = &event.object else {
+            let Some(old) = old else {
+                return Ok(self.because(Verdict::NoMatch, "there is no object"));
+            };
+            // Kyverno: a deleted object fires a rule only if the rule asks for that by name.
+            let on_delete = self.rule.trigger.named_operations().contains(Operation::Delete);
+            return if on_delete && matcher.matches(self.rule, old, Compare::Operations)? {
+                self.fire(old, None)
+            } else if matcher.matches(self.rule, old, Compare::NoOperations)? {
+                Ok(self.lapse(old, Lapse::Deleted))
+            } else {
+                Ok(Verdict::NoMatch)
+            };
+        };
+        if matcher.matches(self.rule, object, Compare::Operations)? {
+            return self.fire(object, old);
+        }
+        let Some(old) = old else { return Ok(Verdict::NoMatch) };
+        let was = matcher.matches(self.rule, old, Compare::NoOperations)?;
+        if was && !matcher.matches(self.rule, object, Compare::NoOperations)? {
+            return Ok(self.lapse(old, Lapse::NoMatch));
+        }
+        Ok(Verdict::NoMatch)
+    }
+
+    /// The object matches: asks the guards, then runs the program.
+    fn fire(&mut self, object: &Value, old: Option<&Value>) -> Result<Verdict, Failure> {
+        let context = self.context(object, old);
+        if !self.guards_hold(&context, "preconditions")? {
+            // What it was may have met the guards.
+            let Some(old) = old else { return Ok(Verdict::Skip) };
+            let before = self.context(old, Some(old));
+            return Ok(match self.guards_hold(&before, "preconditions, with the old object") {
+                Ok(true) => self.lapse(old, Lapse::Guards),
+                Ok(false) | Err(_) => Verdict::Skip,
+            });
+        }
+        let trigger = self.trigger(object);
+        self.ended.lineage = self.event.lineage.then(
+            &self.rule.id,
+            &trigger.to_string(),
+            &self.shared.world.limits,
+        )?;
+        let Program::Generate(program) = &self.rule.program else { return Ok(Verdict::NoMatch) };
+        let trigger_namespace = match trigger.id.gvk.kind.as_str() {
+            "Namespace" if trigger.id.gvk.group.is_empty() => trigger.id.name.clone(),
+            _ => trigger.id.namespace.clone(),
+        };
+        let mut run = Run {
+            rule: self.rule,
+            trigger,
+            trigger_namespace,
+            operation: self.event.operation,
+            made: Vec::new(),
+            failures: Vec::new(),
+        };
+        self.shared.tracer.within(
+            || "generate".to_owned(),
+            || run.program(program, &context),
+            |()| (Answer::Done, None),
+        );
+        self.ended.effects.extend(run.made.into_iter().map(|made| Effect::Ensure(Box::new(made))));
+        self.ended.failures.extend(run.failures);
+        Ok(Verdict::Pass)
+    }
+
+    fn guards_hold(&self, context: &Context<'_>, what: &str) -> Result<bool, Failure> {
+        let Some(guard) = &self.rule.guard else { return Ok(true) };
+        self.shared.tracer.within(
+            || what.to_owned(),
+            || context.holds(guard),
+            |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+        )
+    }
+
+    /// The object was a trigger: what was made of it goes, if it is kept in step.
+    fn lapse(&mut self, old: &Value, reason: Lapse) -> Verdict {
+        if self.rule.lifecycle.synchronize {
+            let (rule, trigger) = (self.rule.id.clone(), self.trigger(old));
+            let delete = Delete { rule, trigger, reason };
+            self.ended.effects.push(Effect::Delete(Box::new(delete)));
+        }
+        self.because(Verdict::Lapsed, reason.as_str())
+    }
+
+    /// The identity of a trigger; what it does not say itself, the request does.
+    fn trigger(&self, object: &Value) -> ObjectRef {
+        let mut trigger = ObjectRef::of(object);
+        if trigger.id.gvk.kind.is_empty() {
+            trigger.id.gvk = self.event.kind.clone();
+        }
+        let sent_to_subresource = !self.event.subresource.is_empty();
+        if sent_to_subresource
+            && trigger.id.namespace.is_empty()
+            && let Some(namespace) = &self.event.namespace
+        {
+            trigger.id.namespace = namespace.clone();
+        }
+        if trigger.id.name.is_empty() {
+            trigger.id.name = self.event.name.clone();
+        }
+        trigger
+    }
+
+    fn context(&self, object: &Value, old: Option<&Value>) -> Context<'e> {
+        let deleting = self.event.object.is_none();
+        // Kyverno: of a deleted object, both spellings find what is left.
+        let old = old.or(Some(object).filter(|_| deleting));
+        let mut values = Map::new();
+        values.insert("request", self.event.request(Some(object), old));
+        let user = self.event.user.clone().unwrap_or_default();
+        let (namespace, name) = user.service_account();
+        values.insert("serviceAccountName", name);
+        values.insert("serviceAccountNamespace", namespace);
+        let mut values = Value::Map(values);
+        for (path, value) in self.event.given.iter() {
+            place(&mut values, path, value.clone());
+        }
+        let values = values.as_map().cloned().unwrap_or_default();
+        Context::new(self.shared, values, &self.rule.context, deleting)
+    }
+}

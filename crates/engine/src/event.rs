@@ -1,0 +1,174 @@
+//! What happened to a trigger.
+
+use kiln_object::Gvk;
+use kiln_rules::Operation;
+use kiln_value::{Map, Str, Value};
+
+use crate::lineage::Lineage;
+
+/// What happened to an object: from an admission request, a watch, or a file.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The operation as the request says; none when nobody sent a request.
+    pub operation: Option<Operation>,
+    /// The operation that rules are matched against. Without a request this is what made the object a
+    /// trigger in the first place.
+    pub matched_as: Operation,
+    /// The kind of the object; for a subresource, of its parent.
+    pub kind: Gvk,
+    /// The subresource; empty for the object itself.
+    pub subresource: Str,
+    /// The name; empty while the server has not made one up yet.
+    pub name: Str,
+    /// The namespace.
+    pub namespace: Option<Str>,
+    /// The object as it is now; none when it is deleted.
+    pub object: Option<Value>,
+    /// The object as it was; none when it is new.
+    pub old_object: Option<Value>,
+    /// Who sent the request, when that is known.
+    pub user: Option<User>,
+    /// The identity of the request.
+    pub uid: Option<Str>,
+    /// The request is only a trial.
+    pub dry_run: bool,
+    /// Options of the request.
+    pub options: Value,
+    /// The engine itself made the request.
+    pub own: bool,
+    /// Values that the host gives by name, instead of what a rule would load from outside. Names are
+    /// paths in the context, such as `request.operation` or `settings.data.mode`.
+    pub given: Map,
+    /// The rules whose effects led here.
+    pub lineage: Lineage,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct User {
+    /// The name.
+    pub username: Str,
+    /// The identity behind the name.
+    pub uid: Str,
+    /// The groups.
+    pub groups: Vec<Str>,
+    /// What else the authenticator said.
+    pub extra: Map,
+    /// The roles bound to the user, as `namespace:name`.
+    pub roles: Vec<Str>,
+    /// The cluster roles bound to the user.
+    pub cluster_roles: Vec<Str>,
+}
+
+impl User {
+    /// Namespace and name of a service account; empty for other users.
+    pub fn service_account(&self) -> (&str, &str) {
+        self.username
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|account| account.split_once(':'))
+            .unwrap_or_default()
+    }
+}
+
+impl Event {
+    /// An object that is new.
+    pub fn created(object: Value) -> Self {
+        Event::new(Operation::Create, Some(object), None)
+    }
+
+    /// An object that changed.
+    pub fn updated(old_object: Value, object: Value) -> Self {
+        Event::new(Operation::Update, Some(object), Some(old_object))
+    }
+
+    /// An object that is gone.
+    pub fn deleted(old_object: Value) -> Self {
+        Event::new(Operation::Delete, None, Some(old_object))
+    }
+
+    /// An object that was there before the rule: nobody sent a request, and rules are matched as if it
+    /// were new.
+    pub fn existing(object: Value) -> Self {
+        Event { operation: None, ..Event::created(object) }
+    }
+
+    fn new(operation: Operation, object: Option<Value>, old_object: Option<Value>) -> Self {
+        let about = object.as_ref().or(old_object.as_ref()).unwrap_or(&Value::Null);
+        Event {
+            operation: Some(operation),
+            matched_as: operation,
+            kind: Gvk::of(about).unwrap_or_default(),
+            subresource: Str::default(),
+            name: about.str_at(["metadata", "name"]).unwrap_or_default().into(),
+            namespace: namespace_of(about),
+            object,
+            old_object,
+            user: None,
+            uid: None,
+            dry_run: false,
+            options: Value::Null,
+            own: false,
+            given: Map::new(),
+            lineage: Lineage::default(),
+        }
+    }
+
+    /// The object, or the one that is gone.
+    pub fn trigger(&self) -> Option<&Value> {
+        self.object.as_ref().or(self.old_object.as_ref())
+    }
+
+    /// The request as rules see it, with these objects in it.
+    pub(crate) fn request(&self, object: Option<&Value>, old_object: Option<&Value>) -> Value {
+        let kind = Map::from_iter([
+            ("group", Value::from(self.kind.group.clone())),
+            ("version", Value::from(self.kind.version.clone())),
+            ("kind", Value::from(self.kind.kind.clone())),
+        ]);
+        let mut request = Map::new();
+        request.insert("uid", self.uid.clone().unwrap_or_default());
+        request.insert("kind", kind.clone());
+        request.insert("requestKind", kind);
+        if !self.subresource.is_empty() {
+            request.insert("subResource", self.subresource.clone());
+            request.insert("requestSubResource", self.subresource.clone());
+        }
+        request.insert("name", self.name.clone());
+        // Kyverno: always there, also for cluster-scoped objects.
+        request.insert("namespace", self.namespace.clone().unwrap_or_default());
+        request.insert("operation", self.operation.map_or("", Operation::as_str));
+        if let Some(user) = &self.user {
+            request.insert("userInfo", user.info());
+            request.insert("roles", Value::from_iter(user.roles.iter().cloned()));
+            request.insert("clusterRoles", Value::from_iter(user.cluster_roles.iter().cloned()));
+        }
+        request.insert("object", object.cloned().unwrap_or(Value::Null));
+        request.insert("oldObject", old_object.cloned().unwrap_or(Value::Null));
+        request.insert("dryRun", self.dry_run);
+        request.insert("options", self.options.clone());
+        Value::Map(request)
+    }
+}
+
+impl User {
+    fn info(&self) -> Value {
+        let mut info = Map::new();
+        info.insert("username", self.username.clone());
+        if !self.uid.is_empty() {
+            info.insert("uid", self.uid.clone());
+        }
+        info.insert("groups", Value::from_iter(self.groups.iter().cloned()));
+        if !self.extra.is_empty() {
+            info.insert("extra", self.extra.clone());
+        }
+        Value::Map(info)
+    }
+}
+
+/// The namespace of an object; none when it has none.
+pub(crate) fn namespace_of(object: &Value) -> Option<Str> {
+    object
+        .str_at(["metadata", "namespace"])
+        .filter(|namespace| !namespace.is_empty())
+        .map(Str::from)
+}

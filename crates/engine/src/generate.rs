@@ -1,0 +1,425 @@
+//! Running a generate program: blocks, their lists, and what their emitters make.
+
+use kiln_object::{Gvk, ObjectId, Selector};
+use kiln_rules::{
+    Block, CloneSelect, Emitter, ForEach, Generate, Operation, Rule, Source, Target,
+    TargetNamespace, What,
+};
+use kiln_value::{Map, Path, Str, Value};
+use kiln_variables::Template;
+
+use crate::claim::{Claim, ContentHash, ObjectRef, Slot, set_labels};
+use crate::context::{Context, text_of};
+use crate::effect::{Ensure, Existing};
+use crate::failure::{Failure, FailureKind, MissingSource};
+use crate::target;
+use crate::trace::{Answer, Step};
+
+/// Runs a program for one trigger.
+pub(crate) struct Run<'r> {
+    pub(crate) rule: &'r Rule,
+    pub(crate) trigger: ObjectRef,
+    pub(crate) trigger_namespace: Str,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) made: Vec<Ensure>,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// A failure after which nothing else is tried.
+struct Stop;
+
+impl Run<'_> {
+    pub(crate) fn program(&mut self, program: &Generate, context: &Context<'_>) {
+        for (at, block) in program.blocks.iter().enumerate() {
+            if self.block(at, block, context).is_err() {
+                break;
+            }
+        }
+        self.join_duplicates();
+    }
+
+    fn block(&mut self, at: usize, block: &Block, context: &Context<'_>) -> Result<(), Stop> {
+        let Some(foreach) = &block.foreach else {
+            return self.emitters(&block.emitters, Slot { block: at, ..Slot::default() }, context);
+        };
+        let elements = context.query(&foreach.list).map_err(|failure| {
+            failure.at(&foreach.path.join("list")).while_doing("in foreach.list")
+        });
+        let elements = match elements {
+            Ok(Value::List(list)) => list,
+            Ok(Value::Null) => return Ok(()),
+            // Kyverno: what is no list is its only element.
+            Ok(one) => vec![one].into(),
+            Err(failure) => return self.fail(failure),
+        };
+        for (index, element) in elements.iter().enumerate() {
+            if let Err(exceeded) = context.shared.counters.element() {
+                return self.fail(Failure::from(exceeded).at(&foreach.path.join("list")));
+            }
+            if element.is_null() {
+                continue;
+            }
+            let slot = Slot { block: at, element: Some(index), emitter: 0 };
+            self.element(foreach, &block.emitters, element, slot, context)?;
+        }
+        Ok(())
+    }
+
+    fn element(
+        &mut self,
+        foreach: &ForEach,
+        emitters: &[Emitter],
+        element: &Value,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Stop> {
+        let index = slot.element.unwrap_or_default() as u64;
+        let mut values = Map::new();
+        for (name, value) in [("element", element.clone()), ("elementIndex", index.into())] {
+            values.insert(format!("{name}0"), value.clone());
+            values.insert(name, value);
+        }
+        let inner = context.inner(values, &foreach.context);
+        context.shared.tracer.within(
+            || format!("foreach[{}] element {index}", slot.block),
+            || {
+                let holds = match &foreach.guard {
+                    Some(guard) => inner.holds(guard),
+                    None => Ok(true),
+                };
+                match holds {
+                    Ok(true) => self.emitters(emitters, slot, &inner),
+                    Ok(false) => Ok(()),
+                    Err(failure) => self.fail(failure.at(&foreach.path)),
+                }
+            },
+            |_| (Answer::Done, None),
+        )
+    }
+
+    fn emitters(
+        &mut self,
+        emitters: &[Emitter],
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Stop> {
+        for (at, emitter) in emitters.iter().enumerate() {
+            let slot = Slot { emitter: at, ..slot };
+            let made = match &emitter.what {
+                What::Data { target, body } => self.data(target, body.as_ref(), slot, context),
+                What::Clone { source, target } => self.clone(source, target, slot, context),
+                What::CloneSelect(select) => self.clone_select(select, slot, context),
+            };
+            if let Err(failure) = made {
+                self.fail(failure.at(&emitter.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) -> Result<(), Stop> {
+        let stop = failure.is_final();
+        self.failures.push(failure);
+        if stop { Err(Stop) } else { Ok(()) }
+    }
+
+    fn data(
+        &mut self,
+        target: &Target,
+        body: Option<&Template>,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        let (mut id, subresource) = self.target(target, context)?;
+        let body = match body.map(|body| context.fill(body)).transpose()? {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Map(body)) => body,
+            Some(other) => {
+                let message =
+                    format!("data must be an object, and this is a {}", other.type_name());
+                return Err(Failure::new(FailureKind::Target, message));
+            }
+        };
+        // Kyverno: a kind in the data wins over that of the target, all else is the other way round.
+        if let Some(Value::String(kind)) = body.get("kind") {
+            id.gvk.kind = kind.clone();
+        }
+        let object = enveloped(&id, body);
+        self.ensure(id, subresource, object, None, slot, context)
+    }
+
+    fn clone(
+        &mut self,
+        source: &Source,
+        target: &Target,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        let (id, subresource) = self.target(target, context)?;
+        let api_version = text(context, &source.api_version, "the apiVersion of the source")?;
+        let kind = text(context, &source.kind, "the kind of the source")?;
+        let namespace = match &source.namespace {
+            Some(namespace) => text(context, namespace, "the namespace of the source")?,
+            None => Str::default(),
+        };
+        let name = text(context, &source.name, "the name of the source")?;
+        let source = ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name);
+        if source.same_object(&id) {
+            self.skip(context, &id, "it is its own source");
+            return Ok(());
+        }
+        let found = context.shared.gate.get(&source.gvk, some(&namespace), &name)?;
+        let Some(found) = found else {
+            let message = format!("source resource {source} not found, so {id} is not made");
+            let missing = MissingSource { source, target: id };
+            let kind = FailureKind::SourceMissing(Box::new(missing));
+            return Err(Failure::new(kind, message).hint("create the source"));
+        };
+        self.copy(&found, id, subresource, slot, context)
+    }
+
+    fn clone_select(
+        &mut self,
+        select: &CloneSelect,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        let optional = |template: Option<&Template>, what: &str| match template {
+            Some(template) => text(context, template, what),
+            None => Ok(Str::default()),
+        };
+        let namespace = optional(select.namespace.as_ref(), "the namespace of the sources")?;
+        let into = optional(select.target_namespace.as_ref(), "the target namespace")?;
+        let selector = match &select.selector {
+            Some(selector) => Selector::from_value(&context.fill(selector)?).map_err(|error| {
+                Failure::new(FailureKind::Value, format!("bad selector of cloneList: {error}"))
+            })?,
+            None => Selector::default(),
+        };
+        for kind in &select.kinds {
+            let written = text(context, kind, "a kind of cloneList")?;
+            let kind = Gvk::parse(&written).ok_or_else(|| {
+                Failure::new(FailureKind::Value, format!("{written:?} is no kind"))
+                    .hint("write version/Kind or group/version/Kind")
+            })?;
+            if !namespace.is_empty() && namespace == into {
+                self.skip(
+                    context,
+                    &ObjectId::new(kind, &into, "*"),
+                    "it is in the namespace of the sources",
+                );
+                continue;
+            }
+            let found = context.shared.gate.list(&kind, some(&namespace), &selector, None)?;
+            for source in &found.objects {
+                let name = source.str_at(["metadata", "name"]).unwrap_or_default();
+                let id = ObjectId::new(kind.clone(), &into, name);
+                if ObjectRef::of(source).id.same_object(&id) {
+                    self.skip(context, &id, "it is its own source");
+                    continue;
+                }
+                self.copy(source, id, None, slot, context)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        source: &Value,
+        id: ObjectId,
+        subresource: Option<Str>,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        let mut from = ObjectRef::of(source);
+        from.id.gvk = id.gvk.clone();
+        let mut copy = source.clone();
+        target::strip_source(&mut copy, from.id.namespace != id.namespace);
+        let copy = match copy {
+            Value::Map(map) => enveloped(&id, map),
+            other => other,
+        };
+        self.ensure(id, subresource, copy, Some(from), slot, context)
+    }
+
+    /// What an object is to be called.
+    fn target(
+        &self,
+        target: &Target,
+        context: &Context<'_>,
+    ) -> Result<(ObjectId, Option<Str>), Failure> {
+        let api_version = text(context, &target.api_version, "the apiVersion of the target")?;
+        let kind = text(context, &target.kind, "the kind of the target")?;
+        let name = text(context, &target.name, "the name of the target")?;
+        let namespace = match &target.namespace {
+            TargetNamespace::None => Str::default(),
+            TargetNamespace::Written(namespace) => {
+                text(context, namespace, "the namespace of the target")?
+            }
+            TargetNamespace::OfTrigger => self.trigger_namespace.clone(),
+        };
+        let (kind, subresource) = match kind.split_once('/') {
+            Some((kind, subresource)) => (Str::from(kind), Some(Str::from(subresource))),
+            None => (kind, None),
+        };
+        Ok((ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name), subresource))
+    }
+
+    fn ensure(
+        &mut self,
+        id: ObjectId,
+        subresource: Option<Str>,
+        mut object: Value,
+        source: Option<ObjectRef>,
+        slot: Slot,
+        context: &Context<'_>,
+    ) -> Result<(), Failure> {
+        context.shared.counters.object()?;
+        target::check(&id, &self.rule.scope, context.shared.world.kinds)?;
+        target::stringify_metadata(&mut object);
+        let lifecycle = &self.rule.lifecycle;
+        let content = ContentHash::of(&object);
+        let claim = Claim {
+            rule: self.rule.id.clone(),
+            trigger: self.trigger.clone(),
+            source,
+            operation: self.operation,
+            slot,
+            content,
+        };
+        set_labels(&mut object, &claim.labels(lifecycle.labels));
+        context.shared.tracer.note(|| Step {
+            what: match &claim.source {
+                Some(source) => format!("{id}, a copy of {source}"),
+                None => format!("{id}"),
+            },
+            ..Step::default()
+        });
+        self.made.push(Ensure {
+            target: id,
+            subresource,
+            object,
+            claim,
+            write: lifecycle.write,
+            existing: if lifecycle.synchronize { Existing::Update } else { Existing::Keep },
+        });
+        Ok(())
+    }
+
+    fn skip(&self, context: &Context<'_>, target: &ObjectId, why: &str) {
+        context.shared.tracer.note(|| Step {
+            what: format!("{target} is not made"),
+            why: Some(why.to_owned()),
+            ..Step::default()
+        });
+    }
+
+    /// Joins objects that were made twice; two different ones of one name are both withdrawn.
+    fn join_duplicates(&mut self) {
+        let mut kept: Vec<Ensure> = Vec::with_capacity(self.made.len());
+        let mut places = std::collections::HashMap::new();
+        let mut torn = vec![false; self.made.len()];
+        for made in self.made.drain(..) {
+            let key = (
+                made.target.gvk.group.clone(),
+                made.target.gvk.kind.clone(),
+                made.target.namespace.clone(),
+                made.target.name.clone(),
+                made.subresource.clone(),
+            );
+            match places.get(&key) {
+                None => {
+                    places.insert(key, kept.len());
+                    kept.push(made);
+                }
+                Some(&at) if kept[at].claim.content == made.claim.content => {}
+                Some(&at) => {
+                    let other = &kept[at].claim.slot;
+                    let message = format!(
+                        "two parts of the rule make different objects of the name {}: {} and {}",
+                        made.target,
+                        shown(self.rule, *other),
+                        shown(self.rule, made.claim.slot),
+                    );
+                    let path = path_of(self.rule, made.claim.slot);
+                    let mut failure = Failure::new(FailureKind::Conflict, message)
+                        .hint("give them different names, for example with {{ elementIndex }}");
+                    failure.path = path.cloned();
+                    self.failures.push(failure);
+                    torn[at] = true;
+                }
+            }
+        }
+        let mut at = 0;
+        kept.retain(|_| {
+            at += 1;
+            !torn[at - 1]
+        });
+        self.made = kept;
+    }
+}
+
+fn path_of(rule: &Rule, slot: Slot) -> Option<&Path> {
+    match &rule.program {
+        kiln_rules::Program::Generate(program) => {
+            program.blocks.get(slot.block)?.emitters.get(slot.emitter).map(|emitter| &emitter.path)
+        }
+        kiln_rules::Program::Mutate(_) => None,
+    }
+}
+
+/// Where a slot was written, as people would say it.
+fn shown(rule: &Rule, slot: Slot) -> String {
+    let path = path_of(rule, slot).map_or_else(String::new, ToString::to_string);
+    match slot.element {
+        Some(element) => format!("{path} for element {element}"),
+        None => path,
+    }
+}
+
+fn text(context: &Context<'_>, template: &Template, what: &str) -> Result<Str, Failure> {
+    let mut found = text_of(context.fill(template)?, what);
+    if let Err(failure) = &mut found
+        && let Some(hint) = &mut failure.hint
+    {
+        // Whoever has to mend a call should hear all that is wrong with it.
+        for remark in context.shared.remarks.borrow().iter() {
+            hint.push_str("; ");
+            hint.push_str(remark);
+        }
+    }
+    found
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// An object with its envelope in front, over whatever the body says about it.
+fn enveloped(id: &ObjectId, mut body: Map) -> Value {
+    let mut metadata = match body.remove("metadata") {
+        Some(Value::Map(metadata)) => metadata,
+        _ => Map::new(),
+    };
+    metadata.remove("name");
+    metadata.remove("namespace");
+    let mut named = Map::new();
+    named.insert("name", id.name.clone());
+    if !id.namespace.is_empty() {
+        named.insert("namespace", id.namespace.clone());
+    }
+    for (key, value) in metadata.iter() {
+        named.insert(key.clone(), value.clone());
+    }
+    body.remove("apiVersion");
+    body.remove("kind");
+    let mut object = Map::new();
+    object.insert("apiVersion", id.gvk.api_version());
+    object.insert("kind", id.gvk.kind.clone());
+    object.insert("metadata", named);
+    for (key, value) in body.iter() {
+        object.insert(key.clone(), value.clone());
+    }
+    Value::Map(object)
+}

@@ -1,0 +1,58 @@
+//! Evaluates rules: rules, an event and a view of objects in, effects and a trace out.
+//!
+//! Evaluation is pure. Objects come through a [`View`], time and chance through
+//! [`Sources`](kiln_jmespath::Sources), everything beyond through [`Outside`]; what is to be done leaves as
+//! [`Effect`]s, and a host carries them out or shows them. Each evaluation has [`Limits`].
+//!
+//! ```text
+//! Event ─▶ RuleSet::candidates ─▶ matching ─▶ context, guards ─▶ program ─▶ write gate ─▶ Effects
+//!                                    │             │ read gate      │
+//!                                    └─────────────┴────── Trace ───┘
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `event`, `world`, `view`, `outside` | what is given: what happened, objects, the rest of the world |
+//! | `rule_set` | all rules, found by kind, operation and namespace |
+//! | `evaluate` | one rule for one event, from the match to the verdict |
+//! | `matching` | whether an object fires a rule |
+//! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
+//! | `generate`, `target` | what a generate program makes, and whether it may be written |
+//! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
+//! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
+
+mod api_path;
+mod claim;
+mod context;
+mod effect;
+mod evaluate;
+mod event;
+mod failure;
+mod generate;
+mod images;
+mod limits;
+mod lineage;
+mod load;
+mod matching;
+mod outside;
+mod rule_set;
+mod target;
+mod trace;
+mod view;
+mod world;
+
+pub use claim::{
+    ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, LABEL_PREFIX, MANAGED_BY, MANAGER,
+    ObjectRef, Slot, strip,
+};
+pub use effect::{Delete, Effect, Ensure, Existing, Lapse, Patch, PatchTarget};
+pub use evaluate::{Outcome, Verdict, evaluate};
+pub use event::{Event, User};
+pub use failure::{Failure, FailureKind, MissingSource};
+pub use limits::{Cost, Exceeded, Limits};
+pub use lineage::{Lineage, Loop};
+pub use outside::{Offline, Outside, OutsideError, ServiceRequest};
+pub use rule_set::RuleSet;
+pub use trace::{Answer, Step};
+pub use view::{ListQuery, Nothing, Page, Read, ReadError, View};
+pub use world::World;

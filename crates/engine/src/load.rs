@@ -1,0 +1,195 @@
+//! Loading the value of a context entry.
+
+use kiln_object::Gvk;
+use kiln_rules::{Call, Callee, ContextEntry, Load, Method, QueryText};
+use kiln_value::{Map, Str, Value};
+use kiln_variables::Template;
+
+use crate::api_path::{ApiPath, Asks};
+use crate::context::{Layer, text_of};
+use crate::failure::{Failure, FailureKind};
+use crate::outside::{OutsideError, ServiceRequest};
+
+impl Layer<'_> {
+    pub(crate) fn load(&self, entry: &ContextEntry) -> Result<Value, Failure> {
+        match &entry.load {
+            Load::Variable { value, query, default } => {
+                self.variable(value.as_ref(), query.as_ref(), default.as_ref(), &entry.name)
+            }
+            Load::ConfigMap { name, namespace } => self.config_map(name, namespace.as_ref()),
+            Load::Call(call) => self.call(call),
+            Load::Global { name, query } => {
+                let name = text_of(self.fill(name)?, "the name of a global reference")?;
+                let found = self.shared().world.outside.global(&name).map_err(outside)?;
+                let found = found.ok_or_else(|| {
+                    Failure::new(FailureKind::Value, format!("there is no global value {name:?}"))
+                        .hint("give the GlobalContextEntry, or a value of this name")
+                })?;
+                self.within(query.as_ref(), found)
+            }
+            Load::Image { reference, query } => {
+                let reference = text_of(self.fill(reference)?, "an image")?;
+                let found = self.shared().world.outside.image(&reference).map_err(|error| {
+                    let hint = format!(
+                        "give a value named {:?} instead, for example in a values file",
+                        entry.name.as_str()
+                    );
+                    outside(error).hint(hint)
+                })?;
+                self.within(query.as_ref(), found)
+            }
+        }
+    }
+
+    fn variable(
+        &self,
+        value: Option<&Template>,
+        query: Option<&QueryText>,
+        default: Option<&Template>,
+        name: &str,
+    ) -> Result<Value, Failure> {
+        let found = match (value, query) {
+            (Some(value), None) => self.fill(value),
+            (Some(value), Some(query)) => {
+                let value = self.fill(value)?;
+                self.query_in(query, &value)
+            }
+            (None, Some(query)) => self.query_here(query),
+            (None, None) => Ok(Value::Null),
+        };
+        let found = match (found, default) {
+            (Err(failure), Some(_)) if failure.is_final() => return Err(failure),
+            (Ok(Value::Null) | Err(_), Some(default)) => self.fill(default)?,
+            (found, _) => found?,
+        };
+        if found.is_null() {
+            // Kyverno's words.
+            let message = format!(
+                "failed to add context entry for variable {name} since it evaluated to nil"
+            );
+            return Err(Failure::new(FailureKind::Value, message).hint("give it a default"));
+        }
+        Ok(found)
+    }
+
+    fn config_map(&self, name: &Template, namespace: Option<&Template>) -> Result<Value, Failure> {
+        let name = text_of(self.fill(name)?, "the name of a ConfigMap")?;
+        let namespace = match namespace {
+            Some(namespace) => text_of(self.fill(namespace)?, "the namespace of a ConfigMap")?,
+            None => self.shared().gate.scope.namespace().unwrap_or("default").into(),
+        };
+        let kind = Gvk { group: Str::default(), version: "v1".into(), kind: "ConfigMap".into() };
+        let found = self.shared().gate.get(&kind, Some(&namespace), &name)?.ok_or_else(|| {
+            Failure::new(FailureKind::Value, format!("there is no ConfigMap {namespace}/{name}"))
+                .hint("create it, or give it along with the objects")
+        })?;
+        let mut parts = Map::new();
+        parts.insert("data", found.get("data").cloned().unwrap_or_else(Value::map));
+        parts.insert("metadata", found.get("metadata").cloned().unwrap_or_else(Value::map));
+        Ok(Value::Map(parts))
+    }
+
+    fn call(&self, call: &Call) -> Result<Value, Failure> {
+        let found = self.answer(call).and_then(|found| self.within(call.query.as_ref(), found));
+        match (found, &call.default) {
+            (Err(failure), Some(default)) if !failure.is_final() => self.fill(default),
+            (found, _) => found,
+        }
+    }
+
+    fn answer(&self, call: &Call) -> Result<Value, Failure> {
+        let body = match call.method {
+            Method::Get => None,
+            Method::Post => Some(self.body(&call.data)?),
+        };
+        match (&call.callee, body) {
+            (Callee::ApiServer(path), None) => {
+                let path = text_of(self.fill(path)?, "urlPath")?;
+                self.read(&path)
+            }
+            (Callee::ApiServer(path), Some(body)) => {
+                let path = text_of(self.fill(path)?, "urlPath")?;
+                self.shared().counters.read()?;
+                self.shared().world.outside.post(&path, &body).map_err(outside)
+            }
+            (Callee::Service { url, headers, ca_bundle }, body) => {
+                let url = text_of(self.fill(url)?, "the address of a service")?;
+                let mut sent = Vec::with_capacity(headers.len());
+                for (name, value) in headers {
+                    sent.push((name.clone(), text_of(self.fill(value)?, "a header")?.to_string()));
+                }
+                self.shared().counters.read()?;
+                let request = ServiceRequest {
+                    url: &url,
+                    method: call.method,
+                    headers: &sent,
+                    body: body.as_ref(),
+                    ca_bundle: ca_bundle.as_deref(),
+                };
+                self.shared().world.outside.call(&request).map_err(outside)
+            }
+        }
+    }
+
+    fn body(&self, data: &[(Str, Template)]) -> Result<Value, Failure> {
+        let mut body = Map::new();
+        for (key, value) in data {
+            body.insert(key.as_str(), self.fill(value)?);
+        }
+        Ok(Value::Map(body))
+    }
+
+    /// What the API server would answer, from the objects in view.
+    fn read(&self, path: &str) -> Result<Value, Failure> {
+        let shared = self.shared();
+        let ApiPath { kind, namespace, asks, remark } =
+            ApiPath::parse(path, shared.world.kinds, shared.world.view)?;
+        shared.remarks.borrow_mut().extend(remark);
+        match asks {
+            Asks::One(name) => {
+                shared.gate.get(&kind, namespace.as_deref(), &name)?.ok_or_else(|| {
+                    let place =
+                        namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
+                    let message = format!("there is no {} {place}{name}", kind.kind);
+                    Failure::new(FailureKind::Value, message)
+                        .hint("give the call a default if the object may be absent")
+                })
+            }
+            Asks::Many { selector, fields, limit } => {
+                // The server counts what it sends, so what the fields leave out does not count.
+                let most = limit.filter(|_| fields.is_empty());
+                let page = shared.gate.list(&kind, namespace.as_deref(), &selector, most)?;
+                let mut objects = page.objects;
+                objects.retain(|object| fields.iter().all(|field| field.holds(object)));
+                let mut metadata = Map::from_iter([("resourceVersion", Value::from(""))]);
+                if let Some(limit) = limit.filter(|limit| objects.len() > *limit) {
+                    objects.truncate(limit);
+                    metadata.insert("continue", "more");
+                } else if page.resume.is_some() {
+                    metadata.insert("continue", "more");
+                }
+                let mut list = Map::new();
+                list.insert("apiVersion", kind.api_version());
+                list.insert("kind", format!("{}List", kind.kind));
+                list.insert("metadata", metadata);
+                list.insert("items", Value::from(objects));
+                Ok(Value::Map(list))
+            }
+        }
+    }
+
+    fn within(&self, query: Option<&QueryText>, found: Value) -> Result<Value, Failure> {
+        match query {
+            Some(query) => self.query_in(query, &found),
+            None => Ok(found),
+        }
+    }
+}
+
+fn outside(error: OutsideError) -> Failure {
+    let failure = Failure::new(FailureKind::Read, error.message);
+    match error.refused {
+        true => failure.hint("give the value by its name instead, or allow the host to ask"),
+        false => failure,
+    }
+}

@@ -1,0 +1,94 @@
+//! What lies outside the cluster's objects: services, registries, values that a host keeps.
+
+use std::fmt;
+
+use kiln_rules::Method;
+use kiln_value::{Str, Value};
+
+/// What a rule may ask besides objects. Every method refuses unless it is written, so that nothing
+/// leaves the machine until somebody decides otherwise.
+pub trait Outside {
+    /// The answer of a service, decoded from JSON.
+    ///
+    /// # Errors
+    /// When the service may not be asked, or does not answer well.
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        Err(OutsideError::refused(format!("the service {} is not asked", request.url)))
+    }
+
+    /// The answer of the API server to something that is sent to it.
+    ///
+    /// # Errors
+    /// When the API server may not be asked, or does not answer well.
+    fn post(&self, path: &str, body: &Value) -> Result<Value, OutsideError> {
+        let _ = body;
+        Err(OutsideError::refused(format!("nothing is sent to {path}")))
+    }
+
+    /// What a registry knows about an image.
+    ///
+    /// # Errors
+    /// When the registry may not be asked, or does not answer well.
+    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
+        Err(OutsideError::refused(format!("the registry of image {reference:?} is not asked")))
+    }
+
+    /// A value that the host keeps for all rules; none when there is no such value.
+    ///
+    /// # Errors
+    /// When the value is not ready.
+    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        let _ = name;
+        Ok(None)
+    }
+}
+
+/// Refuses everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offline;
+
+impl Outside for Offline {}
+
+/// What a service is asked.
+#[derive(Clone, Debug)]
+pub struct ServiceRequest<'r> {
+    /// The address.
+    pub url: &'r str,
+    /// Whether something is sent.
+    pub method: Method,
+    /// Headers.
+    pub headers: &'r [(Str, String)],
+    /// What is sent.
+    pub body: Option<&'r Value>,
+    /// The certificates to trust, in PEM.
+    pub ca_bundle: Option<&'r str>,
+}
+
+/// Why something outside has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideError {
+    /// What is wrong.
+    pub message: String,
+    /// The host does not ask, whatever the answer would be.
+    pub refused: bool,
+}
+
+impl OutsideError {
+    /// Somebody outside was not asked.
+    pub fn refused(message: impl Into<String>) -> Self {
+        OutsideError { message: message.into(), refused: true }
+    }
+
+    /// Somebody outside was asked in vain.
+    pub fn failed(message: impl Into<String>) -> Self {
+        OutsideError { message: message.into(), refused: false }
+    }
+}
+
+impl fmt::Display for OutsideError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for OutsideError {}

@@ -1,0 +1,134 @@
+//! All rules of a host, found by what an event is about.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kiln_rules::{Apply, Operation, Policy, Rule, RuleId, Scope};
+use kiln_value::Str;
+
+use crate::evaluate::{Outcome, Verdict, evaluate};
+use crate::event::Event;
+use crate::world::World;
+
+/// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so
+/// that an event sees one set from beginning to end.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    policies: Vec<Arc<Policy>>,
+    /// Every rule, policy after policy.
+    rules: Vec<Entry>,
+    by_kind: HashMap<Str, Vec<usize>>,
+    /// Rules whose kinds have wildcards.
+    any_kind: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    rule: Arc<Rule>,
+    policy: usize,
+}
+
+impl RuleSet {
+    /// A set of policies, which keep the order of their names.
+    pub fn new(policies: impl IntoIterator<Item = Arc<Policy>>) -> Self {
+        let mut policies: Vec<_> = policies.into_iter().collect();
+        policies.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut set = RuleSet { policies, ..RuleSet::default() };
+        for (policy, held) in set.policies.iter().enumerate() {
+            for rule in &held.rules {
+                let at = set.rules.len();
+                set.rules.push(Entry { rule: Arc::clone(rule), policy });
+                let mut kinds: Vec<_> =
+                    rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
+                // A filter without kinds takes all of them.
+                let every = rule.trigger.include.filters().iter().any(|f| f.kinds.is_empty());
+                if every || kinds.iter().any(|kind| !kind.names_one_kind()) {
+                    set.any_kind.push(at);
+                    continue;
+                }
+                kinds.sort_by(|a, b| a.kind.cmp(&b.kind));
+                kinds.dedup_by(|a, b| a.kind == b.kind);
+                for kind in kinds {
+                    set.by_kind.entry(kind.kind.clone()).or_default().push(at);
+                }
+            }
+        }
+        set
+    }
+
+    /// The policies, in the order of their names.
+    pub fn policies(&self) -> &[Arc<Policy>] {
+        &self.policies
+    }
+
+    /// All rules, policy after policy.
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.rules.iter().map(|entry| &entry.rule)
+    }
+
+    /// The rule of this name.
+    pub fn rule(&self, id: &RuleId) -> Option<&Arc<Rule>> {
+        self.rules().find(|rule| rule.id == *id)
+    }
+
+    /// The rules that an event may concern, policy after policy.
+    pub fn candidates(&self, event: &Event) -> impl Iterator<Item = &Arc<Rule>> {
+        self.found(event).map(|at| &self.rules[at].rule)
+    }
+
+    fn found(&self, event: &Event) -> impl Iterator<Item = usize> {
+        let named = self.by_kind.get(&event.kind.kind).map_or(&[][..], Vec::as_slice);
+        merged(named, &self.any_kind).filter(move |at| concerns(&self.rules[*at].rule, event))
+    }
+
+    /// Evaluates every rule that an event may concern. Outcomes come in the order of the rules; those
+    /// without a match are left out.
+    pub fn evaluate(&self, event: &Event, world: &World<'_>) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let mut done = None;
+        for at in self.found(event) {
+            let entry = &self.rules[at];
+            if done == Some(entry.policy) {
+                continue;
+            }
+            let outcome = evaluate(&entry.rule, event, world);
+            if outcome.verdict == Verdict::NoMatch {
+                continue;
+            }
+            let only_one = self.policies[entry.policy].apply == Apply::One;
+            if only_one && outcome.verdict != Verdict::Skip {
+                done = Some(entry.policy);
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+}
+
+/// Whether an event can concern a rule, as far as is known without looking at the object.
+fn concerns(rule: &Rule, event: &Event) -> bool {
+    let in_reach = match &rule.scope {
+        Scope::Cluster => true,
+        Scope::Namespace(own) => event.namespace.as_ref() == Some(own),
+    };
+    let operation = event.matched_as;
+    // An object that changes or goes may stop being a trigger, whatever made it one.
+    let may_lapse = matches!(operation, Operation::Update | Operation::Delete);
+    in_reach && (may_lapse || rule.trigger.may_fire_on(operation))
+}
+
+/// The members of two sorted lists, in order.
+fn merged<'m>(mut a: &'m [usize], mut b: &'m [usize]) -> impl Iterator<Item = usize> + use<'m> {
+    std::iter::from_fn(move || {
+        let from_a = match (a.first(), b.first()) {
+            (Some(x), Some(y)) => x < y,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => return None,
+        };
+        let list = if from_a { &mut a } else { &mut b };
+        let (first, rest) = list.split_first()?;
+        *list = rest;
+        Some(*first)
+    })
+}

@@ -1,0 +1,120 @@
+//! The write gate: what a rule makes must be an object that it may write.
+
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_rules::Scope;
+use kiln_text::names;
+use kiln_value::{Map, Value};
+
+use crate::failure::{Failure, FailureKind};
+
+/// Checks what a made object is called.
+pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(), Failure> {
+    let ObjectId { gvk, namespace, name } = target;
+    if gvk.kind.is_empty() || gvk.version.is_empty() {
+        return Err(wrong(target, "it has no kind or no apiVersion"));
+    }
+    if let Some(problem) = name_problem(gvk, name) {
+        return Err(wrong(target, &format!("its name {name:?} is no valid name: {problem}"))
+            .hint("join, cut and replace parts with JMESPath functions until it is one"));
+    }
+    match kinds.is_namespaced(gvk) {
+        Some(true) if namespace.is_empty() => {
+            return Err(wrong(target, "target namespace must be set for a namespaced resource"));
+        }
+        Some(false) if !namespace.is_empty() => {
+            return Err(wrong(
+                target,
+                "target namespace must not be set for a cluster-wide resource",
+            ));
+        }
+        _ => {}
+    }
+    if !namespace.is_empty()
+        && let Some(problem) = names::dns1123_label(namespace).into_iter().next()
+    {
+        let why = format!("its namespace {namespace:?} is no valid name: {problem}");
+        return Err(wrong(target, &why));
+    }
+    match scope {
+        Scope::Namespace(own) if own != namespace => {
+            let message = format!(
+                "cannot make {target}: a namespaced policy cannot generate resources in other \
+                 namespaces, expected: {own}, received: {namespace}"
+            );
+            Err(Failure::new(FailureKind::OutOfReach, message).hint("use a ClusterPolicy"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn wrong(target: &ObjectId, why: &str) -> Failure {
+    Failure::new(FailureKind::Target, format!("cannot make {target}: {why}"))
+}
+
+/// What is wrong with a name, in Kubernetes' words.
+fn name_problem(kind: &Gvk, name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("it is empty".into());
+    }
+    let problems = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => names::dns1123_label(name),
+        ("", "Service") => names::dns1035_label(name),
+        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        _ => names::dns1123_subdomain(name),
+    };
+    problems.into_iter().next()
+}
+
+/// Makes text of labels and annotations that variables turned into numbers or booleans.
+///
+/// Kyverno drops all labels of an object when one of them is no text.
+pub(crate) fn stringify_metadata(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    for field in ["labels", "annotations"] {
+        let Some(pairs) = metadata.get_mut(field).and_then(Value::as_map_mut) else { continue };
+        let other = |value: &Value| matches!(value, Value::Number(_) | Value::Bool(_));
+        if pairs.values().any(other) {
+            for (_, value) in pairs.iter_mut() {
+                if other(value) {
+                    *value = kiln_value::json::to_string(value).into();
+                }
+            }
+        }
+    }
+}
+
+/// What a copy does not take over from its source.
+pub(crate) fn strip_source(object: &mut Value, other_namespace: bool) {
+    let Some(root) = object.as_map_mut() else { return };
+    root.remove("status");
+    let Some(metadata) = root.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    const OF_THE_SERVER: [&str; 8] = [
+        "uid",
+        "selfLink",
+        "creationTimestamp",
+        "managedFields",
+        "resourceVersion",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ];
+    OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(field)));
+    // A finalizer would wait for a controller that does not know the copy.
+    metadata.remove("finalizers");
+    if other_namespace {
+        metadata.remove("ownerReferences");
+    }
+    let drop_pairs = |metadata: &mut Map, field: &str, unwanted: fn(&str) -> bool| {
+        if let Some(pairs) = metadata.get_mut(field).and_then(Value::as_map_mut) {
+            pairs.retain(|key, _| !unwanted(key));
+            if pairs.is_empty() {
+                metadata.remove(field);
+            }
+        }
+    };
+    drop_pairs(metadata, "annotations", |key| {
+        key == "kubectl.kubernetes.io/last-applied-configuration"
+            || key.starts_with(crate::claim::ANNOTATION_PREFIX)
+    });
+    drop_pairs(metadata, "labels", |key| key.starts_with(crate::claim::LABEL_PREFIX));
+}

@@ -1,0 +1,221 @@
+//! Why an evaluation ended as it did: a tree of questions and answers.
+//!
+//! Text for people is its `Display`; programs take it as JSON. Nothing is recorded, and nothing is
+//! formatted, unless the host asks for it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use kiln_value::{Value, json};
+use serde::Serialize;
+
+/// A question that came up, its answer, and the questions that led to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Step {
+    /// What was asked or done.
+    pub what: String,
+    /// What came out.
+    pub answer: Answer,
+    /// Why, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What it took to answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+/// What came out of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Nothing to say.
+    #[default]
+    Done,
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+    /// A value.
+    Value(Value),
+    /// It could not be found out.
+    Failed,
+}
+
+impl From<bool> for Answer {
+    fn from(yes: bool) -> Self {
+        if yes { Answer::Yes } else { Answer::No }
+    }
+}
+
+/// How much of a value is shown in text.
+const SHOWN: usize = 120;
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Done => Ok(()),
+            Answer::Yes => f.write_str(": yes"),
+            Answer::No => f.write_str(": no"),
+            Answer::Failed => f.write_str(": failed"),
+            Answer::Value(value) => {
+                let text = json::to_string(value);
+                match text.char_indices().nth(SHOWN) {
+                    Some((end, _)) => write!(f, " = {}…", &text[..end]),
+                    None => write!(f, " = {text}"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    /// A tree, one step per line, as tools for folders draw them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The depth of a trace is that of the code that made it, so recursion is bounded.
+        fn line(step: &Step, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}{}", step.what, step.answer)?;
+            match &step.why {
+                Some(why) => writeln!(f, " ({why})"),
+                None => writeln!(f),
+            }
+        }
+        fn below(step: &Step, indent: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for (at, child) in step.steps.iter().enumerate() {
+                let last = at + 1 == step.steps.len();
+                write!(f, "{indent}{}", if last { "└─ " } else { "├─ " })?;
+                line(child, f)?;
+                below(child, &format!("{indent}{}", if last { "   " } else { "│  " }), f)?;
+            }
+            Ok(())
+        }
+        line(self, f)?;
+        below(self, "", f)
+    }
+}
+
+/// Records steps while an evaluation runs.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    on: bool,
+    open: RefCell<Vec<Step>>,
+    left: Cell<usize>,
+}
+
+impl Tracer {
+    /// A tracer that keeps this many steps at most; none at all for zero.
+    pub(crate) fn new(what: impl FnOnce() -> String, most: usize) -> Self {
+        let on = most > 0;
+        let root = if on { vec![Step { what: what(), ..Step::default() }] } else { Vec::new() };
+        Tracer { on, open: RefCell::new(root), left: Cell::new(most) }
+    }
+
+    /// Runs something as a step; `answer` looks at what came out.
+    pub(crate) fn within<T>(
+        &self,
+        what: impl FnOnce() -> String,
+        run: impl FnOnce() -> T,
+        answer: impl FnOnce(&T) -> (Answer, Option<String>),
+    ) -> T {
+        if !self.take() {
+            return run();
+        }
+        self.open.borrow_mut().push(Step { what: what(), ..Step::default() });
+        let result = run();
+        let (answer, why) = answer(&result);
+        let mut open = self.open.borrow_mut();
+        if let Some(mut step) = open.pop() {
+            step.answer = answer;
+            step.why = why;
+            if let Some(parent) = open.last_mut() {
+                parent.steps.push(step);
+            }
+        }
+        result
+    }
+
+    /// Records a step without steps of its own.
+    pub(crate) fn note(&self, step: impl FnOnce() -> Step) {
+        if self.take()
+            && let Some(parent) = self.open.borrow_mut().last_mut()
+        {
+            parent.steps.push(step());
+        }
+    }
+
+    /// The finished trace.
+    pub(crate) fn finish(self, answer: Answer, why: Option<String>) -> Option<Step> {
+        let cut = self.on && self.left.get() == 0;
+        let mut root = self.open.into_inner().into_iter().next()?;
+        if cut {
+            root.steps.push(Step { what: "further steps are not shown".into(), ..Step::default() });
+        }
+        root.answer = answer;
+        root.why = why;
+        Some(root)
+    }
+
+    fn take(&self) -> bool {
+        match self.left.get() {
+            0 => false,
+            left => {
+                self.left.set(left - 1);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn a_trace_reads_as_a_tree() {
+        let tracer = Tracer::new(|| "rule".into(), 10);
+        let matched = tracer.within(
+            || "match".into(),
+            || {
+                tracer.note(|| Step {
+                    what: "kinds".into(),
+                    answer: Answer::Yes,
+                    why: Some("Pod".into()),
+                    steps: Vec::new(),
+                });
+                false
+            },
+            |no| (Answer::from(*no), None),
+        );
+        assert!(!matched);
+        tracer.note(|| Step {
+            what: "x".into(),
+            answer: Answer::Value(value!({"a": 1})),
+            ..Step::default()
+        });
+        let trace = tracer.finish(Answer::Done, Some("no match".into())).unwrap();
+        assert_eq!(
+            trace.to_string(),
+            "rule (no match)\n├─ match: no\n│  └─ kinds: yes (Pod)\n└─ x = {\"a\":1}\n"
+        );
+        let json = serde_json::to_value(&trace).unwrap();
+        assert_eq!(json["steps"][1]["answer"]["value"]["a"], 1);
+    }
+
+    #[test]
+    fn a_trace_that_is_off_formats_nothing() {
+        let tracer = Tracer::new(|| unreachable!(), 0);
+        tracer.note(|| unreachable!());
+        assert_eq!(tracer.within(|| unreachable!(), || 7, |_| unreachable!()), 7);
+        assert_eq!(tracer.finish(Answer::Yes, None), None);
+    }
+
+    #[test]
+    fn a_long_trace_is_cut_and_says_so() {
+        let tracer = Tracer::new(|| "rule".into(), 2);
+        for at in 0..5 {
+            tracer.note(|| Step { what: at.to_string(), ..Step::default() });
+        }
+        let trace = tracer.finish(Answer::Done, None).unwrap();
+        assert_eq!(trace.to_string(), "rule\n├─ 0\n├─ 1\n└─ further steps are not shown\n");
+    }
+}

@@ -1,0 +1,227 @@
+//! Read access to objects, and the gate that every read of a rule passes.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use kiln_object::{Gvk, ObjectId, Selector};
+use kiln_rules::Scope;
+use kiln_value::{Str, Value};
+
+use crate::limits::{Counters, Exceeded};
+
+/// Read access to objects, given by a host. Everything is asked for by typed parts.
+pub trait View {
+    /// One object, or none when there is no such object.
+    ///
+    /// # Errors
+    /// When it cannot be known whether there is one.
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError>;
+
+    /// Objects, in the order of namespace and name, page by page.
+    ///
+    /// # Errors
+    /// When the objects cannot be had.
+    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError>;
+
+    /// The kind that a resource of the API is, for resources that are not built in.
+    fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
+        let _ = (group, version, plural);
+        None
+    }
+}
+
+/// Which objects to list.
+#[derive(Clone, Debug)]
+pub struct ListQuery<'q> {
+    /// Their kind.
+    pub kind: &'q Gvk,
+    /// Their namespace; none for all of them, and for cluster-scoped kinds.
+    pub namespace: Option<&'q str>,
+    /// Their labels.
+    pub selector: &'q Selector,
+    /// The most that one page should hold.
+    pub limit: usize,
+    /// Where to go on, as the page before said.
+    pub resume: Option<&'q str>,
+}
+
+/// Some of the objects that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The objects.
+    pub objects: Vec<Value>,
+    /// Where the next page begins, if there is one.
+    pub resume: Option<String>,
+}
+
+/// A view of nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl View for Nothing {
+    fn get(&self, _: &Gvk, _: Option<&str>, _: &str) -> Result<Option<Value>, ReadError> {
+        Ok(None)
+    }
+
+    fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
+        Ok(Page::default())
+    }
+}
+
+/// Why objects cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// There is no such kind here.
+    UnknownKind(String),
+    /// The host may not read them.
+    Forbidden(String),
+    /// The server cannot be asked at the moment.
+    Unavailable(String),
+    /// The rule belongs to one namespace, and these are elsewhere.
+    OutOfReach {
+        /// The namespace of the rule.
+        own: Str,
+        /// What it wanted to read.
+        wanted: String,
+    },
+    /// The rule reads too much.
+    Exceeded(Exceeded),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::UnknownKind(kind) => write!(f, "there is no kind {kind} here"),
+            ReadError::Forbidden(why) => write!(f, "reading is forbidden: {why}"),
+            ReadError::Unavailable(why) => write!(f, "objects cannot be read at the moment: {why}"),
+            ReadError::OutOfReach { own, wanted } => {
+                write!(f, "a policy of namespace {own:?} cannot read {wanted}")
+            }
+            ReadError::Exceeded(exceeded) => exceeded.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<Exceeded> for ReadError {
+    fn from(exceeded: Exceeded) -> Self {
+        ReadError::Exceeded(exceeded)
+    }
+}
+
+/// Something that a rule has read, so that a host knows what the outcome depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// One object, whether it was there or not.
+    Object(ObjectId),
+    /// All objects of a kind that a selector meets.
+    List {
+        /// The kind.
+        kind: Gvk,
+        /// The namespace; none for all.
+        namespace: Option<Str>,
+        /// The selector.
+        selector: Selector,
+    },
+}
+
+/// The view of one evaluation: limited to what its rule may see, counted, and recorded.
+pub(crate) struct Gate<'g> {
+    pub(crate) view: &'g dyn View,
+    pub(crate) scope: &'g Scope,
+    pub(crate) counters: &'g Counters,
+    pub(crate) reads: RefCell<Vec<Read>>,
+}
+
+/// How many objects one page of a list holds.
+const PAGE: usize = 500;
+
+impl Gate<'_> {
+    pub(crate) fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let wanted = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
+        self.check(namespace, || wanted.to_string())?;
+        self.counters.read()?;
+        let found = self.view.get(kind, namespace, name)?;
+        self.record(Read::Object(wanted));
+        Ok(found)
+    }
+
+    /// All objects that are meant, or as many as are wanted.
+    pub(crate) fn list(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        selector: &Selector,
+        most: Option<usize>,
+    ) -> Result<Page, ReadError> {
+        self.check(namespace, || match namespace {
+            Some(namespace) => {
+                format!("the objects of kind {} in namespace {namespace:?}", kind.kind)
+            }
+            None => format!("the objects of kind {} in all namespaces", kind.kind),
+        })?;
+        let mut found = Page::default();
+        loop {
+            self.counters.read()?;
+            let left = most.map_or(PAGE, |most| most - found.objects.len());
+            let query = ListQuery {
+                kind,
+                namespace,
+                selector,
+                limit: left.min(PAGE),
+                resume: found.resume.as_deref(),
+            };
+            let page = self.view.list(&query)?;
+            self.counters.listed(page.objects.len() as u64)?;
+            found.objects.extend(page.objects);
+            found.resume = page.resume;
+            let enough = most.is_some_and(|most| found.objects.len() >= most);
+            if found.resume.is_none() || enough {
+                break;
+            }
+        }
+        if let Some(most) = most
+            && found.objects.len() > most
+        {
+            found.objects.truncate(most);
+            found.resume.get_or_insert_default();
+        }
+        self.record(Read::List {
+            kind: kind.clone(),
+            namespace: namespace.map(Str::from),
+            selector: selector.clone(),
+        });
+        Ok(found)
+    }
+
+    fn check(
+        &self,
+        namespace: Option<&str>,
+        wanted: impl FnOnce() -> String,
+    ) -> Result<(), ReadError> {
+        match self.scope {
+            Scope::Namespace(own) if namespace != Some(own.as_str()) => {
+                Err(ReadError::OutOfReach { own: own.clone(), wanted: wanted() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn record(&self, read: Read) {
+        let mut reads = self.reads.borrow_mut();
+        if !reads.contains(&read) {
+            reads.push(read);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What an evaluation is given besides the rule and the event.
+
+use std::fmt;
+
+use kiln_jmespath::{NoSources, Sources};
+use kiln_object::Kinds;
+
+use crate::limits::Limits;
+use crate::outside::{Offline, Outside};
+use crate::view::View;
+
+/// What an evaluation is given besides the rule and the event. Nothing else influences it.
+#[derive(Clone, Copy)]
+pub struct World<'w> {
+    /// The objects.
+    pub view: &'w dyn View,
+    /// The kinds that are known: their scopes and plurals.
+    pub kinds: &'w Kinds,
+    /// The time, chance, and addresses of names.
+    pub sources: &'w dyn Sources,
+    /// Services and registries.
+    pub outside: &'w dyn Outside,
+    /// What the evaluation of one rule may cost.
+    pub limits: Limits,
+}
+
+impl<'w> World<'w> {
+    /// A world of objects alone: no time, no chance, nobody outside.
+    pub fn of(view: &'w dyn View, kinds: &'w Kinds) -> Self {
+        World { view, kinds, sources: &NoSources, outside: &Offline, limits: Limits::default() }
+    }
+}
+
+impl fmt::Debug for World<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

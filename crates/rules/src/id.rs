@@ -1,0 +1,102 @@
+//! Names of rules that stay the same from one run to the next.
+
+use std::fmt;
+
+use kiln_value::Str;
+use serde::{Serialize, Serializer};
+
+/// The input language that a policy was written in.
+///
+/// It is part of a rule's name, since two languages may use the same policy name. Nothing asks it how
+/// a rule behaves: a difference in behaviour is a field of the [`Rule`](crate::Rule).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dialect {
+    /// Kyverno's ClusterPolicy and Policy.
+    Kyverno,
+    /// GeneratingPolicy and NamespacedGeneratingPolicy.
+    GeneratingPolicy,
+    /// MutatingPolicy and NamespacedMutatingPolicy.
+    MutatingPolicy,
+    /// KubeMod's ModRule.
+    ModRule,
+}
+
+impl Dialect {
+    /// The word that stands in front of a rule's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dialect::Kyverno => "kyverno",
+            Dialect::GeneratingPolicy => "gpol",
+            Dialect::MutatingPolicy => "mpol",
+            Dialect::ModRule => "modrule",
+        }
+    }
+}
+
+/// The name of a policy: language, namespace when it lives in one, and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PolicyId {
+    /// The language.
+    pub dialect: Dialect,
+    /// The namespace of the policy, for namespaced ones.
+    pub namespace: Option<Str>,
+    /// The name of the policy.
+    pub name: Str,
+}
+
+impl PolicyId {
+    /// `name`, or `namespace/name`: what users write to mean this policy.
+    pub fn key(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for PolicyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.dialect.as_str(), self.key())
+    }
+}
+
+/// The name of a rule: its policy, and its own name in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId {
+    /// The policy that holds the rule.
+    pub policy: PolicyId,
+    /// The name of the rule; that of the policy where rules have no names of their own.
+    pub rule: Str,
+}
+
+impl fmt::Display for RuleId {
+    /// `kyverno:namespace/policy/rule`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.policy, self.rule)
+    }
+}
+
+impl Serialize for RuleId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_print_the_policy_as_users_write_it() {
+        let policy = PolicyId {
+            dialect: Dialect::Kyverno,
+            namespace: Some("team".into()),
+            name: "defaults".into(),
+        };
+        let rule = RuleId { policy: policy.clone(), rule: "quota".into() };
+        assert_eq!(policy.key(), "team/defaults");
+        assert_eq!(rule.to_string(), "kyverno:team/defaults/quota");
+        let cluster = PolicyId { namespace: None, ..policy };
+        assert_eq!(cluster.to_string(), "kyverno:defaults");
+    }
+}

@@ -1,0 +1,43 @@
+//! The one model that every input language compiles to.
+//!
+//! A [`Rule`] says what fires it, how far it reaches, which values it names, what must hold, what it does
+//! and what becomes of what it made:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `rule` | [`Rule`], and [`Policy`], which holds rules that were written together |
+//! | `id` | names of rules that stay the same from one run to the next |
+//! | `trigger`, `kind_pattern`, `operation` | what fires a rule: objects, operations, users |
+//! | `scope` | how far a rule reaches |
+//! | `context` | named values and where they come from |
+//! | `program` | what a rule does once it fires |
+//! | `lifecycle` | what becomes of what it made |
+//! | `origin` | where it was written |
+//!
+//! The model knows nothing of the languages' syntax and nothing of how rules are run. A difference
+//! between languages is a field with a name here, never a question of where a rule came from.
+
+mod context;
+mod id;
+mod kind_pattern;
+mod lifecycle;
+mod operation;
+mod origin;
+mod program;
+mod rule;
+mod scope;
+mod trigger;
+
+pub use context::{Call, Callee, ContextEntry, Load, Method, QueryText};
+pub use id::{Dialect, PolicyId, RuleId};
+pub use kind_pattern::{KindPattern, is_version};
+pub use lifecycle::{Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
+pub use operation::{Operation, Operations, UnknownOperation};
+pub use origin::Origin;
+pub use program::{
+    Block, CloneSelect, Emitter, ForEach, Generate, Mutate, Program, Source, Target,
+    TargetNamespace, What,
+};
+pub use rule::{Apply, Policy, Rule};
+pub use scope::Scope;
+pub use trigger::{Filter, Filters, Subject, Trigger, UserFilter, any_pair_matches};

@@ -1,0 +1,79 @@
+//! What happens to the objects that a rule made, as their world changes.
+
+/// How a rule's downstream objects live on after they were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifecycle {
+    /// Keep downstream objects as the rule says: follow the trigger, the source and the policy, revert
+    /// edits, make deleted ones again, remove those no longer wanted.
+    pub synchronize: bool,
+    /// Run for triggers that were there before the policy, when it is created or changed.
+    pub existing: bool,
+    /// What happens to synchronised objects when the policy or the rule goes away.
+    pub on_policy_delete: OnPolicyDelete,
+    /// How objects are written.
+    pub write: Write,
+    /// Which ownership labels downstream objects carry.
+    pub labels: OwnershipLabels,
+}
+
+/// What happens to synchronised objects when the policy or the rule goes away. Objects of rules that
+/// do not synchronise always stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPolicyDelete {
+    /// Made objects go, copies of a source stay. Kyverno: `orphanDownstreamOnPolicyDelete` left out,
+    /// which its conformance suite tells apart from `false` for clones.
+    DeleteMade,
+    /// All of them go.
+    Delete,
+    /// All of them stay.
+    Keep,
+}
+
+impl OnPolicyDelete {
+    /// Whether an object goes; `copied` says that it came from a source.
+    pub fn deletes(self, copied: bool) -> bool {
+        match self {
+            OnPolicyDelete::DeleteMade => !copied,
+            OnPolicyDelete::Delete => true,
+            OnPolicyDelete::Keep => false,
+        }
+    }
+}
+
+/// How downstream objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Create, or replace the whole object.
+    Replace,
+    /// Server-side apply as this field manager, by force: fields of other managers survive.
+    Apply {
+        /// The field manager.
+        manager: &'static str,
+    },
+}
+
+/// Which ownership labels downstream objects carry besides those every rule writes (managed-by, the
+/// policy's name, and the trigger's group, version, kind, namespace and UID).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnershipLabels {
+    /// The name of the rule.
+    pub rule: bool,
+    /// The name of the trigger. Kyverno stopped writing it for rules since names may be too long for a
+    /// label.
+    pub trigger_name: bool,
+    /// All five parts of the source's identity; its UID alone otherwise.
+    pub whole_source: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_orphan_setting_keeps_copies_only() {
+        assert!(OnPolicyDelete::DeleteMade.deletes(false));
+        assert!(!OnPolicyDelete::DeleteMade.deletes(true));
+        assert!(OnPolicyDelete::Delete.deletes(true));
+        assert!(!OnPolicyDelete::Keep.deletes(false));
+    }
+}

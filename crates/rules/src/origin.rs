@@ -1,0 +1,44 @@
+//! Where a rule was written.
+
+use kiln_diagnostic::{Diagnostic, Place};
+use kiln_value::Path;
+use kiln_yaml::Document;
+
+/// The place of a rule, or of a part of it, in its document. Cloning copies pointers.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    document: Document,
+    path: Path,
+}
+
+impl Origin {
+    /// The value at a path of a document.
+    pub fn new(document: Document, path: Path) -> Self {
+        Origin { document, path }
+    }
+
+    /// The document.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// The path from the root of the document.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is. Reads the document again, so ask only to show it.
+    pub fn place(&self) -> Place {
+        self.document.locate(&self.path)
+    }
+
+    /// Where another path of the same document is, counted from its root.
+    pub fn place_of(&self, path: &Path) -> Place {
+        self.document.locate(path)
+    }
+
+    /// A diagnostic about a path of the same document.
+    pub fn error_at(&self, path: &Path, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(message).at(self.place_of(path))
+    }
+}

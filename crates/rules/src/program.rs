@@ -1,0 +1,165 @@
+//! What a rule does once it fires.
+//!
+//! A generate program is a list of blocks; a block runs once, or once per element of a list; each run
+//! emits objects. All written forms (one target, `cloneList`, `dataList`, `foreach`) come down to this.
+
+use kiln_value::Path;
+use kiln_variables::{Conditions, Template};
+
+use crate::context::{ContextEntry, QueryText};
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// Makes objects.
+    Generate(Generate),
+    /// Changes objects.
+    Mutate(Mutate),
+}
+
+impl Program {
+    /// The word that users write for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Program::Generate(_) => "generate",
+            Program::Mutate(_) => "mutate",
+        }
+    }
+}
+
+/// Makes objects.
+#[derive(Clone, Debug)]
+pub struct Generate {
+    /// Run one after the other. When one fails the others still run.
+    pub blocks: Vec<Block>,
+}
+
+impl Generate {
+    /// Every emitter, with the numbers of its block and of itself in it.
+    pub fn emitters(&self) -> impl Iterator<Item = (usize, usize, &Emitter)> {
+        self.blocks.iter().enumerate().flat_map(|(block, b)| {
+            b.emitters.iter().enumerate().map(move |(emitter, e)| (block, emitter, e))
+        })
+    }
+
+    /// Whether every object is a copy of a source.
+    pub fn only_copies(&self) -> bool {
+        self.emitters().all(|(_, _, emitter)| !matches!(emitter.what, What::Data { .. }))
+    }
+}
+
+/// Emitters that run together.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The list to run for, if there is one.
+    pub foreach: Option<ForEach>,
+    /// What each run makes.
+    pub emitters: Vec<Emitter>,
+}
+
+/// A list to run for. `element` and `elementIndex` are set for each run.
+#[derive(Clone, Debug)]
+pub struct ForEach {
+    /// The list. What is not a list counts as its only element; null elements are passed over.
+    pub list: QueryText,
+    /// Named values of each run.
+    pub context: Vec<ContextEntry>,
+    /// Whether to run for an element.
+    pub guard: Option<Conditions>,
+    /// Where it was written, from the root of the rule's document.
+    pub path: Path,
+}
+
+/// Makes one object, or one for each source it finds.
+#[derive(Clone, Debug)]
+pub struct Emitter {
+    /// What it makes.
+    pub what: What,
+    /// Where it was written, from the root of the rule's document.
+    pub path: Path,
+}
+
+/// What an emitter makes.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// An object with this content.
+    Data {
+        /// What it is called.
+        target: Box<Target>,
+        /// The object below its envelope; nothing but the envelope when left out.
+        body: Option<Template>,
+    },
+    /// A copy of an object.
+    Clone {
+        /// What to copy.
+        source: Box<Source>,
+        /// What the copy is called.
+        target: Box<Target>,
+    },
+    /// A copy of each object that is found.
+    CloneSelect(Box<CloneSelect>),
+}
+
+/// What a made object is called.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `apiVersion`.
+    pub api_version: Template,
+    /// `kind`, perhaps with a subresource behind a slash.
+    pub kind: Template,
+    /// The name.
+    pub name: Template,
+    /// The namespace.
+    pub namespace: TargetNamespace,
+}
+
+/// The namespace of a made object.
+#[derive(Clone, Debug)]
+pub enum TargetNamespace {
+    /// None was written: the object is cluster-scoped.
+    None,
+    /// As written.
+    Written(Template),
+    /// That of the trigger; for a Namespace, its name.
+    OfTrigger,
+}
+
+/// What to copy.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `apiVersion`.
+    pub api_version: Template,
+    /// `kind`.
+    pub kind: Template,
+    /// The name.
+    pub name: Template,
+    /// The namespace; none for a cluster-scoped source.
+    pub namespace: Option<Template>,
+}
+
+/// Copies of all objects of some kinds, each under its own name.
+#[derive(Clone, Debug)]
+pub struct CloneSelect {
+    /// Each as `version/Kind` or `group/version/Kind`.
+    pub kinds: Vec<Template>,
+    /// Where the sources are; none for cluster-scoped ones.
+    pub namespace: Option<Template>,
+    /// Which of them: a label selector to fill in.
+    pub selector: Option<Template>,
+    /// Where the copies go; none for cluster-scoped ones.
+    pub target_namespace: Option<Template>,
+}
+
+/// Changes objects. The block is kept as written until it is compiled.
+#[derive(Clone, Debug)]
+pub struct Mutate {
+    /// Where the block was written, from the root of the rule's document.
+    pub path: Path,
+}
+
+impl CloneSelect {
+    /// The kinds that are known before anything runs.
+    pub fn plain_kinds(&self) -> impl Iterator<Item = &str> {
+        self.kinds.iter().filter(|kind| kind.is_plain()).filter_map(|kind| kind.document().as_str())
+    }
+}

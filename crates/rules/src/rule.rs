@@ -1,0 +1,58 @@
+//! Rules and the policies that hold them.
+
+use std::sync::Arc;
+
+use kiln_variables::Conditions;
+
+use crate::{ContextEntry, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Trigger};
+
+/// One compiled unit of any language.
+///
+/// Everything that makes languages differ is a field of the rule or of one of its parts, so that whoever
+/// runs it never asks where it came from.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name, the same from one run to the next.
+    pub id: RuleId,
+    /// What fires it.
+    pub trigger: Trigger,
+    /// How far it reaches.
+    pub scope: Scope,
+    /// Named values.
+    pub context: Vec<ContextEntry>,
+    /// What must hold besides the match, if anything.
+    pub guard: Option<Conditions>,
+    /// What it does.
+    pub program: Program,
+    /// What happens to what it made.
+    pub lifecycle: Lifecycle,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Rules that were written together.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Its name.
+    pub id: PolicyId,
+    /// `apiVersion` of the document.
+    pub api_version: String,
+    /// `kind` of the document.
+    pub kind: String,
+    /// The rules, in the order they were written.
+    pub rules: Vec<Arc<Rule>>,
+    /// How many of the rules act on one trigger.
+    pub apply: Apply,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// How many rules of a policy act on one trigger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Apply {
+    /// All that fire.
+    #[default]
+    All,
+    /// Only the first that fires and does not skip.
+    One,
+}

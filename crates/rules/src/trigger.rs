@@ -1,0 +1,175 @@
+//! What fires a rule: which objects, in which operations, by whom.
+
+use kiln_diagnostic::Place;
+use kiln_object::selector::WildcardSelector;
+use kiln_text::wildcard;
+use kiln_value::{Map, Str};
+
+use crate::{KindPattern, Operation, Operations};
+
+/// What fires a rule.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    /// What must match.
+    pub include: Filters,
+    /// What must then not match.
+    pub exclude: Filters,
+    /// Pass over requests that the engine itself made, so that rules do not fire on each other's
+    /// objects.
+    pub ignore_own_requests: bool,
+}
+
+impl Trigger {
+    /// The operations that some filter names; none when every filter takes all of them.
+    pub fn named_operations(&self) -> Operations {
+        self.include
+            .filters()
+            .iter()
+            .fold(Operations::NONE, |all, filter| all.union(filter.operations))
+    }
+
+    /// Whether the rule can fire in an operation at all.
+    pub fn may_fire_on(&self, operation: Operation) -> bool {
+        let takes = |f: &Filter| f.operations.is_empty() || f.operations.contains(operation);
+        match &self.include {
+            Filters::Any(filters) => filters.iter().any(takes),
+            Filters::All(filters) => filters.iter().all(takes),
+        }
+    }
+
+    /// Whether who made the request decides if the rule fires.
+    pub fn asks_for_user(&self) -> bool {
+        let asks = |filters: &Filters| filters.filters().iter().any(|f| !f.user.is_empty());
+        asks(&self.include) || asks(&self.exclude)
+    }
+}
+
+/// Filters, and how they join. Without any filter nothing matches.
+#[derive(Clone, Debug)]
+pub enum Filters {
+    /// One of them must match.
+    Any(Vec<Filter>),
+    /// Each of them must match.
+    All(Vec<Filter>),
+}
+
+impl Filters {
+    /// Filters that match nothing.
+    pub const NONE: Filters = Filters::Any(Vec::new());
+
+    /// The filters.
+    pub fn filters(&self) -> &[Filter] {
+        match self {
+            Filters::Any(filters) | Filters::All(filters) => filters,
+        }
+    }
+
+    /// The word that users write for the way they join.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Filters::Any(_) => "any",
+            Filters::All(_) => "all",
+        }
+    }
+}
+
+/// One description of objects. Every attribute that is given must hold; of an attribute that lists
+/// several things, one suffices. A filter without any attribute matches nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Kinds.
+    pub kinds: Vec<KindPattern>,
+    /// Wildcards for the name, or for `generateName` of an object without one.
+    pub names: Vec<Str>,
+    /// Wildcards for the namespace; for a Namespace, its own name.
+    pub namespaces: Vec<Str>,
+    /// Wildcards for annotations: each pair must be met by some annotation.
+    pub annotations: Vec<(Str, Str)>,
+    /// Labels of the object.
+    pub selector: Option<WildcardSelector>,
+    /// Labels of the object's namespace. Never met by a Namespace.
+    pub namespace_selector: Option<WildcardSelector>,
+    /// Operations; all of them when empty.
+    pub operations: Operations,
+    /// Who made the request.
+    pub user: UserFilter,
+    /// Where the filter was written.
+    pub place: Option<Place>,
+}
+
+impl Filter {
+    /// Whether no attribute is given.
+    pub fn is_empty(&self) -> bool {
+        self.describes_no_object() && self.user.is_empty()
+    }
+
+    /// Whether no attribute but the user is given.
+    pub fn describes_no_object(&self) -> bool {
+        self.kinds.is_empty()
+            && self.names.is_empty()
+            && self.namespaces.is_empty()
+            && self.annotations.is_empty()
+            && self.selector.is_none()
+            && self.namespace_selector.is_none()
+            && self.operations.is_empty()
+    }
+}
+
+/// Who made a request. Each list that is given must be met by one of its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserFilter {
+    /// Users, groups and service accounts.
+    pub subjects: Vec<Subject>,
+    /// Roles as `namespace:name`, without wildcards.
+    pub roles: Vec<Str>,
+    /// Cluster roles, without wildcards.
+    pub cluster_roles: Vec<Str>,
+}
+
+impl UserFilter {
+    /// Whether any user will do.
+    pub fn is_empty(&self) -> bool {
+        self.subjects.is_empty() && self.roles.is_empty() && self.cluster_roles.is_empty()
+    }
+}
+
+/// A user, group or service account, by wildcards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A user name.
+    User(Str),
+    /// One of the user's groups.
+    Group(Str),
+    /// A service account.
+    ServiceAccount {
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: Str,
+    },
+}
+
+impl Subject {
+    /// Whether a user is meant.
+    pub fn matches(&self, username: &str, groups: &[Str]) -> bool {
+        match self {
+            Subject::User(pattern) => wildcard::matches(pattern, username),
+            Subject::Group(pattern) => groups.iter().any(|g| wildcard::matches(pattern, g)),
+            Subject::ServiceAccount { namespace, name } => username
+                .strip_prefix("system:serviceaccount:")
+                .and_then(|account| account.split_once(':'))
+                .is_some_and(|(in_namespace, named)| {
+                    wildcard::matches(namespace, in_namespace) && wildcard::matches(name, named)
+                }),
+        }
+    }
+}
+
+/// Whether some pair of a map of texts meets the wildcards.
+pub fn any_pair_matches(pairs: Option<&Map>, key: &str, value: &str) -> bool {
+    pairs.is_some_and(|pairs| {
+        pairs.iter().any(|(k, v)| {
+            wildcard::matches(key, k) && v.as_str().is_some_and(|v| wildcard::matches(value, v))
+        })
+    })
+}
