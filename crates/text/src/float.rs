@@ -18,7 +18,7 @@ pub const MAX_PRECISION: usize = 1100;
 pub fn format(value: f64, style: Style, precision: Option<usize>) -> String {
     special(value).unwrap_or_else(|| {
         let digits = match precision {
-            None => Digits::of(&format!("{value:e}")),
+            None => Digits::shortest(value),
             Some(places) => Digits::rounded(value, style, places.min(MAX_PRECISION)),
         };
         digits.print(value.is_sign_negative(), style, precision.map(|p| p.min(MAX_PRECISION)))
@@ -28,7 +28,11 @@ pub fn format(value: f64, style: Style, precision: Option<usize>) -> String {
 /// Prints a 32-bit float with as few digits as say it exactly.
 pub fn format_f32(value: f32, style: Style) -> String {
     special(f64::from(value)).unwrap_or_else(|| {
-        Digits::of(&format!("{value:e}")).print(value.is_sign_negative(), style, None)
+        let shortest = Digits::of(&format!("{value:e}"));
+        let even = format!("{value:.places$e}", places = shortest.digits.len() - 1);
+        let same = even.parse() == Ok(value);
+        let digits = if same { Digits::of(&even) } else { shortest };
+        digits.print(value.is_sign_negative(), style, None)
     })
 }
 
@@ -58,6 +62,13 @@ impl Digits {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
         Digits { digits, exponent: exponent.parse().unwrap_or(0) }
+    }
+
+    /// As few digits as read back to the value; of two such texts at equal distance the even one.
+    fn shortest(value: f64) -> Self {
+        let shortest = Digits::of(&format!("{value:e}"));
+        let even = format!("{value:.places$e}", places = shortest.digits.len() - 1);
+        if even.parse() == Ok(value) { Digits::of(&even) } else { shortest }
     }
 
     fn rounded(value: f64, style: Style, places: usize) -> Self {

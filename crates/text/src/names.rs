@@ -21,7 +21,7 @@ pub const MAX_SUBDOMAIN: usize = 253;
 
 /// Checks a DNS label of RFC 1123, such as a namespace's name.
 pub fn dns1123_label(name: &str) -> Vec<String> {
-    let mut problems = too_long(name, MAX_LABEL);
+    let mut problems = too_long(name, MAX_LABEL, "characters");
     if !is_label(name) {
         problems.push(if is_subdomain(name) {
             "must not contain dots".to_owned()
@@ -34,7 +34,11 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
 
 /// Checks a DNS subdomain of RFC 1123, such as most objects' names.
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
-    let mut problems = too_long(name, MAX_SUBDOMAIN);
+    subdomain(name, "characters")
+}
+
+fn subdomain(name: &str, unit: &str) -> Vec<String> {
+    let mut problems = too_long(name, MAX_SUBDOMAIN, unit);
     if !is_subdomain(name) {
         problems.push(shape(SUBDOMAIN_TEXT, SUBDOMAIN, &["example.com"]));
     }
@@ -43,7 +47,7 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
 
 /// Checks a DNS label of RFC 1035, such as a Service's name.
 pub fn dns1035_label(name: &str) -> Vec<String> {
-    let mut problems = too_long(name, MAX_LABEL);
+    let mut problems = too_long(name, MAX_LABEL, "characters");
     if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
         problems.push(shape(LABEL_1035_TEXT, LABEL_1035, &["my-name", "abc-123"]));
     }
@@ -66,7 +70,7 @@ pub fn qualified_name(key: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            let found = dns1123_subdomain(prefix).into_iter();
+            let found = subdomain(prefix, "bytes").into_iter();
             problems.extend(found.map(|problem| format!("prefix part {problem}")));
             name
         }
@@ -74,7 +78,7 @@ pub fn qualified_name(key: &str) -> Vec<String> {
     if name.is_empty() {
         problems.push("name part must be non-empty".to_owned());
     }
-    let long = too_long(name, MAX_LABEL).into_iter();
+    let long = too_long(name, MAX_LABEL, "bytes").into_iter();
     problems.extend(long.map(|problem| format!("name part {problem}")));
     if !is_key(name) {
         problems.push(format!("name part {}", shape(KEY_TEXT, KEY, &examples)));
@@ -84,7 +88,7 @@ pub fn qualified_name(key: &str) -> Vec<String> {
 
 /// Checks a label value.
 pub fn label_value(value: &str) -> Vec<String> {
-    let mut problems = too_long(value, MAX_LABEL);
+    let mut problems = too_long(value, MAX_LABEL, "bytes");
     if !value.is_empty() && !is_key(value) {
         problems.push(shape(VALUE_TEXT, VALUE, &["MyValue", "my_value", "12345"]));
     }
@@ -108,8 +112,9 @@ pub fn as_prefix(name: &str) -> String {
     }
 }
 
-fn too_long(text: &str, max: usize) -> Vec<String> {
-    let problem = || format!("must be no more than {max} bytes");
+/// Kubernetes counts bytes either way, but says characters of names.
+fn too_long(text: &str, max: usize, unit: &str) -> Vec<String> {
+    let problem = || format!("must be no more than {max} {unit}");
     (text.len() > max).then(problem).into_iter().collect()
 }
 
@@ -169,8 +174,8 @@ mod tests {
             (dns1123_label("A"), vec![label]),
             (dns1123_label(""), vec![label]),
             (dns1123_label("a.b"), vec!["must not contain dots"]),
-            (dns1123_label(&"a".repeat(64)), vec!["must be no more than 63 bytes"]),
-            (dns1123_subdomain(&"a".repeat(254)), vec!["must be no more than 253 bytes"]),
+            (dns1123_label(&"a".repeat(64)), vec!["must be no more than 63 characters"]),
+            (dns1123_subdomain(&"a".repeat(254)), vec!["must be no more than 253 characters"]),
             (qualified_name("/a"), vec!["prefix part must be non-empty"]),
             (label_value(&"a".repeat(64)), vec!["must be no more than 63 bytes"]),
             (path_segment(".."), vec!["may not be '..'"]),

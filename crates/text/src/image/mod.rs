@@ -147,6 +147,9 @@ fn parts(full: &str) -> Result<Image, Problem> {
 /// Checks algorithm and length of a digest, if there is one.
 fn check_digest(digest: &str) -> Result<(), Problem> {
     let Some((algorithm, hash)) = digest.split_once(':') else { return Ok(()) };
+    if algorithm.contains(|c: char| c.is_ascii_uppercase()) {
+        return Err(Problem::DigestFormat);
+    }
     let length = match algorithm {
         "sha256" => 64,
         "sha384" => 96,

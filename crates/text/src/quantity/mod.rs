@@ -134,11 +134,11 @@ impl Quantity {
     pub fn checked_add(&self, other: &Quantity) -> Result<Quantity, OutOfRange> {
         let format = if self.is_zero() { other.format } else { self.format };
         let small = self.small && other.small;
-        if self.is_zero() && small {
-            return Ok(Quantity { format, small, text: None, ..*other });
-        }
         if other.is_zero() && small {
             return Ok(Quantity { format, small, text: None, ..*self });
+        }
+        if self.is_zero() && small {
+            return Ok(Quantity { format, small, text: None, ..*other });
         }
         let (a, b, exponent) = align(self, other).ok_or(OutOfRange)?;
         let digits = a.checked_add(b).ok_or(OutOfRange)?;
@@ -190,18 +190,18 @@ impl Quantity {
 
     fn divide(&self, divisor: &Quantity) -> Option<Quantity> {
         let exponent = self.exponent.min(divisor.exponent);
-        // self / divisor / 10^exponent, as one fraction of integers.
-        let shift = i64::from(self.exponent) - i64::from(divisor.exponent) - i64::from(exponent);
-        let (mut over, mut under) = (self.digits, divisor.digits);
-        match u32::try_from(shift) {
-            Ok(up) => over = scale_up(over, up)?,
+        // self / divisor / 10^exponent, as one fraction of integers that are as small as can be.
+        let ((over, over_exponent), (under, under_exponent)) =
+            (self.normalized(), divisor.normalized());
+        let shift = i64::from(over_exponent) - i64::from(under_exponent) - i64::from(exponent);
+        let digits = match u32::try_from(shift) {
+            Ok(places) => divide_with_places(over, under, places)?,
             Err(_) => match u32::try_from(-shift).ok().and_then(|up| scale_up(under, up)) {
-                Some(scaled) => under = scaled,
+                Some(under) => over.checked_div(under)?,
                 // The divisor is beyond all digits of the dividend.
-                None => over = 0,
+                None => 0,
             },
-        }
-        let digits = over.checked_div(under)?;
+        };
         Some(Quantity { digits, exponent, format: self.format, small: false, text: None })
     }
 
@@ -224,6 +224,21 @@ fn align(a: &Quantity, b: &Quantity) -> Option<(i128, i128, i32)> {
     let exponent = a.exponent.min(b.exponent);
     let up = |q: &Quantity| scale_up(q.digits, q.exponent.checked_sub(exponent)?.cast_unsigned());
     Some((up(a)?, up(b)?, exponent))
+}
+
+/// The quotient times a power of ten, cut off; digit by digit, so that only the result must fit.
+fn divide_with_places(over: i128, under: i128, places: u32) -> Option<i128> {
+    let mut quotient = over.checked_div(under)?;
+    let mut rest = over.checked_rem(under)?;
+    for done in 0..places {
+        if rest == 0 {
+            return scale_up(quotient, places - done);
+        }
+        rest = rest.checked_mul(10)?;
+        quotient = quotient.checked_mul(10)?.checked_add(rest / under)?;
+        rest %= under;
+    }
+    Some(quotient)
 }
 
 fn scale_up(digits: i128, places: u32) -> Option<i128> {
@@ -337,6 +352,7 @@ mod tests {
             ("12k", "5", "2400"),
             ("12k", "5k", "0"),
             ("-7", "2", "-3"),
+            ("-200000000T", "969Pi", "-183318559277n"),
         ] {
             let got = q(a).checked_div(&q(b)).unwrap().unwrap();
             assert_eq!(got.to_string(), quotient, "{a} / {b}");

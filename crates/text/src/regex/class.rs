@@ -2,29 +2,24 @@
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
-/// The class behind `\d`, `\s`, `\w` and their opposites.
-pub(super) fn perl(letter: char) -> Option<ClassUnicode> {
-    let ranges: &[(char, char)] = match letter.to_ascii_lowercase() {
-        'd' => &[('0', '9')],
-        // Go: the vertical tab is no space.
-        's' => &[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')],
-        'w' => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
-        _ => return None,
-    };
-    let mut class = from_ranges(ranges);
-    if letter.is_ascii_uppercase() {
-        class.negate();
-    }
-    Some(class)
+/// Whether a letter after a backslash names a class.
+pub(super) fn is_perl(letter: char) -> bool {
+    "dswDSW".contains(letter)
 }
 
-/// The class named inside `[: :]`; a leading `^` negates.
+/// The class behind `\d`, `\s` or `\w`; capital letters stand for the same, not for the opposite.
+pub(super) fn perl(letter: char) -> ClassUnicode {
+    from_ranges(match letter {
+        'd' | 'D' => &[('0', '9')],
+        // Go: the vertical tab is no space.
+        's' | 'S' => &[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')],
+        _ => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
+    })
+}
+
+/// The class named inside `[: :]`.
 pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
-    let (negated, name) = match name.strip_prefix('^') {
-        Some(name) => (true, name),
-        None => (false, name),
-    };
-    let mut class = from_ranges(match name {
+    Some(from_ranges(match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
         "alpha" => &[('A', 'Z'), ('a', 'z')],
         "ascii" => &[('\0', '\x7f')],
@@ -40,11 +35,7 @@ pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
         "word" => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
         "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
         _ => return None,
-    });
-    if negated {
-        class.negate();
-    }
-    Some(class)
+    }))
 }
 
 /// A general category or a script, such as `L`, `Letter` or `Greek`.

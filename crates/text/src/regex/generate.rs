@@ -25,7 +25,7 @@ impl Generator {
     /// # Errors
     /// As [`Regex::new`](super::Regex::new).
     pub fn new(pattern: &str) -> Result<Self, SyntaxError> {
-        parse::parse(pattern).map(|hir| Generator { hir })
+        parse::parse(pattern).map(|(hir, _)| Generator { hir })
     }
 
     /// Makes a text from random bits.

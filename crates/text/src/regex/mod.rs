@@ -44,6 +44,8 @@ pub struct OutputTooLarge;
 #[derive(Clone)]
 pub struct Regex {
     pattern: Box<str>,
+    /// The names of the groups, from group 0 on.
+    names: Box<[Option<Box<str>>]>,
     program: meta::Regex,
 }
 
@@ -60,14 +62,14 @@ impl Regex {
     /// # Errors
     /// With Go's text when it is not one in Go's syntax, and when it is too large.
     pub fn new(pattern: &str) -> Result<Self, SyntaxError> {
-        let hir = parse::parse(pattern)?;
+        let (hir, names) = parse::parse(pattern)?;
         let config =
             meta::Config::new().nfa_size_limit(Some(MAX_PROGRAM)).hybrid_cache_capacity(2 << 20);
         let program = meta::Builder::new()
             .configure(config)
             .build_from_hir(&hir)
             .map_err(|_| SyntaxError::too_large(pattern))?;
-        Ok(Regex { pattern: pattern.into(), program })
+        Ok(Regex { pattern: pattern.into(), names: names.into(), program })
     }
 
     /// The expression as it was written.
@@ -77,12 +79,12 @@ impl Regex {
 
     /// How many groups there are, without the whole match.
     pub fn group_count(&self) -> usize {
-        self.program.captures_len() - 1
+        self.names.len() - 1
     }
 
-    /// The names of the groups, from group 0 on; most have none.
+    /// The names of the groups, from group 0 on; most have none, and several may have the same.
     pub fn group_names(&self) -> impl Iterator<Item = Option<&str>> {
-        self.program.group_info().pattern_names(regex_automata::PatternID::ZERO)
+        self.names.iter().map(Option::as_deref)
     }
 
     /// Whether it matches anywhere.
@@ -325,6 +327,8 @@ mod tests {
             ("[^\\x00-\\x{10FFFF}]", "a", None),
             (r"\x{D800}", "a", None),
             ("(?i)[^k]", "K", None),
+            (r"(?i)\W", "\u{17F}", None),
+            ("(?i)[[:^word:]]", "k", None),
             (r"\B", "é", Some("")),
         ] {
             assert_eq!(re(pattern).find(text), found, "{pattern} on {text:?}");
@@ -352,6 +356,7 @@ mod tests {
             ("(a)|b", "[$1]", "ab", "[a][]"),
             ("a", "$01", "a", ""),
             ("é", "$0$0", "é", "éé"),
+            ("(?P<n>a)|(?P<n>b)", "<$n>", "ab", "<a><b>"),
         ] {
             let got = re(pattern).replace_all(text, template);
             assert_eq!(got.as_deref(), Ok(result), "{pattern} by {template}");
@@ -364,6 +369,9 @@ mod tests {
         let re = re("(?P<a>x)(y)?(?P<b>z)");
         assert_eq!(re.group_count(), 3);
         assert_eq!(re.group_names().collect::<Vec<_>>(), [None, Some("a"), None, Some("b")]);
+        let unused = super::Regex::new("(?P<no>a){0}(b)").unwrap();
+        assert_eq!(unused.group_names().collect::<Vec<_>>(), [None, Some("no"), None]);
+        assert_eq!(unused.captures("ab").unwrap().get(2), Some("b"));
         let captures = re.captures("-xz").unwrap();
         let groups: Vec<_> = captures.iter().collect();
         assert_eq!(groups, [Some("xz"), Some("x"), None, Some("z")]);

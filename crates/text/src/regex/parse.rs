@@ -3,7 +3,6 @@
 //! One pass over the text with a stack of open groups, so depth costs no call stack. Runs of plain
 //! characters are kept together until something is to be repeated.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Hir, Look, Repetition};
@@ -48,7 +47,8 @@ impl std::error::Error for SyntaxError {}
 
 type Result<T, E = SyntaxError> = std::result::Result<T, E>;
 
-pub(super) fn parse(pattern: &str) -> Result<Hir> {
+/// The expression and the names of its groups, from group 0 on.
+pub(super) fn parse(pattern: &str) -> Result<(Hir, Vec<Option<Box<str>>>)> {
     let mut parser = Parser::new(pattern);
     while let Some(c) = parser.peek() {
         parser.step(c)?;
@@ -81,8 +81,8 @@ impl Node {
 /// An open group: what stands before it is already finished.
 #[derive(Default)]
 struct Group {
-    /// `Some` for a capturing group: its number and name.
-    capture: Option<(u32, Option<Box<str>>)>,
+    /// The number of a capturing group.
+    capture: Option<u32>,
     /// The flags to return to when it closes.
     flags: Flags,
     alternatives: Vec<Node>,
@@ -97,8 +97,8 @@ struct Parser<'p> {
     flags: Flags,
     /// The innermost group is last; the first is the whole expression.
     groups: Vec<Group>,
-    captures: u32,
-    names: HashSet<&'p str>,
+    /// The name of each capturing group; several may have one name. Group 0 is the whole.
+    names: Vec<Option<Box<str>>>,
     size: usize,
     /// Where the repetition began that ends right here.
     last_repeat: Option<usize>,
@@ -111,8 +111,7 @@ impl<'p> Parser<'p> {
             at: 0,
             flags: Flags::default(),
             groups: vec![Group::default()],
-            captures: 0,
-            names: HashSet::new(),
+            names: vec![None],
             size: 0,
             last_repeat: None,
         }
@@ -166,8 +165,7 @@ impl<'p> Parser<'p> {
             '(' if self.rest().starts_with("(?") => self.flags_or_group()?,
             '(' => {
                 self.at += 1;
-                self.captures += 1;
-                self.open(Some((self.captures, None)))?;
+                self.open_capture(None)?;
             }
             '|' => {
                 self.at += 1;
@@ -224,11 +222,11 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Hir> {
+    fn finish(mut self) -> Result<(Hir, Vec<Option<Box<str>>>)> {
         if self.groups.len() > 1 {
             return Err(SyntaxError::new("missing closing )", self.pattern));
         }
-        Ok(self.groups.pop().unwrap_or_default().finish().hir)
+        Ok((self.groups.pop().unwrap_or_default().finish().hir, self.names))
     }
 
     // --- elements ---
@@ -280,7 +278,7 @@ impl<'p> Parser<'p> {
                 let class = self.unicode_class()?;
                 return self.push_class(class);
             }
-            Some(letter) if class::perl(letter).is_some() => {
+            Some(letter) if class::is_perl(letter) => {
                 let class = self.perl_class(letter);
                 return self.push_class(class);
             }
@@ -297,7 +295,19 @@ impl<'p> Parser<'p> {
 
     fn perl_class(&mut self, letter: char) -> ClassUnicode {
         self.at += 2;
-        class::perl(letter).unwrap_or_else(ClassUnicode::empty)
+        self.finish_class(class::perl(letter), letter.is_ascii_uppercase())
+    }
+
+    /// A named class with other cases, if they do not matter, or without its characters.
+    // Go: case is folded before a class is negated.
+    fn finish_class(&self, mut class: ClassUnicode, negated: bool) -> ClassUnicode {
+        if self.flags.fold_case {
+            class.case_fold_simple();
+        }
+        if negated {
+            class.negate();
+        }
+        class
     }
 
     fn unicode_class(&mut self) -> Result<ClassUnicode> {
@@ -322,16 +332,10 @@ impl<'p> Parser<'p> {
             negated = !negated;
             name = after;
         }
-        let Some(mut class) = class::unicode(name) else {
-            return self.error_from(problem, start);
-        };
-        if self.flags.fold_case {
-            class.case_fold_simple();
+        match class::unicode(name) {
+            Some(class) => Ok(self.finish_class(class, negated)),
+            None => self.error_from(problem, start),
         }
-        if negated {
-            class.negate();
-        }
-        Ok(class)
     }
 
     /// Reads an escape that stands for one character; an inner error is a surrogate, which no text
@@ -417,9 +421,14 @@ impl<'p> Parser<'p> {
                     let length = self.rest().find(":]").unwrap_or(2);
                     let name = self.rest()[2..].get(..length.saturating_sub(2)).unwrap_or("");
                     self.at += length + 2;
+                    let (negated, name) = match name.strip_prefix('^') {
+                        Some(name) => (true, name),
+                        None => (false, name),
+                    };
                     let Some(named) = class::posix(name) else {
                         return self.error_from("invalid character class range", item);
                     };
+                    let named = self.finish_class(named, negated);
                     self.union(&mut class, &named)?;
                 }
                 Some('\\') => match self.rest()[1..].chars().next() {
@@ -427,7 +436,7 @@ impl<'p> Parser<'p> {
                         let named = self.unicode_class()?;
                         self.union(&mut class, &named)?;
                     }
-                    Some(letter) if class::perl(letter).is_some() => {
+                    Some(letter) if class::is_perl(letter) => {
                         let named = self.perl_class(letter);
                         self.union(&mut class, &named)?;
                     }
@@ -445,11 +454,7 @@ impl<'p> Parser<'p> {
 
     fn union(&mut self, class: &mut ClassUnicode, other: &ClassUnicode) -> Result<()> {
         self.grow(other.ranges().len())?;
-        let mut other = other.clone();
-        if self.flags.fold_case {
-            other.case_fold_simple();
-        }
-        class.union(&other);
+        class.union(other);
         Ok(())
     }
 
@@ -493,7 +498,13 @@ impl<'p> Parser<'p> {
 
     // --- groups ---
 
-    fn open(&mut self, capture: Option<(u32, Option<Box<str>>)>) -> Result<()> {
+    fn open_capture(&mut self, name: Option<Box<str>>) -> Result<()> {
+        let number = u32::try_from(self.names.len()).ok();
+        self.names.push(name);
+        self.open(number)
+    }
+
+    fn open(&mut self, capture: Option<u32>) -> Result<()> {
         self.grow(1)?;
         if self.groups.len() >= MAX_DEPTH {
             return Err(SyntaxError::new("expression nests too deeply", self.pattern));
@@ -511,8 +522,9 @@ impl<'p> Parser<'p> {
         self.flags = group.flags;
         let capture = group.capture.take();
         let mut node = group.finish();
-        if let Some((index, name)) = capture {
-            node.hir = Hir::capture(Capture { index, name, sub: Box::new(node.hir) });
+        if let Some(index) = capture {
+            // Names stay here: Go lets groups share one, the engine does not.
+            node.hir = Hir::capture(Capture { index, name: None, sub: Box::new(node.hir) });
         }
         node.depth += 1;
         self.check_depth(node.depth)?;
@@ -578,11 +590,10 @@ impl<'p> Parser<'p> {
         self.at += length + 1;
         let valid =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !valid || !self.names.insert(name) {
+        if !valid {
             return self.error_from(problem, start);
         }
-        self.captures += 1;
-        self.open(Some((self.captures, Some(name.into()))))
+        self.open_capture(Some(name.into()))
     }
 
     // --- repetitions ---
@@ -626,12 +637,23 @@ impl<'p> Parser<'p> {
         }
         node.depth += 1;
         self.check_depth(node.depth)?;
-        let sub = Box::new(node.hir);
-        node.hir = Hir::repetition(Repetition { min, max, greedy, sub });
+        node.hir = if max == Some(0) {
+            never(node.hir)
+        } else {
+            Hir::repetition(Repetition { min, max, greedy, sub: Box::new(node.hir) })
+        };
         self.group().sequence.push(node);
         self.last_repeat = Some(start);
         Ok(())
     }
+}
+
+/// Matches the empty text and never the part, whose groups still count.
+fn never(part: Hir) -> Hir {
+    if part.properties().explicit_captures_len() == 0 {
+        return Hir::empty();
+    }
+    Hir::alternation(vec![Hir::empty(), Hir::concat(vec![Hir::fail(), part])])
 }
 
 /// A repeat count; more digits than make sense count as too large, a leading zero as no count.
@@ -710,7 +732,6 @@ mod tests {
             ("(?z)", "invalid or unsupported Perl syntax: `(?z`"),
             ("(?P<n", "invalid named capture: `(?P<n`"),
             ("(?P<n-m>a)", "invalid named capture: `(?P<n-m>`"),
-            ("(?P<n>a)(?P<n>b)", "invalid named capture: `(?P<n>`"),
             (r"\1", r"invalid escape sequence: `\1`"),
             (r"\C", r"invalid escape sequence: `\C`"),
             (r"\Z", r"invalid escape sequence: `\Z`"),

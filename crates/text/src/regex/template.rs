@@ -16,11 +16,13 @@ pub(super) fn expand(
             out.push("$")?;
             rest = after;
         } else if let Some((name, after)) = group_name(after) {
-            let group = match number(name) {
-                Some(number) => Some(number),
-                None => regex.group_names().position(|group| group == Some(name)),
+            let text = match number(name) {
+                Some(number) => captures.get(number),
+                // Of several groups with the name, the first that took part.
+                None => (regex.group_names().zip(captures.iter()))
+                    .find_map(|(group, text)| text.filter(|_| group == Some(name))),
             };
-            out.push(group.and_then(|group| captures.get(group)).unwrap_or(""))?;
+            out.push(text.unwrap_or(""))?;
             rest = after;
         } else {
             // Malformed: the sign stands for itself.

@@ -114,6 +114,10 @@ fn compile(part: &str, all: &mut Vec<(Comparator, Version)>) -> Result<(), Parse
     let digit = part.find(|c: char| c.is_ascii_digit());
     let Some(digit) = digit else { return Err(ParseRangeError::NoVersion(quote(part))) };
     let (operator, version) = part.split_at(digit);
+    let parse = |version: &str| {
+        Version::parse(version)
+            .map_err(|reason| ParseRangeError::Version { version: quote(version), reason })
+    };
     let comparator = match operator {
         "" | "=" | "==" => Comparator::Equal,
         "!" | "!=" => Comparator::NotEqual,
@@ -121,22 +125,21 @@ fn compile(part: &str, all: &mut Vec<(Comparator, Version)>) -> Result<(), Parse
         ">=" => Comparator::GreaterOrEqual,
         "<" => Comparator::Less,
         "<=" => Comparator::LessOrEqual,
+        // blang/semver: with an `x`, an operator it does not know counts as none, and `^1.x` is 1.0.0.
+        _ if part.contains('x') => {
+            all.push((Comparator::Equal, parse(&lowest(version))?));
+            return Ok(());
+        }
         _ => {
             let (operator, part) = (quote(operator), quote(part));
             return Err(ParseRangeError::Comparator { operator, part });
         }
     };
-    let parse = |version: &str| {
-        Version::parse(version)
-            .map_err(|reason| ParseRangeError::Version { version: quote(version), reason })
-    };
     if !part.contains('x') {
         all.push((comparator, parse(version)?));
         return Ok(());
     }
-    let lowest = version.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
-    let lowest = if lowest.matches('.').count() == 1 { lowest + ".0" } else { lowest };
-    let lowest = parse(&lowest)?;
+    let lowest = parse(&lowest(version))?;
     // The first version after all that the `x` stands for.
     let next = || {
         let places: Vec<&str> = version.split('.').collect();
@@ -166,6 +169,12 @@ fn compile(part: &str, all: &mut Vec<(Comparator, Version)>) -> Result<(), Parse
     Ok(())
 }
 
+/// The first version that an `x` stands for.
+fn lowest(version: &str) -> String {
+    let lowest = version.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
+    if lowest.matches('.').count() == 1 { lowest + ".0" } else { lowest }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +194,7 @@ mod tests {
             ("<1.x", "1.0.0-rc1", "1.0.0"),
             ("1.x.x", "1.0.5", "1.1.0"),
             (">1.0.0-alpha", "1.0.0-beta", "1.0.0-alpha"),
+            ("^1.x", "1.0.0", "1.0.1"),
         ] {
             let parsed = Range::parse(range).unwrap_or_else(|e| panic!("{range}: {e}"));
             assert!(parsed.contains(&Version::parse(inside).unwrap()), "{inside} in {range}");

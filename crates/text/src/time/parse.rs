@@ -89,15 +89,11 @@ struct Fields {
     minute: u32,
     second: u32,
     nanos: u32,
-    noon: Option<Noon>,
+    before_noon: bool,
+    after_noon: bool,
     utc: bool,
     offset: Option<i32>,
     zone_name: String,
-}
-
-enum Noon {
-    Before,
-    After,
 }
 
 impl Fields {
@@ -168,11 +164,11 @@ impl Fields {
             Element::Noon(upper) => {
                 let (before, after) = if upper { (b"AM", b"PM") } else { (b"am", b"pm") };
                 let text = take(rest, 2)?;
-                self.noon = match text {
-                    _ if text == before => Some(Noon::Before),
-                    _ if text == after => Some(Noon::After),
+                match text {
+                    _ if text == before => self.before_noon = true,
+                    _ if text == after => self.after_noon = true,
                     _ => return Err(Bad::Value),
-                };
+                }
             }
             Element::ZoneName => {
                 if rest.starts_with(b"UTC") {
@@ -208,10 +204,10 @@ impl Fields {
     }
 
     fn finish(self) -> Result<Time, &'static str> {
-        let hour = match self.noon {
-            Some(Noon::After) if self.hour < 12 => self.hour + 12,
-            Some(Noon::Before) if self.hour == 12 => 0,
-            _ => self.hour,
+        let hour = match self.hour {
+            ..12 if self.after_noon => self.hour + 12,
+            12 if self.before_noon => 0,
+            hour => hour,
         };
         let date = self.date()?;
         let of_day = i64::from(hour * 3600 + self.minute * 60 + self.second);
