@@ -93,6 +93,8 @@ impl Report {
         for ours in self.series.iter().filter(|series| series.who == KILN) {
             let own = median(&ours.figures);
             let shown = print(&ours.measure, own);
+            // A bar would end the cell.
+            let workload = ours.workload.replace('|', "\\|");
             let mut alone = true;
             for theirs in self.series.iter().filter(|series| {
                 series.who != KILN
@@ -103,8 +105,7 @@ impl Report {
                 let figure = median(&theirs.figures);
                 let _ = writeln!(
                     text,
-                    "| {} | {} | {shown} | {} | {} | {:.2} |",
-                    ours.workload,
+                    "| {workload} | {} | {shown} | {} | {} | {:.2} |",
                     ours.measure,
                     theirs.who,
                     print(&theirs.measure, figure),
@@ -112,7 +113,7 @@ impl Report {
                 );
             }
             if alone {
-                let _ = writeln!(text, "| {} | {} | {shown} | | | |", ours.workload, ours.measure);
+                let _ = writeln!(text, "| {workload} | {} | {shown} | | | |", ours.measure);
             }
         }
         for note in &self.notes {
