@@ -8,7 +8,7 @@ use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
 use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
-use crate::event::{Event, Form, Properties, Quoting, Scalar};
+use crate::event::{Event, Form, Quoting, Scalar};
 use crate::float;
 use crate::folded;
 use crate::merge::{self, Merge};
@@ -122,12 +122,12 @@ impl<'t, T: Track> Composer<'t, T> {
             Event::MapStart(properties, form) => {
                 let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
                 self.check_depth(at.depth + 1, &span)?;
-                self.anchored(properties, at, |composer| composer.map(span, at))
+                self.anchored(properties.anchor, at, |composer| composer.map(span, at))
             }
             Event::ListStart(properties, form) => {
                 let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
                 self.check_depth(at.depth + 1, &span)?;
-                self.anchored(properties, at, |composer| composer.list(span, at))
+                self.anchored(properties.anchor, at, |composer| composer.list(span, at))
             }
             Event::Alias(name) => {
                 self.end = span.end;
@@ -149,11 +149,11 @@ impl<'t, T: Track> Composer<'t, T> {
     /// Composes a node and keeps it for aliases if it has an anchor.
     fn anchored(
         &mut self,
-        properties: Properties<'t>,
+        anchor: Option<&'t str>,
         at: Position,
         compose: impl FnOnce(&mut Self) -> Result<(Value, T), Fault>,
     ) -> Result<(Value, T), Fault> {
-        let Some(name) = properties.anchor else {
+        let Some(name) = anchor else {
             self.deepest = self.deepest.max(at.depth + 1);
             return compose(self);
         };
@@ -189,7 +189,7 @@ impl<'t, T: Track> Composer<'t, T> {
         let value = if scalar.text.is_empty() && self.is_kustomize_blank(&scalar, at) {
             Value::from("")
         } else {
-            resolve::value(scalar, self.options.scalars)
+            resolve::value(&scalar, self.options.scalars)
                 .map_err(|problem| self.fault(span.clone(), problem))?
         };
         let track = T::scalar(span);
@@ -268,7 +268,7 @@ impl<'t, T: Track> Composer<'t, T> {
                     self.entries.push(Entry { key, key_span, value, track });
                     continue;
                 }
-                Event::Scalar(scalar) => self.key(scalar, &key_span, at)?,
+                Event::Scalar(scalar) => self.key(&scalar, &key_span, at)?,
                 Event::Alias(name) => self.alias_key(name, &key_span)?,
                 Event::ListStart(..) | Event::MapStart(..) => {
                     return Err(self.collection_key_fault(key_span));
@@ -300,9 +300,14 @@ impl<'t, T: Track> Composer<'t, T> {
         }
     }
 
-    fn key(&mut self, scalar: Scalar<'t>, span: &Range<usize>, at: Position) -> Result<Key, Fault> {
+    fn key(
+        &mut self,
+        scalar: &Scalar<'t>,
+        span: &Range<usize>,
+        at: Position,
+    ) -> Result<Key, Fault> {
         self.read.bytes += scalar.text.len();
-        let typed = resolve::typed(&scalar, self.options.scalars)
+        let typed = resolve::typed(scalar, self.options.scalars)
             .map_err(|problem| self.fault(span.clone(), problem))?;
         let key = match (self.options.scalars, &typed) {
             (_, Typed::Text) => self.keys.intern(&scalar.text),

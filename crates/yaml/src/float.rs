@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use kiln_text::float::print;
+use kiln_text::float::{Style, format_f32, print};
+use kiln_value::Number;
 
 /// Appends a float: first it goes through JSON, where integral floats are integers, then go-yaml v2
 /// prints what it reads there.
@@ -16,7 +17,7 @@ pub(crate) fn write(out: &mut String, float: f64) {
     } else if float.fract() == 0.0 && float.abs() < 1e20 {
         // JSON prints the shortest digits padded with zeros; beyond 64 bits that is no integer.
         let start = out.len();
-        let _ = write!(out, "{float}");
+        let _ = write!(out, "{}", Number::Float(float));
         let digits = &out[start..];
         if digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
             out.truncate(start);
@@ -31,13 +32,11 @@ pub(crate) fn write(out: &mut String, float: f64) {
 pub(crate) fn key_text(float: f64) -> String {
     let single = float as f32;
     if single.is_finite() {
-        // The few digits that identify the narrow float are also the shortest of the wide one.
-        single.to_string().parse().map_or_else(|_| single.to_string(), print)
-    } else {
-        let mut text = String::new();
-        write(&mut text, f64::from(single));
-        text
+        return format_f32(single, Style::General);
     }
+    let mut text = String::new();
+    write(&mut text, f64::from(single));
+    text
 }
 
 #[cfg(test)]

@@ -115,6 +115,11 @@ impl<'t> Events<'t> {
         }
     }
 
+    /// Where the first comment is, as far as the text has been scanned.
+    pub(crate) fn first_comment(&self) -> Option<Range<usize>> {
+        self.scanner.first_comment.clone()
+    }
+
     fn peek(&mut self) -> Result<(Next, Range<usize>), SyntaxError> {
         let token = self.scanner.peek()?;
         let next = match token.kind {

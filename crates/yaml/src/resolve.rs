@@ -44,8 +44,8 @@ impl Typed {
 ///
 /// # Errors
 /// In words, when a tag does not fit the text or the value has no place in JSON.
-pub(crate) fn value(scalar: Scalar<'_>, table: ScalarTable) -> Result<Value, String> {
-    match typed(&scalar, table)? {
+pub(crate) fn value(scalar: &Scalar<'_>, table: ScalarTable) -> Result<Value, String> {
+    match typed(scalar, table)? {
         Typed::Null => Ok(Value::Null),
         Typed::Bool(b) => Ok(Value::Bool(b)),
         Typed::Number(number) => json_number(number, table).map(Value::Number),

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::event::{Quoting, SyntaxError};
 
@@ -93,6 +94,7 @@ pub(crate) struct Scanner<'t> {
     taken: usize,
     /// Whether the first token of the queue is known to be no key, or a key.
     settled: bool,
+    pub(crate) first_comment: Option<Range<usize>>,
 }
 
 type Scan<T = ()> = Result<T, SyntaxError>;
@@ -116,6 +118,7 @@ impl<'t> Scanner<'t> {
             queue: VecDeque::new(),
             taken: 0,
             settled: false,
+            first_comment: None,
         }
     }
 
@@ -307,15 +310,21 @@ impl<'t> Scanner<'t> {
             while matches!(self.byte(0), Some(b' ')) || tabs && self.byte(0) == Some(b'\t') {
                 self.at += 1;
             }
-            if self.byte(0) == Some(b'#') {
-                self.skip_line();
-            }
+            self.skip_comment();
             if !self.skip_break() {
                 return;
             }
             if self.flow_level == 0 {
                 self.key_allowed = true;
             }
+        }
+    }
+
+    pub(crate) fn skip_comment(&mut self) {
+        if self.byte(0) == Some(b'#') {
+            let start = self.at;
+            self.skip_line();
+            self.first_comment.get_or_insert(start..self.at);
         }
     }
 

@@ -25,9 +25,7 @@ impl<'t> Scanner<'t> {
         };
         self.push(kind, start);
         self.skip_blanks();
-        if self.byte(0) == Some(b'#') {
-            self.skip_line();
-        }
+        self.skip_comment();
         if !self.is_break_or_end(0) {
             return Err(self.error_in(context, "did not find expected comment or line break"));
         }

@@ -294,9 +294,7 @@ impl<'t> Scanner<'t> {
         self.at += 1;
         let (chomping, increment) = self.block_header(start)?;
         self.skip_blanks();
-        if self.byte(0) == Some(b'#') {
-            self.skip_line();
-        }
+        self.skip_comment();
         if !self.is_break_or_end(0) {
             return Err(self.error_in(context, "did not find expected comment or line break"));
         }
@@ -315,9 +313,7 @@ impl<'t> Scanner<'t> {
             match leading.take() {
                 // Lines that begin with a blank are not folded, nor are those around them.
                 Some('\n') if !literal && !after_blank && !blank => {
-                    if trailing.is_empty() {
-                        text.push(' ');
-                    }
+                    text.push_str(if trailing.is_empty() { " " } else { "" });
                 }
                 Some(c) => text.push(c),
                 None => {}
