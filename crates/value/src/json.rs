@@ -74,6 +74,11 @@ pub fn to_go_string(value: &Value) -> String {
     write(&Sorted(value), GoNumbers { inner: CompactFormatter, escape_html: true })
 }
 
+/// The same with two spaces of indentation, as Go's `json.MarshalIndent` does.
+pub fn to_go_string_pretty(value: &Value) -> String {
+    write(&Sorted(value), GoNumbers { inner: PrettyFormatter::new(), escape_html: true })
+}
+
 /// Writes JSON on one line with sorted keys and no HTML escapes: a canonical form to compare or hash.
 pub fn to_canonical_string(value: &Value) -> String {
     write(&Sorted(value), GoNumbers { inner: CompactFormatter, escape_html: false })
@@ -359,6 +364,10 @@ mod tests {
     fn go_text_sorts_keys_and_escapes_html() {
         let value = parse("{\"b\":\"<a&b>\u{2028}\",\"a\":1.0,\"B\":1e21}").unwrap();
         assert_eq!(to_go_string(&value), r#"{"B":1e+21,"a":1,"b":"\u003ca\u0026b\u003e\u2028"}"#);
+        assert_eq!(
+            to_go_string_pretty(&parse(r#"{"a":"<"}"#).unwrap()),
+            "{\n  \"a\": \"\\u003c\"\n}"
+        );
     }
 
     #[test]
