@@ -1,0 +1,363 @@
+//! Typed reading of configuration, as Go's JSON decoder reads it.
+//!
+//! Field names match in any case, null leaves a field as it is, a wrong type is an error in Go's
+//! words. Strict reading refuses unknown fields; the kustomization file is read strictly, the
+//! configuration of a built-in transformer is not. Every error knows the path of the value.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kiln_diagnostic::did_you_mean;
+use kiln_value::{Key, Number, Path, Segment, Str, Value};
+
+/// Why a value does not fit a type.
+#[derive(Clone, Debug)]
+pub(crate) struct DecodeError {
+    /// Where the value is.
+    pub(crate) path: Path,
+    /// What is wrong, in Go's words.
+    pub(crate) message: String,
+    /// What was probably meant.
+    pub(crate) hint: Option<String>,
+    /// Whether the field at the path is itself unknown (so that its key is at fault).
+    pub(crate) unknown_field: bool,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Where the reader is and how strict it is.
+pub(crate) struct Reader {
+    strict: bool,
+    path: Path,
+    /// The Go type of the struct around the value, for messages.
+    owner: &'static str,
+}
+
+/// A type that can be read from a value.
+pub(crate) trait Decode: Default {
+    /// The Go type, for messages.
+    fn go_type() -> String;
+
+    /// Reads a value into what is there already; the value is not null.
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError>;
+}
+
+/// Reads a value strictly: unknown fields are errors.
+pub(crate) fn strict<T: Decode>(value: &Value) -> Result<T, DecodeError> {
+    decode(value, true)
+}
+
+/// Reads a value; unknown fields are passed over.
+pub(crate) fn lenient<T: Decode>(value: &Value) -> Result<T, DecodeError> {
+    decode(value, false)
+}
+
+fn decode<T: Decode>(value: &Value, strict: bool) -> Result<T, DecodeError> {
+    let mut reader = Reader { strict, path: Path::root(), owner: "" };
+    let mut decoded = T::default();
+    reader.read_into(value, &mut decoded)?;
+    Ok(decoded)
+}
+
+impl Reader {
+    /// Reads a value unless it is null.
+    pub(crate) fn read_into<T: Decode>(
+        &mut self,
+        value: &Value,
+        into: &mut T,
+    ) -> Result<(), DecodeError> {
+        if value.is_null() { Ok(()) } else { into.read(value, self) }
+    }
+
+    /// Goes through the fields of a struct.
+    pub(crate) fn fields(
+        &mut self,
+        value: &Value,
+        go_type: &'static str,
+        known: &'static [&'static str],
+        mut read: impl FnMut(&mut Self, usize, &Value) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let Value::Map(map) = value else {
+            return Err(self.mismatch(value, go_type));
+        };
+        for (key, value) in map {
+            let position = known
+                .iter()
+                .position(|name| *name == key.as_str())
+                .or_else(|| known.iter().position(|name| name.eq_ignore_ascii_case(key)));
+            match position {
+                Some(position) => {
+                    let outer = std::mem::replace(&mut self.owner, go_type);
+                    self.below(Segment::from(key), |reader| read(reader, position, value))?;
+                    self.owner = outer;
+                }
+                None if self.strict => return Err(self.unknown(key, known)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn below(
+        &mut self,
+        segment: Segment,
+        read: impl FnOnce(&mut Self) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        self.path.push(segment);
+        let outcome = read(self);
+        self.path.pop();
+        outcome
+    }
+
+    fn unknown(&self, key: &Key, known: &'static [&'static str]) -> DecodeError {
+        DecodeError {
+            path: self.path.join(key),
+            message: format!("json: unknown field {:?}", key.as_str()),
+            hint: did_you_mean(key, known.iter().copied())
+                .map(|field| format!("did you mean {field:?}?")),
+            unknown_field: true,
+        }
+    }
+
+    fn mismatch(&self, value: &Value, go_type: &str) -> DecodeError {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::List(_) => "array",
+            Value::Map(_) => "object",
+        };
+        let field = if self.owner.is_empty() {
+            "value".to_owned()
+        } else {
+            let names: Vec<&str> = self
+                .path
+                .segments()
+                .iter()
+                .filter_map(|segment| match segment {
+                    Segment::Key(key) => Some(key.as_str()),
+                    Segment::Index(_) => None,
+                })
+                .collect();
+            format!("struct field {}.{}", self.owner, names.join("."))
+        };
+        let hint = match (value, go_type) {
+            (Value::Number(_) | Value::Bool(_), "string") => {
+                Some("put the value in quotes to make it text".to_owned())
+            }
+            _ => None,
+        };
+        DecodeError {
+            path: self.path.clone(),
+            message: format!("json: cannot unmarshal {found} into Go {field} of type {go_type}"),
+            hint,
+            unknown_field: false,
+        }
+    }
+}
+
+impl Decode for String {
+    fn go_type() -> String {
+        "string".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        match value {
+            Value::String(text) => {
+                text.as_str().clone_into(self);
+                Ok(())
+            }
+            other => Err(reader.mismatch(other, "string")),
+        }
+    }
+}
+
+impl Decode for Str {
+    fn go_type() -> String {
+        "string".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        match value {
+            Value::String(text) => {
+                *self = text.clone();
+                Ok(())
+            }
+            other => Err(reader.mismatch(other, "string")),
+        }
+    }
+}
+
+impl Decode for bool {
+    fn go_type() -> String {
+        "bool".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        match value {
+            Value::Bool(b) => {
+                *self = *b;
+                Ok(())
+            }
+            other => Err(reader.mismatch(other, "bool")),
+        }
+    }
+}
+
+impl Decode for i64 {
+    fn go_type() -> String {
+        "int".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        let whole = match value {
+            Value::Number(Number::Int(i)) => Some(*i),
+            // JSON knows one kind of number: 3.0 is written as 3.
+            Value::Number(Number::Float(f)) if f.fract() == 0.0 && f.abs() < 9e15 => {
+                Some(*f as i64)
+            }
+            _ => None,
+        };
+        match whole {
+            Some(whole) => {
+                *self = whole;
+                Ok(())
+            }
+            None => Err(reader.mismatch(value, "int")),
+        }
+    }
+}
+
+impl Decode for Value {
+    fn go_type() -> String {
+        "interface {}".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, _: &mut Reader) -> Result<(), DecodeError> {
+        *self = value.clone();
+        Ok(())
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn go_type() -> String {
+        T::go_type()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        self.get_or_insert_with(T::default).read(value, reader)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn go_type() -> String {
+        format!("[]{}", T::go_type())
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        let Value::List(list) = value else {
+            return Err(reader.mismatch(value, &Self::go_type()));
+        };
+        self.clear();
+        for (at, element) in list.iter().enumerate() {
+            let mut decoded = T::default();
+            reader.below(Segment::Index(at), |reader| reader.read_into(element, &mut decoded))?;
+            self.push(decoded);
+        }
+        Ok(())
+    }
+}
+
+/// A map of texts keeps its keys sorted, as Go's printing does.
+impl Decode for BTreeMap<String, String> {
+    fn go_type() -> String {
+        "map[string]string".to_owned()
+    }
+
+    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+        let Value::Map(map) = value else {
+            return Err(reader.mismatch(value, &Self::go_type()));
+        };
+        for (key, value) in map {
+            let text = self.entry(key.to_string()).or_default();
+            reader.below(Segment::from(key), |reader| reader.read_into(value, text))?;
+        }
+        Ok(())
+    }
+}
+
+/// Declares a struct that can be read: the Go name of the type, and each field's name in files.
+macro_rules! record {
+    ($(#[$meta:meta])* $name:ident = $go:literal {
+        $($(#[$fmeta:meta])* $field:ident: $type:ty = $key:literal),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct $name {
+            $($(#[$fmeta])* pub(crate) $field: $type,)*
+        }
+
+        impl $crate::decode::Decode for $name {
+            fn go_type() -> String {
+                concat!("types.", $go).to_owned()
+            }
+
+            fn read(
+                &mut self,
+                value: &kiln_value::Value,
+                reader: &mut $crate::decode::Reader,
+            ) -> std::result::Result<(), $crate::decode::DecodeError> {
+                const KNOWN: &[&str] = &[$($key),*];
+                reader.fields(value, $go, KNOWN, |reader, at, value| {
+                    let name = KNOWN[at];
+                    $(if name == $key {
+                        return reader.read_into(value, &mut self.$field);
+                    })*
+                    Ok(())
+                })
+            }
+        }
+    };
+}
+pub(crate) use record;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    record! {
+        Sample = "Sample" {
+            name: String = "name",
+            new_tag: String = "newTag",
+            count: i64 = "count",
+            more: Vec<Sample> = "more",
+            pairs: BTreeMap<String, String> = "pairs",
+        }
+    }
+
+    #[test]
+    fn names_match_in_any_case_and_null_is_nothing() {
+        let read: Sample = strict(&value!({"NAME": "a", "newtag": null, "Count": 3.0})).unwrap();
+        assert_eq!((read.name.as_str(), read.new_tag.as_str(), read.count), ("a", "", 3));
+    }
+
+    #[test]
+    fn errors_say_where_in_the_words_of_go() {
+        let error = strict::<Sample>(&value!({"more": [{"newTag": 1}]})).unwrap_err();
+        assert_eq!(
+            error.message,
+            "json: cannot unmarshal number into Go struct field Sample.more.newTag of type string"
+        );
+        assert_eq!(error.path.to_string(), "more[0].newTag");
+        let error = strict::<Sample>(&value!({"nmae": "a"})).unwrap_err();
+        assert_eq!(error.message, "json: unknown field \"nmae\"");
+        assert_eq!(error.hint.as_deref(), Some("did you mean \"name\"?"));
+        assert!(lenient::<Sample>(&value!({"nmae": "a"})).is_ok());
+    }
+}

@@ -1,0 +1,107 @@
+//! What a build asks of its host: repositories, files from the web, programs to run.
+//!
+//! A build without plugins, charts and remote roots needs none of it.
+
+use crate::error::{Error, Result};
+use crate::remote::Repository;
+
+/// Brings in what lies elsewhere.
+pub trait Fetch {
+    /// The content behind an `http` or `https` address.
+    ///
+    /// # Errors
+    /// When it cannot be had; [`Error::http`] when the server said no.
+    fn get(&self, url: &str) -> Result<Vec<u8>>;
+
+    /// Clones a repository and returns the absolute path of the clone.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    fn clone_repository(&self, repository: &Repository) -> Result<String>;
+}
+
+/// A program to run.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// The file to run, or a name to look up in `PATH`.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<Argument>,
+    /// Variables to add to the environment.
+    pub environment: Vec<(String, String)>,
+    /// Where to run it.
+    pub directory: String,
+    /// What it reads from standard input.
+    pub input: Vec<u8>,
+    /// The content of a temporary file to write first; [`Argument::File`] stands for its path.
+    pub file: Option<Vec<u8>>,
+}
+
+/// An argument of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// This text.
+    Text(String),
+    /// The path of the temporary file.
+    File,
+}
+
+impl<T: Into<String>> From<T> for Argument {
+    fn from(text: T) -> Self {
+        Argument::Text(text.into())
+    }
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default)]
+pub struct Finished {
+    /// Its exit code.
+    pub code: i32,
+    /// What it wrote to standard output.
+    pub output: Vec<u8>,
+    /// What it wrote to standard error.
+    pub errors: String,
+    /// Where the temporary file was, if there was one.
+    pub file: String,
+}
+
+/// Runs programs and knows where plugins are kept.
+pub trait Programs {
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    fn run(&self, command: &Command) -> Result<Finished>;
+
+    /// The folder with exec plugins, if there is one.
+    fn plugin_home(&self) -> Option<String>;
+
+    /// The folders in which executables named after an API group may lie.
+    fn group_plugin_homes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A host that fetches nothing and runs nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Fetch for Nothing {
+    fn get(&self, url: &str) -> Result<Vec<u8>> {
+        Err(Error::http(format!("cannot fetch {url}: this build is offline")))
+    }
+
+    fn clone_repository(&self, repository: &Repository) -> Result<String> {
+        Err(Error::new(format!("cannot clone {}: this build is offline", repository.url())))
+    }
+}
+
+impl Programs for Nothing {
+    fn run(&self, command: &Command) -> Result<Finished> {
+        Err(Error::new(format!("cannot run {}: this build runs no programs", command.program)))
+    }
+
+    fn plugin_home(&self) -> Option<String> {
+        None
+    }
+}

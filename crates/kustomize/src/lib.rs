@@ -1,0 +1,274 @@
+//! `kustomize build`: the same bytes, without the wait.
+//!
+//! ```text
+//! kustomization.yaml ── load ──▶ resources ─▶ generators ─▶ components ─▶ transformers ─▶ vars
+//!        ▲                           │                                                    │
+//!        └───── each base, first ────┘              once at the end: hashes, references, ◀┘
+//!                                                   vars, order, text
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `accumulate` | the flow above, kustomization by kustomization |
+//! | `kustomization`, `decode` | the file as types, read as Go reads JSON |
+//! | `loader`, [`fs`], `paths`, `remote` | files confined to their root, and the trees they come from |
+//! | `objects`, `resource`, `resources` | documents to objects, their history, the index by id |
+//! | `id`, `scope`, `selector` | who an object is, and which ones are meant |
+//! | `field_spec`, `field_path`, `config` | which fields steps change, and the way to them |
+//! | `generators/`, `transformers/` | one file for each step |
+//! | `name_reference`, `vars`, `origin` | what runs at the end |
+//! | `plugins/` | steps configured as objects: built in, functions, programs |
+//! | `host` | what a build asks of its host ([`Fetch`], [`Programs`]) |
+//!
+//! What kustomize keeps in annotations lies in [side tables](crate) here, objects are found by
+//! hashed ids, and every document is parsed once and written once.
+//!
+//! ```
+//! use kiln_kustomize::{Build, Options, fs::Memory};
+//! let tree = Memory::new()
+//!     .with("app/kustomization.yaml", "namePrefix: x-\nresources: [c.yaml]\n")
+//!     .with("app/c.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+//! let output = Build::new(&tree, &Options::default()).run("/app").unwrap();
+//! assert_eq!(output.yaml, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x-a\n");
+//! ```
+
+mod accumulate;
+mod annotations;
+mod config;
+mod decode;
+mod error;
+mod explain;
+mod field_path;
+mod field_spec;
+pub mod fs;
+mod generators;
+mod helm;
+mod host;
+mod id;
+mod kustomization;
+mod loader;
+pub mod local;
+mod messages;
+mod name_reference;
+mod objects;
+mod origin;
+mod output;
+mod paths;
+mod plugins;
+mod remote;
+mod resource;
+mod resources;
+mod scope;
+mod selector;
+mod session;
+mod stats;
+mod steps;
+mod target;
+mod transformers;
+mod vars;
+
+use std::time::Duration;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_value::Value;
+
+pub use error::{Error, Result};
+pub use explain::{Touch, What};
+pub use fs::FileSystem;
+pub use host::{Argument, Command, Fetch, Finished, Nothing, Programs};
+pub use loader::LoadRestrictions;
+pub use remote::Repository;
+pub use stats::{Phase, Stats};
+
+/// The version of kustomize whose output this gives.
+pub const KUSTOMIZE_VERSION: &str = "v5.8.1";
+
+/// The flags of `kustomize build`.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--load-restrictor`.
+    pub load_restrictions: LoadRestrictions,
+    /// `--reorder`.
+    pub reorder: Reorder,
+    /// `--enable-alpha-plugins`.
+    pub enable_plugins: bool,
+    /// `--enable-exec`.
+    pub enable_exec: bool,
+    /// `--enable-helm`, and how.
+    pub helm: Option<Helm>,
+    /// `--enable-managedby-label`.
+    pub managed_by_label: bool,
+    /// `--network`, for functions in containers.
+    pub network: bool,
+    /// `--network-name`.
+    pub network_name: String,
+    /// `--mount`, for functions in containers.
+    pub mounts: Vec<String>,
+    /// `--env`, for functions.
+    pub environment: Vec<String>,
+    /// `--as-current-user`, for functions in containers.
+    pub as_current_user: bool,
+    /// Where paths in messages begin; empty shows them whole.
+    pub working_directory: String,
+    /// Whether to record which step touched which object.
+    pub explain: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            load_restrictions: LoadRestrictions::default(),
+            reorder: Reorder::default(),
+            enable_plugins: false,
+            enable_exec: false,
+            helm: None,
+            managed_by_label: false,
+            network: false,
+            network_name: "bridge".to_owned(),
+            mounts: Vec::new(),
+            environment: Vec::new(),
+            as_current_user: false,
+            working_directory: String::new(),
+            explain: false,
+        }
+    }
+}
+
+/// `--reorder`, which `sortOptions` overrides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reorder {
+    /// Not given: the legacy order.
+    #[default]
+    Unspecified,
+    /// The legacy order.
+    Legacy,
+    /// The order in which objects were found.
+    None,
+}
+
+/// How charts are rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Helm {
+    /// `--helm-command`.
+    pub command: String,
+    /// `--helm-api-versions`.
+    pub api_versions: Vec<String>,
+    /// `--helm-kube-version`.
+    pub kube_version: String,
+    /// `--helm-debug`.
+    pub debug: bool,
+}
+
+impl Default for Helm {
+    fn default() -> Self {
+        Helm {
+            command: "helm".to_owned(),
+            api_versions: Vec::new(),
+            kube_version: String::new(),
+            debug: false,
+        }
+    }
+}
+
+/// A build, ready to run.
+#[derive(Clone, Copy)]
+pub struct Build<'h> {
+    files: &'h dyn FileSystem,
+    options: &'h Options,
+    fetch: &'h dyn Fetch,
+    programs: &'h dyn Programs,
+    now: Option<&'h dyn Fn() -> Duration>,
+}
+
+/// What a build gives.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The objects, in order.
+    pub objects: Vec<Value>,
+    /// The objects as YAML documents.
+    pub yaml: String,
+    /// What was odd, but no error: old fields, patches that hit nothing, vars that nobody uses.
+    pub warnings: Vec<Diagnostic>,
+    /// What was counted and timed.
+    pub stats: Stats,
+    /// Which step touched which object, if that was asked for.
+    pub touches: Vec<Touch>,
+}
+
+/// A build that failed, and what it had to say before.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// What was odd before.
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl<'h> Build<'h> {
+    /// A build that runs no programs and fetches nothing.
+    pub fn new(files: &'h dyn FileSystem, options: &'h Options) -> Self {
+        Build { files, options, fetch: &Nothing, programs: &Nothing, now: None }
+    }
+
+    /// Lets the build bring in repositories and files from the web.
+    #[must_use]
+    pub fn fetch(mut self, fetch: &'h dyn Fetch) -> Self {
+        self.fetch = fetch;
+        self
+    }
+
+    /// Lets the build run plugins and charts.
+    #[must_use]
+    pub fn programs(mut self, programs: &'h dyn Programs) -> Self {
+        self.programs = programs;
+        self
+    }
+
+    /// Times phases by this clock.
+    #[must_use]
+    pub fn clock(mut self, now: &'h dyn Fn() -> Duration) -> Self {
+        self.now = Some(now);
+        self
+    }
+
+    /// Builds the kustomization in a directory: an absolute path, or the address of a repository.
+    ///
+    /// # Errors
+    /// When something in it is wrong.
+    pub fn run(&self, directory: &str) -> std::result::Result<Output, Box<Failed>> {
+        let session = session::Session::new(
+            self.options,
+            loader::Files::new(self.files, self.fetch),
+            self.programs,
+            stats::Clock::new(self.now),
+        );
+        let built = accumulate::build(directory, &session);
+        let warnings = session.take_warnings();
+        match built {
+            Ok((objects, yaml)) => Ok(Output {
+                stats: Stats {
+                    kustomizations: session.files.roots_entered(),
+                    documents: session.documents_read(),
+                    bytes_read: session.files.bytes_read(),
+                    transformers: session.clock.transformers(),
+                    objects: objects.len(),
+                    bytes_written: yaml.len(),
+                    phases: session.clock.spent(),
+                },
+                objects,
+                yaml,
+                warnings,
+                touches: session.take_touches(),
+            }),
+            Err(error) => Err(Box::new(Failed { error, warnings })),
+        }
+    }
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failed {}

@@ -1,0 +1,296 @@
+//! Reading files and entering directories, confined to the root of each kustomization.
+//!
+//! A [`Root`] is a directory that holds a kustomization, with the roots that led to it. Files must
+//! lie in or below it once links are followed; other roots may lie anywhere, but never at or above
+//! one on the way, so no chain of bases ends in itself. Everything read is counted, so that a
+//! small tree that refers to itself in many ways ends with an error instead of the machine.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::{Context, Error, Result};
+use crate::fs::FileSystem;
+use crate::host::Fetch;
+use crate::paths;
+use crate::remote::Repository;
+
+/// How deep kustomizations may refer to each other.
+pub(crate) const MAX_NESTING: usize = 200;
+/// How many kustomizations one build may enter, counting each visit.
+pub(crate) const MAX_ROOTS: usize = 50_000;
+/// The largest file that is read.
+pub(crate) const MAX_FILE: usize = 128 << 20;
+/// How many bytes one build may read, counting each visit.
+pub(crate) const MAX_BYTES: usize = 1 << 30;
+
+/// Which files a kustomization may read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadRestrictions {
+    /// Only files in or below its own directory.
+    #[default]
+    RootOnly,
+    /// Any file.
+    None,
+}
+
+/// The doors of one build to the outside, and what came through them so far.
+pub(crate) struct Files<'h> {
+    system: &'h dyn FileSystem,
+    fetch: &'h dyn Fetch,
+    roots: Cell<usize>,
+    bytes: Cell<usize>,
+    /// Bases used by several overlays are read once.
+    cache: RefCell<FxHashMap<String, Arc<[u8]>>>,
+}
+
+/// A directory with a kustomization, and how the build came to it.
+pub(crate) struct Root {
+    path: String,
+    restrictions: LoadRestrictions,
+    parent: Option<Rc<Root>>,
+    depth: usize,
+    /// The clone this root is the top of, if it came from a repository.
+    repository: Option<Clone_>,
+}
+
+struct Clone_ {
+    raw: String,
+    directory: String,
+}
+
+impl<'h> Files<'h> {
+    pub(crate) fn new(system: &'h dyn FileSystem, fetch: &'h dyn Fetch) -> Self {
+        Files { system, fetch, roots: Cell::new(0), bytes: Cell::new(0), cache: RefCell::default() }
+    }
+
+    pub(crate) fn system(&self) -> &dyn FileSystem {
+        self.system
+    }
+
+    /// How many kustomizations were entered.
+    pub(crate) fn roots_entered(&self) -> usize {
+        self.roots.get()
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn bytes_read(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// The root a build starts at.
+    pub(crate) fn top(&self, path: &str, restrictions: LoadRestrictions) -> Result<Rc<Root>> {
+        if let Some(repository) = Repository::parse(path) {
+            return self.clone_root(&repository, None);
+        }
+        let path = self.confirm_directory(path).context("must build at directory")?;
+        self.count_root()?;
+        Ok(Rc::new(Root { path, restrictions, parent: None, depth: 0, repository: None }))
+    }
+
+    /// The root that a kustomization names as base or component.
+    pub(crate) fn enter(&self, from: &Rc<Root>, path: &str) -> Result<Rc<Root>> {
+        if path.is_empty() {
+            return Err(Error::new("new root cannot be empty"));
+        }
+        if let Some(repository) = Repository::parse(path) {
+            from.refuse_repository_cycle(&repository)?;
+            return self.clone_root(&repository, Some(from));
+        }
+        if path.starts_with('/') {
+            return Err(Error::new(format!("new root '{path}' cannot be absolute"))
+                .hint("write the path relative to this kustomization"));
+        }
+        let directory = self
+            .confirm_directory(&paths::join(&from.path, path))
+            .context("must build at directory")?;
+        from.refuse_leaving_clone(&directory)?;
+        from.refuse_cycle(&directory)?;
+        self.count_root()?;
+        from.check_depth()?;
+        Ok(Rc::new(Root {
+            path: directory,
+            restrictions: from.restrictions,
+            parent: Some(Rc::clone(from)),
+            depth: from.depth + 1,
+            repository: None,
+        }))
+    }
+
+    fn clone_root(&self, repository: &Repository, from: Option<&Rc<Root>>) -> Result<Rc<Root>> {
+        self.count_root()?;
+        if let Some(from) = from {
+            from.check_depth()?;
+        }
+        let directory = self.fetch.clone_repository(repository)?;
+        let top = self.resolve(&directory)?.path;
+        let wanted = paths::join(&directory, repository.path());
+        let root = self.resolve(&wanted)?;
+        if !root.is_directory {
+            let file = paths::base(&root.path);
+            return Err(Error::new(format!(
+                "'{wanted}' refers to file '{file}'; expecting directory"
+            )));
+        }
+        if !paths::is_within(&root.path, &top) {
+            return Err(Error::new(format!(
+                "{wanted:?} refers to directory outside of repo {top:?}"
+            )));
+        }
+        Ok(Rc::new(Root {
+            path: root.path,
+            restrictions: LoadRestrictions::RootOnly,
+            parent: from.map(Rc::clone),
+            depth: from.map_or(0, |from| from.depth + 1),
+            repository: Some(Clone_ { raw: repository.raw().to_owned(), directory: top }),
+        }))
+    }
+
+    /// Reads a file that a kustomization names: a path relative to its root, or a URL.
+    pub(crate) fn load(&self, root: &Root, path: &str) -> Result<Arc<[u8]>> {
+        if path.starts_with("http://") || path.starts_with("https://") {
+            let contents = self.fetch.get(path).map_err(|error| {
+                if error.is_http() && Repository::parse(path).is_some() {
+                    Error::new("URL is a git repository")
+                } else {
+                    error
+                }
+            })?;
+            self.count_bytes(contents.len())?;
+            return Ok(contents.into());
+        }
+        let path =
+            if path.starts_with('/') { path.to_owned() } else { paths::join(&root.path, path) };
+        let path = match root.restrictions {
+            LoadRestrictions::None => path,
+            LoadRestrictions::RootOnly => {
+                let resolved = self.resolve(&path)?;
+                if resolved.is_directory {
+                    return Err(Error::new(format!("'{path}' must resolve to a file")));
+                }
+                if !paths::is_within(paths::parent(&resolved.path), &root.path) {
+                    return Err(Error::new(format!(
+                        "security; file '{path}' is not in or below '{}'",
+                        root.path
+                    ))
+                    .hint("move the file below this kustomization, make it a base, or build with --load-restrictor LoadRestrictionsNone"));
+                }
+                resolved.path
+            }
+        };
+        self.read(path)
+    }
+
+    fn read(&self, path: String) -> Result<Arc<[u8]>> {
+        let cached = self.cache.borrow().get(&path).cloned();
+        let contents = match cached {
+            Some(contents) => contents,
+            None => {
+                let contents: Arc<[u8]> = self
+                    .system
+                    .read(&path, MAX_FILE)
+                    .map_err(|error| Error::new(error.to_string()))?
+                    .into();
+                self.cache.borrow_mut().insert(path, Arc::clone(&contents));
+                contents
+            }
+        };
+        self.count_bytes(contents.len())?;
+        Ok(contents)
+    }
+
+    fn resolve(&self, path: &str) -> Result<crate::fs::Resolved> {
+        self.system
+            .resolve(path)
+            .map_err(|error| Error::new(format!("evalsymlink failure on '{path}' : {error}")))
+    }
+
+    fn confirm_directory(&self, path: &str) -> Result<String> {
+        if path.is_empty() {
+            return Err(Error::new("directory path cannot be empty"));
+        }
+        let found = self.resolve(path).context("not a valid directory")?;
+        if !found.is_directory {
+            return Err(Error::new("file is not directory").context(format_args!("'{path}'")));
+        }
+        Ok(found.path)
+    }
+
+    fn count_root(&self) -> Result<()> {
+        self.roots.set(self.roots.get() + 1);
+        if self.roots.get() > MAX_ROOTS {
+            return Err(Error::new(format!("more than {MAX_ROOTS} kustomizations in one build"))
+                .hint("look for bases that name the same directories again and again"));
+        }
+        Ok(())
+    }
+
+    fn count_bytes(&self, bytes: usize) -> Result<()> {
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
+        if self.bytes.get() > MAX_BYTES {
+            return Err(Error::new(format!("more than {MAX_BYTES} bytes read in one build"))
+                .hint("look for bases that name the same directories again and again"));
+        }
+        Ok(())
+    }
+}
+
+impl Root {
+    /// The absolute path of the directory.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn ancestors(&self) -> impl Iterator<Item = &Root> {
+        std::iter::successors(Some(self), |root| root.parent.as_deref())
+    }
+
+    fn check_depth(&self) -> Result<()> {
+        if self.depth + 1 >= MAX_NESTING {
+            return Err(Error::new(format!(
+                "kustomizations refer to each other more than {MAX_NESTING} levels deep"
+            )));
+        }
+        Ok(())
+    }
+
+    fn refuse_cycle(&self, candidate: &str) -> Result<()> {
+        match self.ancestors().find(|visited| paths::is_within(&visited.path, candidate)) {
+            None => Ok(()),
+            Some(visited) => Err(Error::new(format!(
+                "cycle detected: candidate root '{candidate}' contains visited root '{}'",
+                visited.path
+            ))
+            .hint("a kustomization cannot use itself or a directory above it")),
+        }
+    }
+
+    fn refuse_repository_cycle(&self, candidate: &Repository) -> Result<()> {
+        let visited = self.ancestors().filter_map(|root| root.repository.as_ref());
+        for earlier in visited {
+            if earlier.raw.starts_with(candidate.raw()) {
+                return Err(Error::new(format!(
+                    "cycle detected: URI '{}' referenced by previous URI '{}'",
+                    candidate.raw(),
+                    earlier.raw
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_leaving_clone(&self, candidate: &str) -> Result<()> {
+        let clone = self.ancestors().find_map(|root| root.repository.as_ref());
+        match clone {
+            Some(clone) if !paths::is_within(candidate, &clone.directory) => {
+                Err(Error::new(format!(
+                    "security; bases in kustomizations found in cloned git repos must be within the repo, but base '{candidate}' is outside '{}'",
+                    clone.directory
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}

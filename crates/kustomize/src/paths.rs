@@ -1,0 +1,94 @@
+//! Paths as text: cleaned and joined without asking any file system.
+//!
+//! Paths use `/`. The rules are Go's: `a/../b` is `b`, the empty path is `.`.
+
+/// The shortest equivalent path: no `.`, no `x/..`, no double or final slash.
+pub(crate) fn clean(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&last) if last != ".." => {
+                    parts.pop();
+                }
+                _ if rooted => {}
+                _ => parts.push(".."),
+            },
+            name => parts.push(name),
+        }
+    }
+    match (rooted, parts.is_empty()) {
+        (true, _) => format!("/{}", parts.join("/")),
+        (false, true) => ".".to_owned(),
+        (false, false) => parts.join("/"),
+    }
+}
+
+/// Both joined and cleaned; an empty part is left out.
+pub(crate) fn join(base: &str, path: &str) -> String {
+    match (base.is_empty(), path.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => clean(path),
+        (false, true) => clean(base),
+        (false, false) => clean(&format!("{base}/{path}")),
+    }
+}
+
+/// The last part.
+pub(crate) fn base(path: &str) -> &str {
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.is_empty() {
+        return if path.is_empty() { "." } else { "/" };
+    }
+    trimmed.rsplit('/').next().unwrap_or(trimmed)
+}
+
+/// All but the last part of a cleaned absolute path.
+pub(crate) fn parent(path: &str) -> &str {
+    match path.rfind('/') {
+        Some(0) => "/",
+        Some(at) => &path[..at],
+        None => ".",
+    }
+}
+
+/// Whether `path` is `directory` or lies below it; both absolute and clean.
+pub(crate) fn is_within(path: &str, directory: &str) -> bool {
+    directory == "/"
+        || path == directory
+        || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleans_as_go_does() {
+        for (path, cleaned) in [
+            ("", "."),
+            ("a//b/", "a/b"),
+            ("./a/./b", "a/b"),
+            ("a/../../b", "../b"),
+            ("/../a", "/a"),
+            ("/", "/"),
+            ("a/..", "."),
+        ] {
+            assert_eq!(clean(path), cleaned, "{path}");
+        }
+        assert_eq!(join("/a/b", "../c"), "/a/c");
+        assert_eq!(base("a/b/"), "b");
+        assert_eq!(parent("/a"), "/");
+        assert_eq!(parent("/a/b"), "/a");
+    }
+
+    #[test]
+    fn within_means_below_not_merely_beginning_alike() {
+        assert!(is_within("/a/b", "/a"));
+        assert!(is_within("/a", "/a"));
+        assert!(is_within("/a", "/"));
+        assert!(!is_within("/ab", "/a"));
+    }
+}

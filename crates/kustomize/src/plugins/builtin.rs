@@ -1,0 +1,170 @@
+//! Built-in generators and transformers, configured as objects of apiVersion `builtin`.
+
+use kiln_value::Value;
+
+use super::Plugin;
+use crate::decode::{self, Decode};
+use crate::error::{Error, Result};
+use crate::generators::config_map::Kind;
+use crate::generators::hash;
+use crate::generators::iam_policy::{self, IamPolicyConfig};
+use crate::helm::Chart;
+use crate::kustomization::{GeneratorArgs, HelmChart};
+use crate::resource::Resource;
+use crate::resources::Resources;
+use crate::session::{Session, Site};
+use crate::steps::{Generate, MapGenerator};
+use crate::target::Target;
+use crate::transformers::Transform;
+use crate::transformers::images::{ImageConfig, Images};
+use crate::transformers::labels::{Annotations, Labels};
+use crate::transformers::namespace::Namespace;
+use crate::transformers::patches::{Json6902, Patch, StrategicMerge};
+use crate::transformers::prefix_suffix::{Affix, Both, Side};
+use crate::transformers::replacements::{ReplacementConfig, Replacements};
+use crate::transformers::replicas::Replicas;
+use crate::transformers::value_add::{TargetFile, ValueAdd, ValueAddConfig};
+
+/// The step that an object of apiVersion `builtin` configures.
+pub(super) fn load<'t>(
+    config: &Resource,
+    target: &'t Target,
+    session: &Session<'_>,
+) -> Result<Plugin<'t>> {
+    let kind = config.kind().as_str();
+    let site = target.site(session);
+    let loaded = match kind {
+        "ConfigMapGenerator" => map_generator(Kind::ConfigMap, config, target, &site),
+        "SecretGenerator" => map_generator(Kind::Secret, config, target, &site),
+        "IAMPolicyGenerator" => read::<IamPolicyConfig>(config, &site)
+            .map(|config| Plugin::Generator(Box::new(IamPolicy(config)))),
+        "HelmChartInflationGenerator" => read::<HelmChart>(config, &site)
+            .and_then(|chart| Chart::configured(chart, target, session))
+            .map(|chart| Plugin::Generator(Box::new(chart))),
+        _ => match transformer(kind, config, &site).transpose() {
+            Some(transformer) => transformer.map(Plugin::Transformer),
+            None => return Err(Error::new(format!("unable to load builtin {}", config.id().gvk))),
+        },
+    };
+    loaded.map_err(|error| {
+        error.context(format_args!("plugin {} fails configuration", config.original_id()))
+    })
+}
+
+fn map_generator<'t>(
+    kind: Kind,
+    config: &Resource,
+    target: &'t Target,
+    site: &Site<'_, '_>,
+) -> Result<Plugin<'t>> {
+    /// The name and namespace default to those of the configuration itself.
+    fn named(mut args: GeneratorArgs, config: &Resource) -> GeneratorArgs {
+        if args.name.is_empty() {
+            config.name().as_str().clone_into(&mut args.name);
+        }
+        if args.namespace.is_empty() {
+            config.namespace().as_str().clone_into(&mut args.namespace);
+        }
+        if !args.env.is_empty() {
+            args.envs.push(std::mem::take(&mut args.env));
+        }
+        args
+    }
+    let args = named(read(config, site)?, config);
+    Ok(Plugin::Generator(Box::new(MapGenerator { kind, args, global: None, target })))
+}
+
+fn transformer(
+    kind: &str,
+    config: &Resource,
+    site: &Site<'_, '_>,
+) -> Result<Option<Box<dyn Transform>>> {
+    let place = || config.document.as_ref().map(|document| document.place());
+    Ok(Some(match kind {
+        "AnnotationsTransformer" => Box::new(read::<Annotations>(config, site)?),
+        "HashTransformer" => Box::new(Hashes),
+        "ImageTagTransformer" => {
+            let config: ImageConfig = read(config, site)?;
+            Box::new(Images::new(&[config.image_tag], config.field_specs))
+        }
+        "LabelTransformer" => Box::new(read::<Labels>(config, site)?),
+        "NamespaceTransformer" => Box::new(Namespace::configured(read(config, site)?)?),
+        "PatchJson6902Transformer" => Box::new(Json6902::load(&read(config, site)?, site)?),
+        "PatchStrategicMergeTransformer" => {
+            Box::new(StrategicMerge::load(&read(config, site)?, site)?)
+        }
+        "PatchTransformer" => {
+            let shown = kiln_yaml::emit(config.object());
+            Box::new(Patch::load(&read(config, site)?, &shown, site, place())?)
+        }
+        "PrefixTransformer" => Box::new(Affix::configured(Side::Prefix, read(config, site)?)?),
+        "SuffixTransformer" => Box::new(Affix::configured(Side::Suffix, read(config, site)?)?),
+        "PrefixSuffixTransformer" => Box::new(Both(
+            Affix::configured(Side::Prefix, read(config, site)?)?,
+            Affix::configured(Side::Suffix, read(config, site)?)?,
+        )),
+        "ReplacementTransformer" => {
+            let config: ReplacementConfig = read(config, site)?;
+            Box::new(Replacements::load(&config.replacements, site)?)
+        }
+        "ReplicaCountTransformer" => Box::new(read::<Replicas>(config, site)?),
+        "ValueAddTransformer" => {
+            let mut config: ValueAddConfig = read(config, site)?;
+            if !config.target_file_path.is_empty() {
+                let (value, document) = site.load_config(&config.target_file_path)?;
+                let file: TargetFile = decode::lenient(&value)
+                    .map_err(|error| site.decode_error(error, document.as_deref()))?;
+                config.targets.extend(file.targets);
+            }
+            Box::new(ValueAdd::configured(config, site.root.path())?)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Reads the configuration from the fields of an object.
+fn read<T: Decode>(config: &Resource, site: &Site<'_, '_>) -> Result<T> {
+    decode::lenient(config.object())
+        .map_err(|error| site.decode_error(error, config.document.as_deref()))
+        .map_err(|error| {
+            error.reword(|message| {
+                format!("error unmarshaling JSON: while decoding JSON: {message}")
+            })
+        })
+}
+
+struct IamPolicy(IamPolicyConfig);
+
+impl Generate for IamPolicy {
+    fn kind(&self) -> &str {
+        "IAMPolicyGenerator"
+    }
+
+    fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
+        let object: Value = iam_policy::generate(&self.0)?;
+        Ok(vec![Resource::new(object, &session.scopes)])
+    }
+}
+
+/// Adds hashes to the names of what asks for them, before the end of the build.
+struct Hashes;
+
+impl Transform for Hashes {
+    fn kind(&self) -> &str {
+        "HashTransformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        for slot in resources.slots() {
+            if resources.get(slot).needs_hash {
+                resources.update(slot, &session.scopes, |resource| {
+                    let hash = hash::of(resource.object());
+                    resource.store_previous_id();
+                    let name = format!("{}-{hash}", resource.name());
+                    resource.set_metadata("name", name);
+                });
+            }
+        }
+        Ok(())
+    }
+}

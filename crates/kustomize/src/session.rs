@@ -1,0 +1,210 @@
+//! One build: its options, its doors to the outside, and what it has to say besides the result.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_value::{Path, Value};
+use kiln_yaml::{Document, ReadOptions};
+
+use crate::Options;
+use crate::decode::DecodeError;
+use crate::error::{Error, Result};
+use crate::explain::Touch;
+use crate::host::Programs;
+use crate::loader::{Files, Root};
+use crate::objects::Purpose;
+use crate::output::yaml_error;
+use crate::paths;
+use crate::resource::Resource;
+use crate::scope::Scopes;
+use crate::stats::Clock;
+
+/// Everything that lives as long as one build.
+pub(crate) struct Session<'h> {
+    pub(crate) options: &'h Options,
+    pub(crate) files: Files<'h>,
+    pub(crate) programs: &'h dyn Programs,
+    pub(crate) scopes: Scopes,
+    pub(crate) clock: Clock<'h>,
+    warnings: RefCell<Vec<Diagnostic>>,
+    touches: RefCell<Vec<Touch>>,
+    reader: RefCell<kiln_yaml::Reader>,
+    documents: Cell<usize>,
+}
+
+impl<'h> Session<'h> {
+    pub(crate) fn new(
+        options: &'h Options,
+        files: Files<'h>,
+        programs: &'h dyn Programs,
+        clock: Clock<'h>,
+    ) -> Self {
+        Session {
+            options,
+            files,
+            programs,
+            scopes: Scopes::default(),
+            clock,
+            warnings: RefCell::default(),
+            touches: RefCell::default(),
+            reader: RefCell::new(kiln_yaml::Reader::new(ReadOptions::kustomize_resource())),
+            documents: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn warn(&self, warning: Diagnostic) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.warnings.borrow_mut())
+    }
+
+    pub(crate) fn touch(&self, touch: Touch) {
+        self.touches.borrow_mut().push(touch);
+    }
+
+    pub(crate) fn take_touches(&self) -> Vec<Touch> {
+        std::mem::take(&mut self.touches.borrow_mut())
+    }
+
+    /// How many documents were read.
+    pub(crate) fn documents_read(&self) -> usize {
+        self.documents.get()
+    }
+
+    /// A file's name as the user knows it: relative to where the build was started.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let base = &self.options.working_directory;
+        let below = (!base.is_empty() && base != "/")
+            .then(|| path.strip_prefix(base.as_str())?.strip_prefix('/'))
+            .flatten();
+        below.unwrap_or(path).to_owned()
+    }
+
+    /// The objects in a text: documents and the items of lists.
+    ///
+    /// # Errors
+    /// When it is no YAML, or a document is no object.
+    pub(crate) fn read_objects(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        purpose: Purpose,
+    ) -> Result<Vec<Resource>> {
+        refuse_bad_separators(bytes)?;
+        let documents = self.read_documents(name, bytes)?;
+        crate::objects::from_documents(documents, purpose, &self.scopes)
+    }
+
+    /// The documents of a text, whatever they are.
+    ///
+    /// # Errors
+    /// When it is no YAML.
+    pub(crate) fn read_documents(&self, name: &str, bytes: &[u8]) -> Result<Vec<Document>> {
+        let documents = self
+            .reader
+            .borrow_mut()
+            .read_bytes(name, bytes)
+            .map_err(|diagnostic| malformed(&diagnostic))?;
+        self.documents.set(self.documents.get() + documents.len());
+        Ok(documents)
+    }
+}
+
+/// `---` must stand alone on its line, save for a comment.
+fn refuse_bad_separators(bytes: &[u8]) -> Result<()> {
+    let mut rest = bytes;
+    while let Some(at) = find(rest, b"\n---") {
+        rest = &rest[at + 4..];
+        let Some(end) = rest.iter().position(|b| *b == b'\n') else { break };
+        let after = rest[..end].trim_ascii();
+        if !after.is_empty() && after[0] != b'#' {
+            return Err(Error::new(format!(
+                "invalid document separator: ---{}",
+                String::from_utf8_lossy(rest[..end].trim_ascii_end())
+            ))
+            .hint("put the document on the line below the separator"));
+        }
+    }
+    Ok(())
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn malformed(diagnostic: &Diagnostic) -> Error {
+    let error = yaml_error(diagnostic);
+    let place = error.place().cloned();
+    Error::malformed(format!("MalformedYAMLError: {error}"))
+        .at(place)
+        .maybe_hint(diagnostic.hint.clone())
+}
+
+/// A kustomization file at work: where its paths lead and how its errors are placed.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'s, 'h> {
+    pub(crate) session: &'s Session<'h>,
+    pub(crate) root: &'s Root,
+    /// The kustomization file, if the step comes from one.
+    pub(crate) document: Option<&'s Document>,
+}
+
+impl Site<'_, '_> {
+    pub(crate) fn load(&self, path: &str) -> Result<Arc<[u8]>> {
+        self.session.files.load(self.root, path)
+    }
+
+    /// The name to show for a file that the kustomization names.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        if path.contains("://") || path.starts_with('/') {
+            return path.to_owned();
+        }
+        self.session.shown(&paths::join(self.root.path(), path))
+    }
+
+    /// The objects in a file.
+    pub(crate) fn load_objects(&self, path: &str, purpose: Purpose) -> Result<Vec<Resource>> {
+        let contents = self.load(path)?;
+        self.session.read_objects(&self.shown(path), &contents, purpose).map_err(|error| {
+            if error.is_malformed() {
+                error.reword(|message| format!("{message} in File: {path}"))
+            } else {
+                error
+            }
+        })
+    }
+
+    /// The first document of a configuration file.
+    pub(crate) fn load_config(&self, path: &str) -> Result<(Value, Option<Arc<Document>>)> {
+        let contents = self.load(path)?;
+        let documents =
+            kiln_yaml::read_bytes(&self.shown(path), &contents, ReadOptions::kustomization())
+                .map_err(|diagnostic| yaml_error(&diagnostic))?;
+        let document = documents.into_iter().next().map(Arc::new);
+        Ok((document.as_ref().map_or(Value::Null, |d| d.value().clone()), document))
+    }
+
+    /// An error in a configuration, with its place.
+    pub(crate) fn decode_error(&self, error: DecodeError, document: Option<&Document>) -> Error {
+        let place = document.map(|document| {
+            if error.unknown_field {
+                document.locate_key(&error.path)
+            } else {
+                document.locate(&error.path)
+            }
+        });
+        Error::new(error.message).at(place).maybe_hint(error.hint)
+    }
+
+    /// The place of a field of the kustomization file.
+    pub(crate) fn place_of<S: Into<kiln_value::Segment>>(
+        &self,
+        path: impl IntoIterator<Item = S>,
+    ) -> Option<kiln_diagnostic::Place> {
+        let path: Path = path.into_iter().collect();
+        self.document.map(|document| document.locate(&path))
+    }
+}

@@ -1,0 +1,450 @@
+//! Patches: strategic merge and JSON, with targets and without.
+
+use std::sync::Arc;
+
+use kiln_diagnostic::{Diagnostic, Place};
+use kiln_patch::{JsonPatch, JsonPatchRules};
+use kiln_text::quote::quote;
+use kiln_value::Value;
+use kiln_yaml::ReadOptions;
+
+use super::Transform;
+use crate::decode::record;
+use crate::error::{Error, Result};
+use crate::kustomization::{PatchOptions, Selector};
+use crate::objects::Purpose;
+use crate::output::yaml_error;
+use crate::resource::Resource;
+use crate::resources::{Resources, Slot};
+use crate::selector::Selection;
+use crate::session::{Session, Site};
+
+record! {
+    /// The configuration of a PatchTransformer.
+    PatchConfig = "PatchTransformer" {
+        path: String = "path",
+        patch: String = "patch",
+        target: Option<Selector> = "target",
+        options: Option<PatchOptions> = "options",
+    }
+}
+
+record! {
+    /// The configuration of a PatchStrategicMergeTransformer.
+    StrategicMergeConfig = "PatchStrategicMergeTransformer" {
+        paths: Vec<String> = "paths",
+        patches: String = "patches",
+    }
+}
+
+record! {
+    /// The configuration of a PatchJson6902Transformer.
+    Json6902Config = "PatchJson6902Transformer" {
+        target: Option<Selector> = "target",
+        path: String = "path",
+        json_op: String = "jsonOp",
+    }
+}
+
+/// One entry of `patches`.
+pub(crate) struct Patch {
+    body: Body,
+    target: Option<Selection>,
+    options: PatchOptions,
+    /// `[path: "x"]` or `[patch: "…"]`, for messages.
+    source: String,
+    place: Option<Place>,
+}
+
+enum Body {
+    Merge(Vec<Resource>),
+    Json(JsonPatch),
+    /// Nothing but comments.
+    Nothing,
+}
+
+impl Patch {
+    /// Reads a patch; `shown` is its configuration as text, `place` the entry of the file.
+    ///
+    /// # Errors
+    /// When it is neither kind of patch.
+    pub(crate) fn load(
+        config: &PatchConfig,
+        shown: &str,
+        site: &Site<'_, '_>,
+        place: Option<Place>,
+    ) -> Result<Self> {
+        let inline = config.patch.trim();
+        let (text, source, name): (Arc<[u8]>, _, _) = match (inline, config.path.as_str()) {
+            ("", "") => {
+                return Err(Error::new(format!("must specify one of patch and path in\n{shown}")));
+            }
+            ("", path) => {
+                let contents = site.load(path).map_err(|error| {
+                    error.context(format_args!("failed to get the patch file from path({path})"))
+                })?;
+                (contents, format!("[path: {}]", quote(path)), site.shown(path))
+            }
+            (inline, "") => {
+                (inline.as_bytes().into(), format!("[patch: {}]", quote(inline)), inline_name(site))
+            }
+            _ => {
+                return Err(Error::new(format!(
+                    "patch and path can't be set at the same time\n{shown}"
+                )));
+            }
+        };
+        let merge = site.session.read_objects(&name, &text, Purpose::Patch);
+        let json = read_json_patch(&name, &text);
+        let body = match (merge, json) {
+            (Ok(merge), Ok(json)) if !merge.is_empty() && !json.is_empty() => {
+                return Err(Error::new(format!(
+                    "illegally qualifies as both an SM and JSON patch: {source}"
+                )));
+            }
+            (Ok(merge), _) if merge.is_empty() => Body::Nothing,
+            (Ok(merge), _) => Body::Merge(merge),
+            (Err(_), Ok(json)) => Body::Json(json),
+            (Err(merge), Err(json)) => {
+                let why = if text.trim_ascii_start().starts_with(b"- ")
+                    || text.trim_ascii_start().starts_with(b"[")
+                {
+                    json
+                } else {
+                    merge
+                };
+                return Err(Error::new(format!("unable to parse SM or JSON patch from {source}"))
+                    .at(why.place().cloned())
+                    .hint(why.message().to_owned()));
+            }
+        };
+        Ok(Patch {
+            body,
+            target: config.target.as_ref().map(Selection::compile).transpose()?,
+            options: config.options.clone().unwrap_or_default(),
+            source,
+            place,
+        })
+    }
+
+    fn warn_if_nothing(&self, selected: &[Slot], session: &Session<'_>) {
+        if selected.is_empty() {
+            let mut warning = Diagnostic::warning(format!(
+                "the target of the patch {} selects no object",
+                self.source
+            ))
+            .hint("correct the target, or remove the patch");
+            warning.place.clone_from(&self.place);
+            session.warn(warning);
+        }
+    }
+
+    fn merge(
+        &self,
+        patches: &[Resource],
+        resources: &mut Resources,
+        session: &Session<'_>,
+    ) -> Result<()> {
+        let Some(target) = &self.target else {
+            for patch in patches {
+                let slot = unique_target(patch, resources).map_err(|error| {
+                    error
+                        .context(format_args!(
+                            "no resource matches strategic merge patch {}",
+                            quote(&patch.id().to_string())
+                        ))
+                        .at(self.place.clone())
+                })?;
+                merge_into(patch, slot, &self.options, resources, session)?;
+            }
+            return Ok(());
+        };
+        let [patch] = patches else {
+            return Err(Error::new(format!(
+                "Multiple Strategic-Merge Patches in one `patches` entry is not allowed to set `patches.target` field: {}",
+                self.source
+            ))
+            .at(self.place.clone()));
+        };
+        let selected = target.select(resources);
+        self.warn_if_nothing(&selected, session);
+        for &slot in &selected {
+            merge_into(patch, slot, &self.options, resources, session)?;
+        }
+        for slot in selected {
+            refuse_duplicate(slot, resources)?;
+        }
+        Ok(())
+    }
+
+    fn apply_json(
+        &self,
+        patch: &JsonPatch,
+        resources: &mut Resources,
+        session: &Session<'_>,
+    ) -> Result<()> {
+        let Some(target) = &self.target else {
+            return Err(Error::new(format!(
+                "must specify a target for JSON patch {}",
+                self.source
+            ))
+            .at(self.place.clone())
+            .hint("add a target with the kind and name of the object"));
+        };
+        let selected = target.select(resources);
+        self.warn_if_nothing(&selected, session);
+        for slot in selected {
+            resources.update(slot, &session.scopes, |resource| {
+                resource.store_previous_id();
+                apply_json(patch, resource)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn inline_name(site: &Site<'_, '_>) -> String {
+    site.document.map_or_else(|| "<patch>".to_owned(), |d| format!("{} (patch)", d.source().name()))
+}
+
+impl Transform for Patch {
+    fn kind(&self) -> &str {
+        "PatchTransformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        match &self.body {
+            Body::Nothing => Ok(()),
+            Body::Merge(patches) => self.merge(patches, resources, session),
+            Body::Json(patch) => self.apply_json(patch, resources, session),
+        }
+    }
+}
+
+/// All of `patchesStrategicMerge`.
+pub(crate) struct StrategicMerge {
+    patches: Vec<Resource>,
+}
+
+impl StrategicMerge {
+    /// Reads patches: each entry is YAML itself or a path to it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn load(config: &StrategicMergeConfig, site: &Site<'_, '_>) -> Result<Self> {
+        if config.paths.is_empty() && config.patches.is_empty() {
+            return Err(Error::new("empty file path and empty patch content"));
+        }
+        let name = inline_name(site);
+        let mut patches = Vec::new();
+        for path in &config.paths {
+            let inline = site.session.read_objects(&name, path.as_bytes(), Purpose::Patch);
+            patches.extend(match inline {
+                Ok(inline) => inline,
+                Err(_) => site.load_objects(path, Purpose::Patch)?,
+            });
+        }
+        if !config.patches.is_empty() {
+            let inline = config.patches.as_bytes();
+            patches.extend(site.session.read_objects(&name, inline, Purpose::Patch)?);
+        }
+        if patches.is_empty() {
+            return Err(Error::new(format!(
+                "patch appears to be empty; files=[{}], Patch={}",
+                config.paths.join(" "),
+                config.patches
+            )));
+        }
+        Ok(StrategicMerge { patches })
+    }
+}
+
+impl Transform for StrategicMerge {
+    fn kind(&self) -> &str {
+        "PatchStrategicMergeTransformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        for patch in &self.patches {
+            let slot = unique_target(patch, resources)
+                .map_err(|error| error.at(patch.document.as_ref().map(|d| d.place())))?;
+            merge_into(patch, slot, &PatchOptions::default(), resources, session)?;
+        }
+        Ok(())
+    }
+}
+
+/// One entry of `patchesJson6902`.
+pub(crate) struct Json6902 {
+    patch: JsonPatch,
+    target: Selection,
+}
+
+impl Json6902 {
+    /// Reads a patch.
+    ///
+    /// # Errors
+    /// When the target has no name, or the text is no JSON patch.
+    pub(crate) fn load(config: &Json6902Config, site: &Site<'_, '_>) -> Result<Self> {
+        let target = config.target.clone().unwrap_or_default();
+        if target.name.is_empty() {
+            return Err(Error::new("must specify the target name"));
+        }
+        let (text, name): (Arc<[u8]>, _) = match (config.path.as_str(), config.json_op.as_str()) {
+            ("", "") => return Err(Error::new("empty file path and empty jsonOp")),
+            ("", inline) => (inline.as_bytes().into(), inline_name(site)),
+            (path, "") => {
+                let contents = site.load(path)?;
+                if contents.is_empty() {
+                    return Err(Error::new(format!("patch file '{path}' empty seems to be empty")));
+                }
+                (contents, site.shown(path))
+            }
+            _ => return Err(Error::new("must specify a file path or jsonOp, not both")),
+        };
+        let shown = String::from_utf8_lossy(&text);
+        let patch = read_json_patch(&name, &text)
+            .map_err(|error| error.context(format_args!("decoding {shown}")))?;
+        if patch.is_empty() {
+            return Err(Error::new(format!(
+                "patch appears to be empty; file={}, JsonOp={shown}",
+                config.path
+            )));
+        }
+        Ok(Json6902 { patch, target: Selection::compile(&target)? })
+    }
+}
+
+impl Transform for Json6902 {
+    fn kind(&self) -> &str {
+        "PatchJson6902Transformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        for slot in self.target.select(resources) {
+            resources
+                .update(slot, &session.scopes, |resource| apply_json(&self.patch, resource))?;
+        }
+        Ok(())
+    }
+}
+
+/// Text that begins with `[` is JSON, anything else YAML of which the first document counts.
+fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
+    if text.is_empty() {
+        return Err(Error::new("empty json patch operations"));
+    }
+    let value = if text.starts_with(b"[") {
+        kiln_value::json::parse_bytes(text, &mut kiln_value::KeyTable::new())
+            .map_err(|error| Error::new(error.to_string()))?
+    } else {
+        let documents = kiln_yaml::read_bytes(name, text, ReadOptions::kustomization())
+            .map_err(|diagnostic| yaml_error(&diagnostic))?;
+        documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value)
+    };
+    let kind = match &value {
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Map(_) => "object",
+        Value::Null | Value::List(_) => "",
+    };
+    if !kind.is_empty() {
+        return Err(Error::new(format!(
+            "json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch"
+        )));
+    }
+    JsonPatch::parse(&value, JsonPatchRules::kustomize())
+        .map_err(|error| Error::new(error.to_string()))
+}
+
+fn apply_json(patch: &JsonPatch, resource: &mut Resource) -> Result<()> {
+    let place = resource.document.as_ref().map(|document| document.place());
+    patch.apply(resource.object_mut()).map_err(|error| {
+        Error::new(crate::messages::json_patch(&error)).at(place).hint(error.to_string())
+    })
+}
+
+/// The one object that a patch without a target means.
+fn unique_target(patch: &Resource, resources: &mut Resources) -> Result<Slot> {
+    let id = patch.original_id();
+    let found = match resources.by_any_id(&id).as_slice() {
+        [slot] => return Ok(*slot),
+        [] => "no matches",
+        _ => "multiple matches",
+    };
+    Err(Error::new(format!("{found} for Id {id}; failed to find unique target for patch {id}")))
+}
+
+fn merge_into(
+    patch: &Resource,
+    slot: Slot,
+    options: &PatchOptions,
+    resources: &mut Resources,
+    session: &Session<'_>,
+) -> Result<()> {
+    let schema = session.scopes.schema();
+    resources.update(slot, &session.scopes, |resource| {
+        let id = resource.id().clone();
+        if options.allow_name_change || options.allow_kind_change {
+            resource.store_previous_id();
+        }
+        // The patch is of the object's own version, whatever it says.
+        let mut patch_object = patch.object().clone();
+        if let Value::Map(map) = &mut patch_object {
+            match resource.object().get("apiVersion") {
+                Some(version) => map.insert("apiVersion", version.clone()),
+                None => map.remove("apiVersion"),
+            };
+        }
+        let place = patch.document.as_ref().map(|document| document.place());
+        crate::messages::strategic_merge(&schema, resource.object_mut(), &patch_object)
+            .map_err(|error| error.at(place))?;
+        if resource.is_gone() {
+            *resource.object_mut() = Value::Null;
+            return Ok(());
+        }
+        if wipes_annotations(patch.object()) {
+            resource.forget();
+        }
+        if !options.allow_kind_change
+            && let Value::Map(map) = resource.object_mut()
+        {
+            map.insert("kind", id.gvk.kind.clone());
+        }
+        if !options.allow_name_change {
+            resource.set_metadata("name", id.name.clone());
+        }
+        if id.namespace.is_empty() {
+            resource.remove_metadata("namespace");
+        } else {
+            resource.set_metadata("namespace", id.namespace);
+        }
+        Ok(())
+    })
+}
+
+/// Whether a patch takes all annotations away. kustomize keeps its memory there, and so forgets
+/// former names, and that a hash is wanted.
+fn wipes_annotations(patch: &Value) -> bool {
+    let directive = |value: &Value| {
+        matches!(value.get("$patch").and_then(Value::as_str), Some("replace" | "delete"))
+    };
+    patch.get("metadata").is_some_and(|metadata| {
+        directive(metadata)
+            || metadata.get("annotations").is_some_and(|a| a.is_null() || directive(a))
+    })
+}
+
+fn refuse_duplicate(slot: Slot, resources: &mut Resources) -> Result<()> {
+    if resources.get(slot).is_gone() {
+        return Ok(());
+    }
+    let id = resources.get(slot).id().clone();
+    if resources.by_current_id(&id).len() > 1 {
+        return Err(Error::new(format!(
+            "may not add resource with an already registered id: {id}"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,452 @@
+//! Replacements: a value from one place, written to many.
+
+use kiln_value::{Path, Str, Value, json};
+
+use super::Transform;
+use crate::decode::{self, record};
+use crate::error::{Error, Result};
+use crate::field_path::{self, Leaf};
+use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
+use crate::output::{parse_text, resolve_plain, splice_scalar};
+use crate::resource::{Resource, scalar_text};
+use crate::resources::{Resources, Slot};
+use crate::selector::Selection;
+use crate::session::{Session, Site};
+
+record! {
+    /// The configuration of a ReplacementTransformer.
+    ReplacementConfig = "ReplacementTransformer" {
+        replacements: Vec<Replacement> = "replacements",
+    }
+}
+
+/// All replacements of one kustomization, in order.
+pub(crate) struct Replacements {
+    list: Vec<Replacement>,
+}
+
+const DEFAULT_PATH: &str = "metadata.name";
+
+impl Replacements {
+    /// Reads the files that entries name.
+    ///
+    /// # Errors
+    /// When an entry has both a path and a body, or a file has another form.
+    pub(crate) fn load(entries: &[Replacement], at: &Site<'_, '_>) -> Result<Self> {
+        let mut list = Vec::new();
+        for entry in entries {
+            if entry.path.is_empty() {
+                list.push(entry.clone());
+                continue;
+            }
+            let has_targets = entry.targets.as_ref().is_some_and(|targets| !targets.is_empty());
+            if entry.source.is_some() || has_targets {
+                return Err(Error::new("cannot specify both path and inline replacement"));
+            }
+            let (value, document) = at.load_config(&entry.path)?;
+            let located = |error: decode::DecodeError| at.decode_error(error, document.as_deref());
+            match &value {
+                Value::List(_) => {
+                    list.extend(decode::lenient::<Vec<Replacement>>(&value).map_err(located)?);
+                }
+                Value::Map(_) => list.push(decode::lenient(&value).map_err(located)?),
+                other => {
+                    let found = match other {
+                        Value::String(_) => "string",
+                        Value::Bool(_) => "bool",
+                        Value::Number(_) => "float64",
+                        _ => "invalid",
+                    };
+                    return Err(Error::new(format!(
+                        "unsupported replacement type encountered within replacement path: {found}"
+                    )));
+                }
+            }
+        }
+        Ok(Replacements { list })
+    }
+}
+
+impl Transform for Replacements {
+    fn kind(&self) -> &str {
+        "ReplacementTransformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        for replacement in &self.list {
+            let targets = replacement.targets.as_ref();
+            let nothing = replacement.source.is_none() && replacement.source_value.is_none();
+            let Some(targets) = targets.filter(|_| !nothing) else {
+                return Err(Error::new(
+                    "replacements must specify a source and at least one target",
+                ));
+            };
+            let value = source_value(replacement, resources)?;
+            for target in targets {
+                write(target, &value, resources, session)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is written: a value and, if it is a scalar, its text.
+struct Source {
+    value: Value,
+    text: Str,
+}
+
+impl Source {
+    fn of(value: Value) -> Self {
+        let text = scalar_text(&value);
+        Source { value, text }
+    }
+}
+
+fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<Source> {
+    let source = match (&replacement.source, &replacement.source_value) {
+        (Some(_), Some(_)) => {
+            return Err(Error::new("value and resource selectors are mutually exclusive"));
+        }
+        (None, text) => {
+            let text = text.clone().unwrap_or_default();
+            return Ok(Source { value: resolve_plain(&text), text: text.into() });
+        }
+        (Some(source), None) => source,
+    };
+    let slot = select_source(source, resources)?;
+    let resource = resources.get(slot);
+    let field_path =
+        if source.field_path.is_empty() { DEFAULT_PATH } else { source.field_path.as_str() };
+    let path = field_path::look_up(resource.object(), &field_path::split(field_path))
+        .map_err(|error| error.context("error looking up replacement source"))?;
+    let found = path.and_then(|path| Some((resource.object().get_path(&path)?.clone(), path)));
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+        _ => false,
+    };
+    let (value, path) = found.filter(|(value, _)| !is_empty(value)).ok_or_else(|| {
+        let place = resource.document.as_ref().map(|document| document.place());
+        Error::new(format!(
+            "fieldPath `{field_path}` is missing for replacement source {}",
+            source.id()
+        ))
+        .at(place)
+    })?;
+    let mut found = Source::of(value);
+    if matches!(found.value, Value::Number(_) | Value::Bool(_))
+        && let Some(written) = resource.written(&path)
+    {
+        found.text = Str::new(written);
+    }
+    refine(found, source.options.as_ref())
+}
+
+/// The one object that is the source.
+fn select_source(source: &ReplacementSource, resources: &mut Resources) -> Result<Slot> {
+    let id = source.id();
+    let candidates =
+        if id.name.is_empty() { resources.slots() } else { resources.by_any_name(&id.name) };
+    let mut matches = candidates.into_iter().filter(|slot| {
+        let resource = resources.get(*slot);
+        // kustomize: here even cluster-scoped objects count as being in the default namespace.
+        let now = crate::id::ResId { cluster_scoped: false, ..resource.id().clone() };
+        now.is_selected_by(&id) || resource.previous_ids().any(|then| then.is_selected_by(&id))
+    });
+    match (matches.next(), matches.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => {
+            Err(Error::new(format!("multiple matches for selector {}", describe(source))))
+        }
+        (None, _) => Err(Error::new(format!("nothing selected by {}", describe(source)))),
+    }
+}
+
+fn describe(source: &ReplacementSource) -> String {
+    let mut text = source.id().to_string();
+    if !source.field_path.is_empty() {
+        text.push(':');
+        text.push_str(&source.field_path);
+    }
+    if let Some(options) = &source.options
+        && (!options.delimiter.is_empty() || options.create)
+    {
+        text.push_str(&format!(
+            ":{}({}), create={}",
+            options.delimiter, options.index, options.create
+        ));
+    }
+    text
+}
+
+const ONLY_SCALARS: &str = "delimiter option can only be used with scalar nodes";
+
+/// Takes one piece of the text, if a delimiter is given.
+fn refine(mut source: Source, options: Option<&FieldOptions>) -> Result<Source> {
+    let Some(options) = options.filter(|options| !options.delimiter.is_empty()) else {
+        return Ok(source);
+    };
+    if matches!(source.value, Value::List(_) | Value::Map(_)) {
+        return Err(Error::new(ONLY_SCALARS));
+    }
+    let piece = usize::try_from(options.index)
+        .ok()
+        .and_then(|index| source.text.split(options.delimiter.as_str()).nth(index))
+        .map(Str::new);
+    let Some(piece) = piece else {
+        return Err(Error::new(format!(
+            "options.index {} is out of bounds for value {}",
+            options.index, source.text
+        )));
+    };
+    source.value = retype(&source.value, &piece)?;
+    source.text = piece;
+    Ok(source)
+}
+
+/// A text as a value of the same type as another.
+fn retype(like: &Value, text: &str) -> Result<Value> {
+    let read = resolve_plain(text);
+    let word = |value: &Value| match value {
+        Value::Null => "!!null",
+        Value::Bool(_) => "!!bool",
+        Value::Number(number) if number.is_integer() => "!!int",
+        Value::Number(_) => "!!float",
+        _ => "!!str",
+    };
+    match (like, &read) {
+        (Value::String(_), _) => Ok(text.into()),
+        (Value::Number(wanted), Value::Number(found))
+            if found.is_integer() || !wanted.is_integer() =>
+        {
+            Ok(read)
+        }
+        (Value::Bool(_), Value::Bool(_)) | (Value::Null, Value::Null) => Ok(read),
+        _ => Err(Error::new(format!(
+            "yaml: cannot decode {} `{text}` as a {}",
+            word(&read),
+            word(like)
+        ))
+        .hint("quote the target's value to make it text")),
+    }
+}
+
+fn write(
+    target: &ReplacementTarget,
+    source: &Source,
+    resources: &mut Resources,
+    session: &Session<'_>,
+) -> Result<()> {
+    let Some(select) = &target.select else {
+        return Err(Error::new("target must specify resources to select"));
+    };
+    let creating = |error: Error| error.context("error creating target selector");
+    let select = Selection::compile(select).map_err(creating)?;
+    let reject: Vec<Selection> =
+        target.reject.iter().map(Selection::compile).collect::<Result<_>>().map_err(creating)?;
+    for slot in select.candidates(resources) {
+        if is_target(resources.get(slot), &select, &reject) {
+            resources
+                .update(slot, &session.scopes, |resource| write_into(resource, target, source))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_target(resource: &Resource, select: &Selection, reject: &[Selection]) -> bool {
+    let any_id = |selection: &Selection| {
+        selection.matches_id(resource.id())
+            || resource.previous_ids().any(|id| selection.matches_id(&id))
+    };
+    let rejected = reject.iter().any(|reject| {
+        (reject.names_labels() && reject.matches_labels(resource))
+            || (reject.names_an_id() && any_id(reject))
+    });
+    select.matches_labels(resource) && !rejected && any_id(select)
+}
+
+fn write_into(resource: &mut Resource, target: &ReplacementTarget, source: &Source) -> Result<()> {
+    let options = target.options.clone().unwrap_or_default();
+    let default = [DEFAULT_PATH.to_owned()];
+    let paths: &[String] =
+        if target.field_paths.is_empty() { &default } else { &target.field_paths };
+    for field_path in paths {
+        let parts = field_path::split(field_path);
+        let create = options.create.then(|| Leaf::like(&source.value));
+        if write_into_text(resource.object_mut(), &parts, source, create) {
+            continue;
+        }
+        let doing = if options.create { "find or create" } else { "find" };
+        let not_found = format!("unable to {doing} field {field_path:?} in replacement target");
+        let found = field_path::find_all(resource.object_mut(), &parts, create)
+            .map_err(|error| error.context(&not_found));
+        let place = resource.document.as_ref().map(|document| document.place());
+        let found = found.map_err(|error| error.at(place.clone()))?;
+        if found.is_empty() {
+            return Err(Error::new(not_found)
+                .at(place)
+                .hint("set options.create to make the field, or correct the path"));
+        }
+        for found in found.into_iter().filter(|found| !found.in_copy) {
+            let written = resource.written(&found.path).map(Str::new);
+            if let Some(field) = resource.object_mut().get_path_mut(&found.path) {
+                set_field(field, source, &options, found.is_new, written.as_deref())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_field(
+    field: &mut Value,
+    source: &Source,
+    options: &FieldOptions,
+    is_new: bool,
+    written: Option<&str>,
+) -> Result<()> {
+    let is_scalar = !matches!(field, Value::List(_) | Value::Map(_));
+    let mut text = source.text.clone();
+    if !options.delimiter.is_empty() {
+        if !is_scalar {
+            return Err(Error::new(ONLY_SCALARS));
+        }
+        let old = match (&*field, written) {
+            (Value::Number(_) | Value::Bool(_), Some(written)) => Str::new(written),
+            (field, _) => scalar_text(field),
+        };
+        text = replace_piece(&old, options, &text);
+    }
+    *field = if !is_scalar {
+        source.value.clone()
+    } else if is_new {
+        resolve_plain(&text)
+    } else {
+        retype(field, &text)?
+    };
+    Ok(())
+}
+
+/// The old text with one of its pieces replaced; before the first and after the last, added.
+fn replace_piece(old: &str, options: &FieldOptions, piece: &str) -> Str {
+    let mut pieces: Vec<&str> = old.split(options.delimiter.as_str()).collect();
+    match usize::try_from(options.index) {
+        Err(_) => pieces.insert(0, piece),
+        Ok(index) if index >= pieces.len() => pieces.push(piece),
+        Ok(index) => pieces[index] = piece,
+    }
+    pieces.join(&options.delimiter).into()
+}
+
+/// Writes into text that is YAML or JSON itself; says whether the path led there.
+fn write_into_text(
+    object: &mut Value,
+    parts: &[String],
+    source: &Source,
+    create: Option<Leaf>,
+) -> bool {
+    let Some((outer, inner)) = text_on_the_way(object, parts) else { return false };
+    let Some(Value::String(text)) = object.get_path(&outer).cloned() else { return false };
+    match rewrite_text(&text, inner, source, create) {
+        Some(rewritten) => {
+            if let Some(place) = object.get_path_mut(&outer) {
+                *place = rewritten.into();
+            }
+            true
+        }
+        None => false,
+    }
+}
+
+/// The first text on a path that goes on below it, and the rest of the path.
+fn text_on_the_way<'p>(object: &Value, parts: &'p [String]) -> Option<(Path, &'p [String])> {
+    for length in 1..parts.len() {
+        let Ok(Some(path)) = field_path::look_up(object, &parts[..length]) else { continue };
+        let Some(value) = object.get_path(&path) else { continue };
+        if !matches!(value, Value::List(_) | Value::Map(_))
+            && parse_text(&scalar_text(value)).is_ok()
+        {
+            return Some((path, &parts[length..]));
+        }
+    }
+    None
+}
+
+fn rewrite_text(
+    text: &str,
+    parts: &[String],
+    source: &Source,
+    create: Option<Leaf>,
+) -> Option<String> {
+    let mut value = parse_text(text).ok()?;
+    let found = field_path::find_all(&mut value, parts, create).ok()?;
+    if found.is_empty() {
+        return None;
+    }
+    let mut spliced = Some(text.to_owned());
+    for found in &found {
+        let field = value.get_path_mut(&found.path)?;
+        let is_scalar = !matches!(field, Value::List(_) | Value::Map(_));
+        let new = match (is_scalar, found.is_new) {
+            (false, _) => source.value.clone(),
+            (true, true) => resolve_plain(&source.text),
+            (true, false) => retype(field, &source.text).ok()?,
+        };
+        // A scalar for a scalar leaves everything else as it is written.
+        spliced = spliced
+            .filter(|_| is_scalar && !found.is_new)
+            .and_then(|text| splice_scalar(&text, &found.path, &new));
+        *field = new;
+    }
+    let first = text.trim_start().chars().next();
+    if matches!(first, Some('{' | '[')) {
+        return Some(if text.contains('\n') && text.contains("  ") {
+            json::to_go_string_pretty(&value)
+        } else {
+            json::to_go_string(&value)
+        });
+    }
+    let text = spliced.unwrap_or_else(|| crate::output::emit_in_order(&value));
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn a_scalar_keeps_its_type() {
+        let set = |old: Value, text: &str| {
+            let mut field = old;
+            let source = Source { value: text.into(), text: text.into() };
+            set_field(&mut field, &source, &FieldOptions::default(), false, None).map(|()| field)
+        };
+        assert_eq!(set(value!(1), "7").unwrap(), value!(7));
+        assert_eq!(set(value!("x"), "7").unwrap(), value!("7"));
+        assert_eq!(set(value!({"a": 1}), "7").unwrap(), value!("7"));
+        assert_eq!(
+            set(value!(1), "seven").unwrap_err().message(),
+            "yaml: cannot decode !!str `seven` as a !!int"
+        );
+    }
+
+    #[test]
+    fn pieces_are_replaced_or_added() {
+        let options = |index| FieldOptions { delimiter: "/".into(), index, ..Default::default() };
+        assert_eq!(replace_piece("a/b", &options(1), "x"), "a/x");
+        assert_eq!(replace_piece("a/b", &options(-1), "x"), "x/a/b");
+        assert_eq!(replace_piece("a/b", &options(9), "x"), "a/b/x");
+    }
+
+    #[test]
+    fn text_that_is_json_stays_json() {
+        let source = Source::of("new".into());
+        let parts = field_path::split("b.c");
+        let write = |text: &str| rewrite_text(text, &parts, &source, None);
+        assert_eq!(write(r#"{"b": {"c": "old"}, "a": 1}"#).unwrap(), r#"{"a":1,"b":{"c":"new"}}"#);
+        assert_eq!(write("# note\nb:\n  c: old # why\n").unwrap(), "# note\nb:\n  c: new # why");
+        assert_eq!(write("plain"), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Numbers of replicas.
+
+use kiln_value::Value;
+
+use super::Transform;
+use crate::decode::record;
+use crate::error::{Error, Result};
+use crate::field_spec::{Make, Specs};
+use crate::kustomization::Replica;
+use crate::output::wrong_node_kind;
+use crate::resources::Resources;
+use crate::session::Session;
+
+record! {
+    /// Sets the number of replicas of whatever has or had a name.
+    Replicas = "ReplicaCountTransformer" {
+        replica: Replica = "replica",
+        field_specs: Specs = "fieldSpecs",
+    }
+}
+
+impl Transform for Replicas {
+    fn kind(&self) -> &str {
+        "ReplicaCountTransformer"
+    }
+
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        let name = &self.replica.name;
+        let named = resources.by_any_name(name);
+        let mut found = false;
+        for spec in &self.field_specs {
+            for &slot in &named {
+                let resource = resources.get(slot);
+                let fits = (resource.name() == name && spec.fits(&resource.id().gvk))
+                    || resource.previous_ids().any(|id| id.name == *name && spec.fits(&id.gvk));
+                if !fits {
+                    continue;
+                }
+                found = true;
+                resources.update(slot, &session.scopes, |resource| {
+                    let id = resource.id().clone();
+                    spec.apply(resource.object_mut(), &id, Some(Make::Scalar), &mut |field| {
+                        if matches!(field, Value::List(_) | Value::Map(_)) {
+                            return Err(wrong_node_kind("ScalarNode", field));
+                        }
+                        *field = self.replica.count.into();
+                        Ok(())
+                    })
+                })?;
+            }
+        }
+        if found {
+            return Ok(());
+        }
+        let kinds: Vec<String> = self.field_specs.iter().map(|s| s.gvk().to_string()).collect();
+        Err(Error::new(format!(
+            "resource with name {name} does not match a config with the following GVK [{}]",
+            kinds.join(" ")
+        )))
+    }
+}

@@ -1,0 +1,149 @@
+//! The recorded builds: what kustomize 5.8.1 makes of each tree, byte for byte.
+
+use std::fs;
+use std::path::Path;
+
+use kiln_kustomize::fs::Disk;
+use kiln_kustomize::local::Local;
+use kiln_kustomize::{Build, Failed, LoadRestrictions, Options, Output, Reorder};
+use kiln_testkit::{Tally, corpus, difference};
+use kiln_value::{Value, json};
+
+/// Builds that differ on purpose, or not yet; with the reason.
+const DIFFERENT: &[(&str, &str)] = &[
+    (
+        "namespacetransformer-NamespaceTransformer-InvalidFieldSpecs",
+        "the message shows the value without the quotes it was written with",
+    ),
+    (
+        "openapicustomschema-CustomOpenApiFieldFromComponentWithOverlays",
+        "kustomize mixes its own schema into a custom one, if it happened to use it before",
+    ),
+    ("own-scalars-in-annotations", "the reader refuses infinity even where it becomes text"),
+    (
+        "replacement-replacement-yaml-field-in-configmap",
+        "text inside a field keeps its indentation",
+    ),
+    ("replacement-replacement-yaml-flow-style-kyaml-field", "the parser panics"),
+];
+
+#[test]
+fn builds_give_the_recorded_bytes() {
+    let Some(folder) = corpus("kustomize") else { return };
+    let mut tally = Tally::new("kustomize");
+    for (case, reason) in DIFFERENT {
+        tally.known_failure(*case, *reason);
+    }
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .expect("the corpus is a folder")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| folder.join(name).join("case.json").exists())
+        .collect();
+    names.sort();
+    for name in names {
+        let directory = folder.join(&name);
+        let meta = read_json(&directory.join("case.json"));
+        let flags = strings(meta.get("flags"));
+        let wanted = match meta.get("expect").and_then(Value::as_str) {
+            Some("error") => None,
+            _ => Some("expected.yaml".to_owned()),
+        };
+        tally.case(&name, || check(&directory, &meta, &flags, wanted.as_deref()));
+        for also in meta.get("also").and_then(Value::as_list).into_iter().flat_map(|l| l.iter()) {
+            let flags = strings(also.get("flags"));
+            let wanted = also.get("expected").and_then(Value::as_str).map(str::to_owned);
+            tally.case(&format!("{name}@default-order"), || {
+                check(&directory, &meta, &flags, wanted.as_deref())
+            });
+        }
+    }
+    tally.finish();
+}
+
+fn check(
+    directory: &Path,
+    meta: &Value,
+    flags: &[String],
+    wanted: Option<&str>,
+) -> Result<(), String> {
+    let input = directory.join("input").canonicalize().map_err(|e| e.to_string())?;
+    let input = input.to_str().expect("the path of the corpus is text");
+    let root = meta.get("root").and_then(Value::as_str).unwrap_or(".");
+    let built = build(input, root, flags);
+    let Some(wanted) = wanted else {
+        let failed = built.err().ok_or("it succeeds, but an error was expected")?;
+        let texts = fs::read_to_string(directory.join("error.txt")).map_err(|e| e.to_string())?;
+        let message = failed.error.to_string().replace(input, "");
+        for text in texts.lines().filter(|text| !text.is_empty()) {
+            if !message.contains(text) {
+                return Err(format!("the message lacks {text:?}:\n{message}"));
+            }
+        }
+        return Ok(());
+    };
+    let output = built.map_err(|failed| format!("fails: {}", failed.error))?;
+    let text = fs::read_to_string(directory.join(wanted)).map_err(|e| e.to_string())?;
+    match difference(&text, &output.yaml) {
+        Some(difference) => Err(difference),
+        None => check_warnings(meta, &output),
+    }
+}
+
+/// Old fields are announced as kustomize announces them, in its order.
+fn check_warnings(meta: &Value, output: &Output) -> Result<(), String> {
+    let recorded: Vec<String> = strings(meta.get_path(["real", "warnings"]))
+        .into_iter()
+        .filter(|line| line.contains("is deprecated"))
+        .collect();
+    let given: Vec<String> = output
+        .warnings
+        .iter()
+        .filter(|warning| warning.message.contains("is deprecated"))
+        .map(|warning| format!("# Warning: {}", warning.message))
+        .collect();
+    if recorded.is_empty() || recorded == given {
+        Ok(())
+    } else {
+        Err(format!("other warnings:\nwanted {recorded:#?}\ngot {given:#?}"))
+    }
+}
+
+fn build(input: &str, root: &str, flags: &[String]) -> Result<Output, Box<Failed>> {
+    let mut options = Options { working_directory: input.to_owned(), ..Options::default() };
+    let mut flags = flags.iter().map(String::as_str);
+    while let Some(flag) = flags.next() {
+        match flag {
+            "--reorder" => {
+                options.reorder = match flags.next() {
+                    Some("none") => Reorder::None,
+                    _ => Reorder::Legacy,
+                }
+            }
+            "--load-restrictor" => {
+                if flags.next() == Some("LoadRestrictionsNone") {
+                    options.load_restrictions = LoadRestrictions::None;
+                }
+            }
+            "--enable-alpha-plugins" => options.enable_plugins = true,
+            "--enable-exec" => options.enable_exec = true,
+            other => panic!("unknown flag {other}"),
+        }
+    }
+    let home = format!("{input}/.plugin-home");
+    let programs =
+        Local { plugin_home: Path::new(&home).is_dir().then_some(home), ..Local::default() };
+    Build::new(&Disk, &options).programs(&programs).run(&format!("{input}/{root}"))
+}
+
+fn read_json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).expect("a case has a description");
+    json::parse(&text).expect("the description is JSON")
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    let list = value.and_then(Value::as_list);
+    list.into_iter()
+        .flat_map(|list| list.iter())
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
