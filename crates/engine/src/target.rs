@@ -1,6 +1,6 @@
 //! The write gate: what a rule makes must be an object that it may write.
 
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_object::{Kinds, ObjectId, name};
 use kiln_rules::Scope;
 use kiln_text::names;
 use kiln_value::{Map, Value};
@@ -9,12 +9,12 @@ use crate::failure::{Failure, FailureKind};
 
 /// Checks what a made object is called.
 pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(), Failure> {
-    let ObjectId { gvk, namespace, name } = target;
+    let ObjectId { gvk, namespace, name: called } = target;
     if gvk.kind.is_empty() || gvk.version.is_empty() {
         return Err(wrong(target, "it has no kind or no apiVersion"));
     }
-    if let Some(problem) = name_problem(gvk, name) {
-        return Err(wrong(target, &format!("its name {name:?} is no valid name: {problem}"))
+    if let Some(problem) = name::problem(gvk, called) {
+        return Err(wrong(target, &format!("its name {called:?} is no valid name: {problem}"))
             .hint("join, cut and replace parts with JMESPath functions until it is one"));
     }
     match kinds.is_namespaced(gvk) {
@@ -49,20 +49,6 @@ pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(
 
 fn wrong(target: &ObjectId, why: &str) -> Failure {
     Failure::new(FailureKind::Target, format!("cannot make {target}: {why}"))
-}
-
-/// What is wrong with a name, in Kubernetes' words.
-fn name_problem(kind: &Gvk, name: &str) -> Option<String> {
-    if name.is_empty() {
-        return Some("it is empty".into());
-    }
-    let problems = match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Namespace") => names::dns1123_label(name),
-        ("", "Service") => names::dns1035_label(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
-        _ => names::dns1123_subdomain(name),
-    };
-    problems.into_iter().next()
 }
 
 /// Makes text of labels and annotations that variables turned into numbers or booleans.

@@ -2,7 +2,8 @@
 //!
 //! An object is a plain [`kiln_value::Value`]; this crate gives names to what every part of Kiln asks
 //! of one: what it is and what it is called ([`Gvk`], [`ObjectId`]), its labels and annotations
-//! ([`metadata`]), who owns it ([`owner`]), which selectors select it ([`Selector`]), what a list holds
+//! ([`metadata`]), who owns it ([`owner`]), which names it may have ([`name`]), which
+//! selectors select it ([`Selector`]), what a list holds
 //! ([`list`]), and which kinds exist, in which scope and under which names ([`Kinds`]).
 //! It does not know the fields below `metadata`, and reads no cluster.
 
@@ -11,6 +12,7 @@ pub mod identity;
 pub mod kinds;
 pub mod list;
 pub mod metadata;
+pub mod name;
 pub mod owner;
 pub mod selector;
 

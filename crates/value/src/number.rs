@@ -110,22 +110,36 @@ impl fmt::Display for Number {
             Number::Float(x) if x.is_infinite() => {
                 f.write_str(if x > 0.0 { "+Inf" } else { "-Inf" })
             }
-            Number::Float(x) => {
-                let size = x.abs();
-                if size != 0.0 && !(1e-6..1e21).contains(&size) {
-                    let text = format!("{x:e}");
-                    match text.split_once('e') {
-                        Some((digits, exponent)) if !exponent.starts_with('-') => {
-                            write!(f, "{digits}e+{exponent}")
-                        }
-                        _ => f.write_str(&text),
-                    }
-                } else {
-                    write!(f, "{x}")
-                }
-            }
+            Number::Float(x) => fmt_float(x, f),
         }
     }
+}
+
+fn fmt_float(x: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let text = shortest(x);
+    let (sign, unsigned) = text.strip_prefix('-').map_or(("", &*text), |rest| ("-", rest));
+    let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    f.write_str(sign)?;
+    if !(-6..21).contains(&exponent) {
+        return write!(f, "{mantissa}e{exponent:+}");
+    }
+    let digits = mantissa.replace('.', "");
+    match usize::try_from(exponent) {
+        Err(_) => write!(f, "0.{:0<1$}{digits}", "", exponent.unsigned_abs() as usize - 1),
+        Ok(whole) if whole + 1 >= digits.len() => {
+            write!(f, "{digits}{:0<1$}", "", whole + 1 - digits.len())
+        }
+        Ok(whole) => write!(f, "{}.{}", &digits[..=whole], &digits[whole + 1..]),
+    }
+}
+
+/// As few digits as read back to the float; halfway between two such, Go takes the even one.
+fn shortest(x: f64) -> String {
+    let text = format!("{x:e}");
+    let digits = text.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count();
+    let even = format!("{x:.places$e}", places = digits - 1);
+    if even.parse() == Ok(x) { even } else { text }
 }
 
 #[cfg(test)]
@@ -144,6 +158,14 @@ mod tests {
             (1e-6, "0.000001"),
             (1e-7, "1e-7"),
             (123_456_789.125, "123456789.125"),
+            (0.0, "0"),
+            (123e-8, "0.00000123"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (999_999_999_999_999_900_000.0, "999999999999999900000"),
+            // Halfway between two shortest forms: to the even digit.
+            (70_840_742_287_050.62, "70840742287050.62"),
+            (-2_080_364_226_799_236.2, "-2080364226799236.2"),
         ] {
             assert_eq!(Number::Float(float).to_string(), text);
         }

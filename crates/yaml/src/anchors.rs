@@ -46,13 +46,13 @@ pub(crate) enum BadAlias {
 }
 
 /// The anchors of one document.
-pub(crate) struct Anchors<T> {
+pub(crate) struct Anchors<'t, T> {
     /// `None` while the node is still being read: an alias to it would contain itself.
-    named: HashMap<String, Option<Anchored<T>>>,
+    named: HashMap<&'t str, Option<Anchored<T>>>,
     spent: Weight,
 }
 
-impl<T: Clone> Anchors<T> {
+impl<'t, T: Clone> Anchors<'t, T> {
     pub(crate) fn new() -> Self {
         Anchors { named: HashMap::new(), spent: Weight::default() }
     }
@@ -63,11 +63,11 @@ impl<T: Clone> Anchors<T> {
         self.spent = Weight::default();
     }
 
-    pub(crate) fn open(&mut self, name: &str) {
-        self.named.insert(name.to_owned(), None);
+    pub(crate) fn open(&mut self, name: &'t str) {
+        self.named.insert(name, None);
     }
 
-    pub(crate) fn close(&mut self, name: String, anchored: Anchored<T>) {
+    pub(crate) fn close(&mut self, name: &'t str, anchored: Anchored<T>) {
         self.named.insert(name, Some(anchored));
     }
 
@@ -91,6 +91,6 @@ impl<T: Clone> Anchors<T> {
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.named.keys().map(String::as_str)
+        self.named.keys().copied()
     }
 }

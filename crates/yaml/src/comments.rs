@@ -4,43 +4,23 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Place, Source};
 
-use crate::event::{Event, Events};
+use crate::event::Event;
+use crate::parse::Events;
 
 /// The first comment of a source that can be read, if it has one.
-///
-/// Between the nodes of a document stand only indicators, white space and comments, so the first `#`
-/// there begins one; and one may follow the `|` or `>` of a block of text.
 pub fn first_comment(source: &Arc<Source>) -> Option<Place> {
     let text = source.text();
     memchr::memchr(b'#', text.as_bytes())?;
-    let base = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let mut events = Events::new(text, base);
-    let mut seen = base;
-    while let Ok((event, span)) = events.next() {
-        let found = comment_in(text, seen..span.start).or_else(|| match &event {
-            Event::Scalar(scalar) if !scalar.plain => {
-                let written = &text[span.clone()];
-                let head = written.find('\n').map_or(written, |end| &written[..end]);
-                let block = head.trim_start().starts_with(['|', '>']);
-                block.then(|| comment_in(text, span.start..span.start + head.len())).flatten()
-            }
-            _ => None,
-        });
-        if let Some(at) = found {
-            let end = text[at..].find(['\n', '\r']).map_or(text.len(), |length| at + length);
-            return Some(Place::new(Arc::clone(source), at..end));
+    let mut events = Events::new(text, 0);
+    loop {
+        let event = events.next();
+        if let Some(comment) = events.first_comment() {
+            return Some(Place::new(Arc::clone(source), comment));
         }
-        seen = seen.max(span.end);
-        if matches!(event, Event::StreamEnd) {
-            break;
+        if matches!(event, Ok((Event::StreamEnd, _)) | Err(_)) {
+            return None;
         }
     }
-    comment_in(text, seen..text.len()).map(|at| Place::new(Arc::clone(source), at..text.len()))
-}
-
-fn comment_in(text: &str, gap: std::ops::Range<usize>) -> Option<usize> {
-    let from = gap.start;
-    text.get(gap)?.find('#').map(|at| from + at)
 }
 
 #[cfg(test)]

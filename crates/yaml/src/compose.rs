@@ -8,10 +8,12 @@ use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
 use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
-use crate::event::{Event, Events, Properties, Scalar, Style};
+use crate::event::{Event, Form, Quoting, Scalar};
 use crate::float;
+use crate::folded;
 use crate::merge::{self, Merge};
 use crate::options::{DuplicateKeys, ReadOptions, ScalarTable};
+use crate::parse::Events;
 use crate::resolve::{self, Typed};
 use crate::span::Track;
 use crate::syntax;
@@ -25,7 +27,7 @@ pub(crate) struct Composer<'t, T> {
     source: &'t Arc<Source>,
     options: &'t ReadOptions,
     keys: &'t mut KeyTable,
-    anchors: Anchors<T>,
+    anchors: Anchors<'t, T>,
     /// Entries and elements of all open maps and lists; each closes by taking its own off the end.
     entries: Vec<Entry<T>>,
     elements: Vec<Value>,
@@ -95,19 +97,19 @@ impl<'t, T: Track> Composer<'t, T> {
         };
         let (event, span) = self.event()?;
         let empty = matches!(&event, Event::Scalar(scalar)
-            if scalar.plain && scalar.text.is_empty() && scalar.properties.tag.is_none());
+            if scalar.is_plain() && scalar.text.is_empty() && scalar.properties.tag.is_none());
         let (value, track) = self.node(event, span, Position { depth: 0, flow: false })?;
         self.event()?;
         Ok(Some(Composed { value, track, start, empty }))
     }
 
-    fn event(&mut self) -> Result<(Event, Range<usize>), Fault> {
+    fn event(&mut self) -> Result<(Event<'t>, Range<usize>), Fault> {
         self.events.next().map_err(|error| Box::new(syntax::explain(&error, self.source)))
     }
 
     fn node(
         &mut self,
-        event: Event,
+        event: Event<'t>,
         span: Range<usize>,
         at: Position,
     ) -> Result<(Value, T), Fault> {
@@ -117,19 +119,19 @@ impl<'t, T: Track> Composer<'t, T> {
                 self.end = span.end;
                 self.scalar(scalar, span, at)
             }
-            Event::MapStart(properties, style) => {
-                let at = Position { depth: at.depth, flow: at.flow || style == Style::Flow };
+            Event::MapStart(properties, form) => {
+                let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
                 self.check_depth(at.depth + 1, &span)?;
-                self.anchored(properties, at, |composer| composer.map(span, at))
+                self.anchored(properties.anchor, at, |composer| composer.map(span, at))
             }
-            Event::ListStart(properties, style) => {
-                let at = Position { depth: at.depth, flow: at.flow || style == Style::Flow };
+            Event::ListStart(properties, form) => {
+                let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
                 self.check_depth(at.depth + 1, &span)?;
-                self.anchored(properties, at, |composer| composer.list(span, at))
+                self.anchored(properties.anchor, at, |composer| composer.list(span, at))
             }
             Event::Alias(name) => {
                 self.end = span.end;
-                let anchored = self.follow(&name, &span)?;
+                let anchored = self.follow(name, &span)?;
                 self.check_depth(at.depth + anchored.height, &span)?;
                 self.deepest = self.deepest.max(at.depth + anchored.height);
                 self.read.add(anchored.weight);
@@ -147,15 +149,15 @@ impl<'t, T: Track> Composer<'t, T> {
     /// Composes a node and keeps it for aliases if it has an anchor.
     fn anchored(
         &mut self,
-        properties: Properties,
+        anchor: Option<&'t str>,
         at: Position,
         compose: impl FnOnce(&mut Self) -> Result<(Value, T), Fault>,
     ) -> Result<(Value, T), Fault> {
-        let Some(name) = properties.anchor else {
+        let Some(name) = anchor else {
             self.deepest = self.deepest.max(at.depth + 1);
             return compose(self);
         };
-        self.anchors.open(&name);
+        self.anchors.open(name);
         let before = self.read;
         let deepest_before = std::mem::replace(&mut self.deepest, at.depth + 1);
         let (value, track) = compose(self)?;
@@ -174,17 +176,20 @@ impl<'t, T: Track> Composer<'t, T> {
 
     fn scalar(
         &mut self,
-        mut scalar: Scalar,
+        mut scalar: Scalar<'t>,
         span: Range<usize>,
         at: Position,
     ) -> Result<(Value, T), Fault> {
         let bytes = scalar.text.len();
         self.read.bytes += bytes;
         let anchor = scalar.properties.anchor.take();
+        if scalar.quoting == Quoting::Folded && self.options.scalars == ScalarTable::V3 {
+            scalar.text = folded::as_kustomize_reads_it(scalar.text);
+        }
         let value = if scalar.text.is_empty() && self.is_kustomize_blank(&scalar, at) {
             Value::from("")
         } else {
-            resolve::value(scalar, self.options.scalars)
+            resolve::value(&scalar, self.options.scalars)
                 .map_err(|problem| self.fault(span.clone(), problem))?
         };
         let track = T::scalar(span);
@@ -198,11 +203,11 @@ impl<'t, T: Track> Composer<'t, T> {
     }
 
     /// kustomize: `{a: }` is `{a: ""}`, because it prints and reads flow maps again on the way.
-    fn is_kustomize_blank(&self, scalar: &Scalar, at: Position) -> bool {
+    fn is_kustomize_blank(&self, scalar: &Scalar<'_>, at: Position) -> bool {
         at.flow
             && self.options.scalars == ScalarTable::V3
-            && scalar.plain
-            && scalar.properties.tag.is_none()
+            && scalar.is_plain()
+            && matches!(scalar.properties.tag.as_deref(), None | Some("!"))
     }
 
     fn list(&mut self, span: Range<usize>, at: Position) -> Result<(Value, T), Fault> {
@@ -263,8 +268,8 @@ impl<'t, T: Track> Composer<'t, T> {
                     self.entries.push(Entry { key, key_span, value, track });
                     continue;
                 }
-                Event::Scalar(scalar) => self.key(scalar, &key_span, at)?,
-                Event::Alias(name) => self.alias_key(&name, &key_span)?,
+                Event::Scalar(scalar) => self.key(&scalar, &key_span, at)?,
+                Event::Alias(name) => self.alias_key(name, &key_span)?,
                 Event::ListStart(..) | Event::MapStart(..) => {
                     return Err(self.collection_key_fault(key_span));
                 }
@@ -295,13 +300,20 @@ impl<'t, T: Track> Composer<'t, T> {
         }
     }
 
-    fn key(&mut self, scalar: Scalar, span: &Range<usize>, at: Position) -> Result<Key, Fault> {
+    fn key(
+        &mut self,
+        scalar: &Scalar<'t>,
+        span: &Range<usize>,
+        at: Position,
+    ) -> Result<Key, Fault> {
         self.read.bytes += scalar.text.len();
-        let typed = resolve::typed(&scalar, self.options.scalars)
+        let typed = resolve::typed(scalar, self.options.scalars)
             .map_err(|problem| self.fault(span.clone(), problem))?;
         let key = match (self.options.scalars, &typed) {
             (_, Typed::Text) => self.keys.intern(&scalar.text),
             (_, Typed::Bytes(text)) => self.keys.intern(text),
+            // kustomize: reads a key that is not written as an empty one.
+            (ScalarTable::V3, Typed::Null) if scalar.text.is_empty() => self.keys.intern(""),
             (_, Typed::Null) => return Err(self.null_key_fault(span.clone())),
             // kustomize: the top level is read into a map of strings, which takes keys as written.
             (ScalarTable::V3, _) if at.depth == 0 => self.keys.intern(&scalar.text),
@@ -319,7 +331,7 @@ impl<'t, T: Track> Composer<'t, T> {
         };
         if let Some(name) = scalar.properties.anchor {
             let weight = Weight { nodes: 1, bytes: scalar.text.len() };
-            let value = Value::from(scalar.text);
+            let value = Value::from(&*scalar.text);
             let track = T::scalar(span.clone());
             self.anchors.close(name, Anchored { value, track, weight, height: 0 });
         }

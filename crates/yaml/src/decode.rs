@@ -22,12 +22,55 @@ pub(crate) fn source(name: &str, bytes: &[u8], limits: &Limits) -> Result<Arc<So
     Ok(Arc::new(Source::new(name, text)))
 }
 
-/// Checks a source that is text already.
-pub(crate) fn check_size(source: &Source, limits: &Limits) -> Result<(), Diagnostic> {
-    match source.text().len() {
-        size if size > limits.bytes => Err(too_large(source.name(), size, limits)),
-        _ => Ok(()),
+/// Checks the size and the characters of a source.
+///
+/// # Errors
+/// When it is too large, or at the first control character that YAML does not allow, not even in
+/// quotes or comments.
+pub(crate) fn check(source: &Arc<Source>, limits: &Limits) -> Result<(), Diagnostic> {
+    let text = source.text();
+    if text.len() > limits.bytes {
+        return Err(too_large(source.name(), text.len(), limits));
     }
+    match first_forbidden(text) {
+        None => Ok(()),
+        Some((at, c)) => {
+            let place = Place::new(Arc::clone(source), at..at + c.len_utf8());
+            let problem = format!("the control character U+{:04X} is not allowed", c as u32);
+            let escape = match c as u32 {
+                code @ ..=0xff => format!("\\x{code:02X}"),
+                code => format!("\\u{code:04X}"),
+            };
+            let hint = format!("in double quotes it can be written as an escape: \"{escape}\"");
+            Err(Diagnostic::error(problem).at(place).hint(hint))
+        }
+    }
+}
+
+fn first_forbidden(text: &str) -> Option<(usize, char)> {
+    // Whole pieces at a time, which compilers turn into wide instructions.
+    const PIECE: usize = 64;
+    let suspicious = |b: u8| b >= 0x7f || b < b' ' && !matches!(b, b'\t' | b'\n' | b'\r');
+    let mut checked = 0;
+    for piece in text.as_bytes().chunks(PIECE) {
+        let end = checked + piece.len();
+        if piece.iter().fold(false, |found, b| found | suspicious(*b)) {
+            let from = text.floor_char_boundary(checked);
+            let found = text[from..text.ceil_char_boundary(end)]
+                .char_indices()
+                .find(|(_, c)| is_forbidden(*c));
+            if let Some((at, c)) = found {
+                return Some((from + at, c));
+            }
+        }
+        checked = end;
+    }
+    None
+}
+
+fn is_forbidden(c: char) -> bool {
+    !matches!(c,
+        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }
 
 fn too_large(name: &str, size: usize, limits: &Limits) -> Diagnostic {

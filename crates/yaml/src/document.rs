@@ -130,7 +130,7 @@ impl Reader {
     /// # Errors
     /// At the first thing that is wrong, with its place.
     pub fn read(&mut self, source: &Arc<Source>) -> Result<Vec<Document>, Diagnostic> {
-        decode::check_size(source, &self.options.limits)?;
+        decode::check(source, &self.options.limits)?;
         if let Some(value) = self.read_json(source) {
             return Ok(vec![self.document(value, source, 0)]);
         }

@@ -1,9 +1,12 @@
-//! Floats as Go prints them.
+//! Floats as `sigs.k8s.io/yaml` prints them.
 
 use std::fmt::Write;
 
-/// Appends a float as `sigs.k8s.io/yaml` prints it: first as JSON, where integral floats are
-/// integers, then as go-yaml v2 prints what it reads there.
+use kiln_text::float::{Style, format_f32, print};
+use kiln_value::Number;
+
+/// Appends a float: first it goes through JSON, where integral floats are integers, then go-yaml v2
+/// prints what it reads there.
 pub(crate) fn write(out: &mut String, float: f64) {
     if float.is_nan() {
         out.push_str(".nan");
@@ -14,59 +17,60 @@ pub(crate) fn write(out: &mut String, float: f64) {
     } else if float.fract() == 0.0 && float.abs() < 1e20 {
         // JSON prints the shortest digits padded with zeros; beyond 64 bits that is no integer.
         let start = out.len();
-        let _ = write!(out, "{float}");
+        let _ = write!(out, "{}", Number::Float(float));
         let digits = &out[start..];
         if digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
             out.truncate(start);
-            write_shortest(out, &format!("{float:e}"));
+            out.push_str(&print(float));
         }
     } else {
-        write_shortest(out, &format!("{float:e}"));
+        out.push_str(&print(float));
     }
 }
 
 /// A float as the text of a map key, for which `sigs.k8s.io/yaml` rounds to 32 bits.
 pub(crate) fn key_text(float: f64) -> String {
     let single = float as f32;
-    if single.is_nan() {
-        ".nan".to_owned()
-    } else if single.is_infinite() {
-        if single > 0.0 { ".inf" } else { "-.inf" }.to_owned()
-    } else {
-        let mut text = String::new();
-        write_shortest(&mut text, &format!("{single:e}"));
-        text
+    if single.is_finite() {
+        return format_f32(single, Style::General);
     }
+    let mut text = String::new();
+    write(&mut text, f64::from(single));
+    text
 }
 
-/// Go's `%g` with the fewest digits that identify the float: an exponent below -4 and from 6 on.
-fn write_shortest(out: &mut String, scientific: &str) {
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-4..6).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.abs());
-        return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_go_through_json() {
+        for (float, wanted) in [
+            (-0.0, "0"),
+            (1.0, "1"),
+            (1e19, "10000000000000000000"),
+            (1e20, "1e+20"),
+            (18_446_744_073_709_551_616.0, "1.8446744073709552e+19"),
+            (-9_223_372_036_854_775_808.0, "-9.223372036854776e+18"),
+            (1_234_567.5, "1.2345675e+06"),
+            (123_456.5, "123456.5"),
+            (0.00001, "1e-05"),
+            (f64::INFINITY, ".inf"),
+            (f64::NEG_INFINITY, "-.inf"),
+            (f64::NAN, ".nan"),
+        ] {
+            let mut text = String::new();
+            write(&mut text, float);
+            assert_eq!(text, wanted);
+        }
     }
-    let (sign, digits) = match mantissa.strip_prefix('-') {
-        Some(digits) => ("-", digits.replace('.', "")),
-        None => ("", mantissa.replace('.', "")),
-    };
-    out.push_str(sign);
-    let point = exponent + 1;
-    if point <= 0 {
-        out.push_str("0.");
-        out.extend(std::iter::repeat_n('0', point.unsigned_abs() as usize));
-        out.push_str(&digits);
-        return;
-    }
-    let point = point.unsigned_abs() as usize;
-    if digits.len() <= point {
-        out.push_str(&digits);
-        out.extend(std::iter::repeat_n('0', point - digits.len()));
-    } else {
-        out.push_str(&digits[..point]);
-        out.push('.');
-        out.push_str(&digits[point..]);
+
+    #[test]
+    fn keys_have_32_bits() {
+        for (float, wanted) in
+            [(1.5, "1.5"), (0.1, "0.1"), (16_777_217.0, "1.6777216e+07"), (1e300, ".inf")]
+        {
+            assert_eq!(key_text(float), wanted);
+        }
     }
 }

@@ -9,11 +9,12 @@
 //! | `document` | [`Document`], [`Reader`], type errors with places |
 //! | `options` | scalar tables, duplicate keys, limits |
 //! | `decode` | bytes to text |
-//! | `event` | the parser crate, behind our own events |
+//! | `event`, `parse`, `scan*` | text to tokens to events, as go-yaml has them |
 //! | `compose` | events to values: keys, duplicates, depth |
 //! | `comments` | finding what a rewrite would lose |
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
+//! | `folded` | what kustomize makes of folded text |
 //! | `span` | places, kept only when somebody asks |
 //! | `syntax` | what a syntax error means and what to do |
 //! | `emit` | values to go-yaml v2's bytes |
@@ -36,11 +37,16 @@ mod document;
 mod emit;
 mod event;
 mod float;
+mod folded;
 mod merge;
 mod options;
 mod order;
+mod parse;
 mod resolve;
 mod scalar;
+mod scan;
+mod scan_property;
+mod scan_scalar;
 mod span;
 mod style;
 mod syntax;

@@ -18,13 +18,12 @@ pub(crate) struct Merge<T> {
 }
 
 /// Whether a key `<<` asks for a merge, rather than being text of that form.
-pub(crate) fn is_merge_key(scalar: &Scalar, table: ScalarTable) -> bool {
+pub(crate) fn is_merge_key(scalar: &Scalar<'_>, table: ScalarTable) -> bool {
     match scalar.properties.tag.as_deref() {
+        None => scalar.is_plain(),
+        // go-yaml v2: even in quotes.
+        Some("!") => scalar.is_plain() || table == ScalarTable::V2,
         Some(tag) => tag == "tag:yaml.org,2002:merge",
-        None => match table {
-            ScalarTable::V3 => scalar.plain,
-            ScalarTable::V2 => scalar.implicit,
-        },
     }
 }
 

@@ -44,14 +44,14 @@ impl Typed {
 ///
 /// # Errors
 /// In words, when a tag does not fit the text or the value has no place in JSON.
-pub(crate) fn value(scalar: Scalar, table: ScalarTable) -> Result<Value, String> {
-    match typed(&scalar, table)? {
+pub(crate) fn value(scalar: &Scalar<'_>, table: ScalarTable) -> Result<Value, String> {
+    match typed(scalar, table)? {
         Typed::Null => Ok(Value::Null),
         Typed::Bool(b) => Ok(Value::Bool(b)),
         Typed::Number(number) => json_number(number, table).map(Value::Number),
         // go-yaml v2 leaves timestamps as text when nobody asks for a time.
         Typed::Time(time) if table == ScalarTable::V3 => Ok(Value::from(time)),
-        Typed::Time(_) | Typed::Text => Ok(Value::from(scalar.text)),
+        Typed::Time(_) | Typed::Text => Ok(Value::from(&*scalar.text)),
         Typed::Bytes(text) => Ok(Value::from(text)),
     }
 }
@@ -70,17 +70,18 @@ pub fn resolve_plain(text: &str, table: ScalarTable) -> Value {
 }
 
 /// Gives a scalar its type.
-pub(crate) fn typed(scalar: &Scalar, table: ScalarTable) -> Result<Typed, String> {
-    let Some(tag) = &scalar.properties.tag else {
-        // go-yaml v2 resolves `! "12"`, v3 lets the quotes decide.
-        let resolves = match table {
-            ScalarTable::V3 => scalar.plain,
-            ScalarTable::V2 => scalar.implicit,
-        };
-        return Ok(if resolves { plain(&scalar.text, table) } else { Typed::Text });
+pub(crate) fn typed(scalar: &Scalar<'_>, table: ScalarTable) -> Result<Typed, String> {
+    let tag = match scalar.properties.tag.as_deref() {
+        None if scalar.is_plain() => return Ok(plain(&scalar.text, table)),
+        None => return Ok(Typed::Text),
+        // go-yaml v3 ignores `!`, for v2 it is a tag like any other that it does not know.
+        Some("!") if scalar.is_plain() && table == ScalarTable::V3 => {
+            return Ok(plain(&scalar.text, table));
+        }
+        Some(tag) => tag,
     };
     let tag = tag.strip_prefix("tag:yaml.org,2002:").unwrap_or_default();
-    let text = scalar.text.as_str();
+    let text = &*scalar.text;
     let fits = match tag {
         "binary" => {
             let folded: Cow<'_, str> = if text.contains(['\n', '\r']) {
@@ -177,7 +178,8 @@ pub(crate) fn plain(text: &str, table: ScalarTable) -> Typed {
         Hint::Word => word(text, table),
         Hint::Dot => match special_float(text) {
             Some(float) => Typed::Number(Number::Float(float)),
-            None => parse_float(text).map_or(Typed::Text, |f| Typed::Number(Number::Float(f))),
+            None => kiln_text::float::parse(text)
+                .map_or(Typed::Text, |f| Typed::Number(Number::Float(f))),
         },
         Hint::Number => match special_float(text) {
             Some(float) => Typed::Number(Number::Float(float)),
@@ -225,7 +227,9 @@ fn number(text: &str, table: ScalarTable) -> Option<Typed> {
     let digits: Cow<'_, str> =
         if text.contains('_') { text.replace('_', "").into() } else { text.into() };
     integer(&digits)
-        .or_else(|| is_yaml_float(&digits).then(|| parse_float(&digits).map(Number::Float))?)
+        .or_else(|| {
+            is_yaml_float(&digits).then(|| kiln_text::float::parse(&digits).map(Number::Float))?
+        })
         .or_else(|| prefixed(&digits, table))
         .map(Typed::Number)
 }
@@ -298,26 +302,6 @@ fn is_yaml_float(text: &str) -> bool {
         !digits.is_empty() && all_digits(digits)
     });
     mantissa_fits && exponent_fits
-}
-
-/// A float that fits; one too large is text for go-yaml. Between digits Go allows underscores.
-fn parse_float(text: &str) -> Option<f64> {
-    let digits: Cow<'_, str> = if text.contains('_') {
-        let bytes = text.as_bytes();
-        let digit =
-            |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-        let separates = |(at, _): (usize, &str)| digit(at.checked_sub(1)) && digit(Some(at + 1));
-        if !text.match_indices('_').all(separates) {
-            return None;
-        }
-        text.replace('_', "").into()
-    } else {
-        text.into()
-    };
-    if !is_yaml_float(&digits) {
-        return None;
-    }
-    digits.parse::<f64>().ok().filter(|f| f.is_finite())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Place, Source};
 
-use crate::event::{SyntaxError, is_forbidden};
+use crate::event::SyntaxError;
 
 /// Turns a parser's error into a diagnostic with places and a hint.
 #[cold]
@@ -16,10 +16,6 @@ pub(crate) fn explain(error: &SyntaxError, source: &Arc<Source>) -> Diagnostic {
     let place = |at: usize, width: usize| Place::new(Arc::clone(source), at..at + width);
 
     let (message, hint) = match found {
-        Some(c) if is_forbidden(c) => (
-            format!("the control character U+{:04X} is not allowed", c as u32),
-            Some("in double quotes it can be written as an escape, as in \"\\x07\""),
-        ),
         Some('\t') if stands_in_indent(text, error.at) => {
             ("a tab cannot indent".to_owned(), Some("indent with spaces"))
         }

@@ -1,0 +1,134 @@
+//! Fields and elements: `a.b`, `a.?b`, `a[b]`, `a[?b]`, `has(a.b)`.
+
+use kiln_value::{Str, Value};
+
+use crate::Val;
+use crate::error::{Failure, failure, no_such_overload};
+use crate::value::{List, Map, Part};
+
+fn no_such_key(key: impl std::fmt::Display) -> Failure {
+    failure(format!("no such key: {key}"))
+}
+
+/// Several plain fields, one below the other; parts on the way are not copied.
+pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
+    let Some((first, rest)) = fields.split_first() else { return Ok(value.clone()) };
+    let Val::Map(map) = value else {
+        return rest.iter().try_fold(select(value, first)?, |value, field| select(&value, field));
+    };
+    let mut part = map.part(first).ok_or_else(|| no_such_key(first))?;
+    for (at, field) in rest.iter().enumerate() {
+        part = match part {
+            Part::Json(Value::Map(map)) => {
+                Part::Json(map.get(field).ok_or_else(|| no_such_key(field))?)
+            }
+            Part::Val(Val::Map(map)) => map.part(field).ok_or_else(|| no_such_key(field))?,
+            // An optional or a message on the way.
+            Part::Val(other) => return path_slowly(other, &rest[at..]),
+            Part::Json(_) => return Err(no_such_overload()),
+        };
+    }
+    Ok(part.to_val())
+}
+
+fn path_slowly(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
+    fields.iter().try_fold(value.clone(), |value, field| select(&value, field))
+}
+
+/// A field of a value, if it is there.
+fn field(value: &Val, field: &str) -> Result<Option<Val>, Failure> {
+    match value {
+        Val::Map(map) => Ok(map.get_str(field)),
+        Val::Struct(message) => Ok(message.get(field).cloned()),
+        _ => Err(no_such_overload()),
+    }
+}
+
+/// `value.field`; through an optional the result is optional too.
+pub(super) fn select(value: &Val, name: &str) -> Result<Val, Failure> {
+    match value {
+        Val::Optional(_) => select_optional(value, name),
+        _ => field(value, name)?.ok_or_else(|| no_such_key(name)),
+    }
+}
+
+/// `value.?field`.
+pub(super) fn select_optional(value: &Val, name: &str) -> Result<Val, Failure> {
+    let found = match value {
+        Val::Optional(None) => None,
+        Val::Optional(Some(nested)) => field(&nested.value, name)?,
+        _ => field(value, name)?,
+    };
+    found.map_or(Ok(Val::none()), Val::some)
+}
+
+/// `has(value.field)`.
+pub(super) fn has(value: &Val, name: &str) -> Result<bool, Failure> {
+    match value {
+        Val::Map(map) => Ok(map.contains_str(name)),
+        Val::Struct(message) => Ok(message.get(name).is_some()),
+        Val::Optional(None) => Ok(false),
+        Val::Optional(Some(nested)) => has(&nested.value, name),
+        _ => Err(no_such_overload()),
+    }
+}
+
+/// An element, if it is there.
+fn element(value: &Val, index: &Val) -> Result<Option<Val>, Failure> {
+    match value {
+        Val::Map(map) => map_element(map, index),
+        Val::List(list) => list_element(list, index),
+        _ => Err(no_such_overload()),
+    }
+}
+
+fn map_element(map: &Map, key: &Val) -> Result<Option<Val>, Failure> {
+    match key {
+        Val::String(_) | Val::Int(_) | Val::UInt(_) | Val::Bool(_) | Val::Double(_) => {
+            Ok(map.get(key))
+        }
+        other => Err(failure(format!("unsupported key type: {}", other.type_name()))),
+    }
+}
+
+fn list_element(list: &List, index: &Val) -> Result<Option<Val>, Failure> {
+    let index = match index {
+        Val::Int(i) => usize::try_from(*i).ok(),
+        Val::UInt(u) => usize::try_from(*u).ok(),
+        Val::Double(x) if x.fract() == 0.0 && *x >= 0.0 && *x < 1e15 => Some(*x as usize),
+        Val::Double(x) => return Err(failure(format!("invalid_argument: index {x}"))),
+        other => {
+            let name = other.type_name();
+            return Err(failure(format!("unsupported index type '{name}' in list")));
+        }
+    };
+    Ok(index.and_then(|index| list.get(index)))
+}
+
+/// `value[index]`; through an optional the result is optional too.
+pub(super) fn index(value: &Val, index: &Val) -> Result<Val, Failure> {
+    if let Val::Optional(_) = value {
+        return index_optional(value, index);
+    }
+    element(value, index)?.ok_or_else(|| match (value, index) {
+        (Val::List(_), Val::Int(i)) => failure(format!("index out of bounds: {i}")),
+        (Val::List(_), Val::UInt(u)) => failure(format!("index out of bounds: {u}")),
+        (Val::List(_), _) => failure("index out of bounds"),
+        (_, Val::String(key)) => no_such_key(key),
+        (_, Val::Int(key)) => no_such_key(key),
+        (_, Val::UInt(key)) => no_such_key(key),
+        (_, Val::Bool(key)) => no_such_key(key),
+        (_, Val::Double(key)) => no_such_key(key),
+        _ => no_such_overload(),
+    })
+}
+
+/// `value[?index]`.
+pub(super) fn index_optional(value: &Val, index: &Val) -> Result<Val, Failure> {
+    let found = match value {
+        Val::Optional(None) => None,
+        Val::Optional(Some(nested)) => element(&nested.value, index)?,
+        _ => element(value, index)?,
+    };
+    found.map_or(Ok(Val::none()), Val::some)
+}

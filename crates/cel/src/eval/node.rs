@@ -1,0 +1,128 @@
+//! The form in which expressions run.
+
+use std::sync::Arc;
+
+use kiln_text::Regex;
+use kiln_value::Str;
+
+use crate::env::{Env, Overload};
+use crate::error::EvalError;
+use crate::syntax::ast::{BinaryOp, LogicOp, LoopKind, UnaryOp};
+use crate::{Span, Type, Val};
+
+/// A compiled expression. Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Program(pub(crate) Arc<Compiled>);
+
+pub(crate) struct Compiled {
+    pub(crate) env: Env,
+    pub(crate) source: Arc<str>,
+    pub(crate) result: Type,
+    pub(crate) root: Node,
+    /// How many local variables it has.
+    pub(crate) locals: usize,
+    /// Expressions of named values, by the local slot that keeps the value.
+    pub(crate) lazies: Vec<Option<Lazy>>,
+    /// How deep evaluation recurses.
+    pub(crate) height: u32,
+}
+
+pub(crate) struct Lazy {
+    pub(crate) node: Node,
+    pub(crate) height: u32,
+}
+
+impl Program {
+    /// The text it was compiled from.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// The type of its value.
+    pub fn result_type(&self) -> &Type {
+        &self.0.result
+    }
+
+    /// The environment it was compiled in.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program({:?}: {})", self.0.source, self.0.result)
+    }
+}
+
+/// A part of an expression.
+pub(crate) enum Node {
+    Const(Val),
+    /// A variable of the environment, and plain fields below it.
+    Variable(u32, Box<[Str]>, Span),
+    /// A local variable, and plain fields below it.
+    Local(u32, Box<[Str]>, Span),
+    /// A named value, computed when first used.
+    Lazy(u32),
+    Chain(Box<Chain>),
+    Unary(Box<(UnaryOp, Node, Span)>),
+    Logic(LogicOp, Box<[Node]>),
+    Ternary(Box<[Node; 3]>, Span),
+    List(Box<[Item]>),
+    Map(Box<[(Node, Item)]>, Span),
+    Struct(Box<(Str, Vec<(Str, Item)>)>),
+    Call(Box<Call>),
+    /// Forgets the slots of named values, then goes on.
+    Bind(Box<(Vec<u32>, Node)>),
+    /// A mistake that the unchecked form of an expression carries to its run.
+    Fail(Box<EvalError>),
+}
+
+/// An element of a literal; an optional one is left out when it is empty.
+pub(crate) struct Item {
+    pub(crate) node: Node,
+    pub(crate) optional: bool,
+}
+
+/// A value and what is done with it, from left to right.
+pub(crate) struct Chain {
+    pub(crate) base: Node,
+    pub(crate) steps: Vec<(Step, Span)>,
+}
+
+pub(crate) enum Step {
+    Binary(BinaryOp, Node),
+    Field(Str),
+    OptionalField(Str),
+    Has(Str),
+    Index(Node),
+    OptionalIndex(Node),
+    Call(Box<Call>),
+    /// `matches` with a fixed pattern.
+    Matches(Box<Regex>),
+    Loop(Box<Loop>),
+    OptMap(Box<OptMap>),
+}
+
+/// A function call; for receiver calls the receiver is not among the arguments.
+pub(crate) struct Call {
+    pub(crate) function: Str,
+    /// Overloads that may fit; all of one group when the choice is clear.
+    pub(crate) overloads: Vec<Overload>,
+    pub(crate) args: Vec<Node>,
+    pub(crate) span: Span,
+}
+
+pub(crate) struct Loop {
+    pub(crate) kind: LoopKind,
+    pub(crate) first: u32,
+    pub(crate) second: Option<u32>,
+    pub(crate) filter: Option<Node>,
+    pub(crate) body: Node,
+}
+
+pub(crate) struct OptMap {
+    pub(crate) variable: u32,
+    pub(crate) body: Node,
+    pub(crate) flat: bool,
+}

@@ -1,0 +1,288 @@
+//! Walking nodes.
+
+use kiln_value::Str;
+
+use super::access;
+use super::node::{Call, Chain, Compiled, Item, Node, Step};
+use super::session::Session;
+use crate::env::Overload;
+use crate::error::{Failure, failure, no_such_overload};
+use crate::syntax::ast::{LogicOp, UnaryOp};
+use crate::value::{MapBuilder, MapKey};
+use crate::{Span, Val};
+
+/// One program under way.
+pub(super) struct Run<'r, 'h> {
+    pub(super) session: &'r mut Session<'h>,
+    pub(super) program: &'r Compiled,
+    pub(super) locals: Vec<Local>,
+}
+
+/// The state of a local variable.
+#[derive(Clone)]
+pub(super) enum Local {
+    Unset,
+    Value(Val),
+    Failed(Failure),
+}
+
+pub(super) type Outcome = Result<Val, Failure>;
+
+impl<'r, 'h> Run<'r, 'h> {
+    pub(super) fn new(session: &'r mut Session<'h>, program: &'r Compiled) -> Self {
+        Run { session, program, locals: vec![Local::Unset; program.locals] }
+    }
+
+    pub(super) fn charge(&mut self, units: u64) -> Result<(), Failure> {
+        self.session.context.meter.charge(units)
+    }
+
+    pub(super) fn eval(&mut self, node: &Node) -> Outcome {
+        match node {
+            Node::Const(value) => Ok(value.clone()),
+            Node::Variable(slot, fields, span) => {
+                self.charge(1 + fields.len() as u64)?;
+                let value = self.session.variable(*slot)?;
+                access::path(value, fields).map_err(|error| error.at(*span))
+            }
+            Node::Local(slot, fields, span) => {
+                self.charge(1 + fields.len() as u64)?;
+                match &self.locals[*slot as usize] {
+                    Local::Value(value) => {
+                        access::path(value, fields).map_err(|error| error.at(*span))
+                    }
+                    _ => Err(failure("a loop variable is used outside of its loop")),
+                }
+            }
+            Node::Lazy(slot) => self.lazy(*slot),
+            Node::Chain(chain) => self.chain(chain),
+            Node::Unary(unary) => self.unary(unary.0, &unary.1, unary.2),
+            Node::Logic(op, terms) => self.logic(*op, terms),
+            Node::Ternary(parts, span) => self.ternary(parts, *span),
+            Node::List(items) => self.list(items),
+            Node::Map(entries, span) => self.map(entries).map_err(|error| error.at(*span)),
+            Node::Struct(structure) => self.structure(&structure.0, &structure.1),
+            Node::Call(call) => self.call(None, call),
+            Node::Bind(bind) => {
+                for slot in &bind.0 {
+                    self.locals[*slot as usize] = Local::Unset;
+                }
+                self.eval(&bind.1)
+            }
+            Node::Fail(error) => Err(error.clone()),
+        }
+    }
+
+    #[inline(never)]
+    fn lazy(&mut self, slot: u32) -> Outcome {
+        self.charge(1)?;
+        match &self.locals[slot as usize] {
+            Local::Value(value) => return Ok(value.clone()),
+            Local::Failed(error) => return Err(error.clone()),
+            Local::Unset => {}
+        }
+        let program = self.program;
+        let Some(Some(lazy)) = program.lazies.get(slot as usize) else {
+            return Err(failure("a named value without an expression"));
+        };
+        self.session.descend(lazy.height)?;
+        let outcome = self.eval(&lazy.node);
+        self.session.ascend(lazy.height);
+        self.locals[slot as usize] = match &outcome {
+            Ok(value) => Local::Value(value.clone()),
+            Err(error) => Local::Failed(error.clone()),
+        };
+        outcome
+    }
+
+    #[inline(never)]
+    fn chain(&mut self, chain: &Chain) -> Outcome {
+        let mut value = self.eval(&chain.base)?;
+        for (step, span) in &chain.steps {
+            value = self.step(value, step).map_err(|error| error.at(*span))?;
+        }
+        Ok(value)
+    }
+
+    fn step(&mut self, value: Val, step: &Step) -> Outcome {
+        match step {
+            Step::Binary(op, right) => {
+                // A fixed operand is used where it is.
+                if let Node::Const(right) = right {
+                    return super::operators::binary(*op, &value, right, &mut self.session.context);
+                }
+                let right = self.eval(right)?;
+                super::operators::binary(*op, &value, &right, &mut self.session.context)
+            }
+            Step::Field(field) => {
+                self.charge(1)?;
+                access::select(&value, field)
+            }
+            Step::OptionalField(field) => {
+                self.charge(1)?;
+                access::select_optional(&value, field)
+            }
+            Step::Has(field) => {
+                self.charge(1)?;
+                access::has(&value, field).map(Val::Bool)
+            }
+            Step::Index(index) => {
+                self.charge(1)?;
+                let index = self.eval(index)?;
+                access::index(&value, &index)
+            }
+            Step::OptionalIndex(index) => {
+                self.charge(1)?;
+                let index = self.eval(index)?;
+                access::index_optional(&value, &index)
+            }
+            Step::Call(call) => self.call(Some(value), call),
+            Step::Matches(regex) => {
+                let Val::String(text) = &value else { return Err(no_such_overload()) };
+                crate::library::standard::charge_regex(
+                    &mut self.session.context.meter,
+                    text,
+                    regex.as_str(),
+                )?;
+                Ok(Val::Bool(regex.is_match(text)))
+            }
+            Step::Loop(it) => self.comprehension(&value, it),
+            Step::OptMap(it) => self.opt_map(&value, it),
+        }
+    }
+
+    #[inline(never)]
+    fn unary(&mut self, op: UnaryOp, operand: &Node, span: Span) -> Outcome {
+        let value = self.eval(operand)?;
+        self.charge(1)?;
+        let result = match (op, &value) {
+            (UnaryOp::Not, Val::Bool(b)) => Ok(Val::Bool(!b)),
+            (UnaryOp::Negate, Val::Int(i)) => {
+                i.checked_neg().map(Val::Int).ok_or_else(|| failure("integer overflow"))
+            }
+            (UnaryOp::Negate, Val::Double(x)) => Ok(Val::Double(-x)),
+            (UnaryOp::Negate, Val::Duration(d)) => {
+                d.checked_neg().map(Val::Duration).ok_or_else(|| failure("duration overflow"))
+            }
+            _ => Err(no_such_overload()),
+        };
+        result.map_err(|error| error.at(span))
+    }
+
+    /// `&&` and `||`: the first term that decides ends it; otherwise the first error counts.
+    #[inline(never)]
+    fn logic(&mut self, op: LogicOp, terms: &[Node]) -> Outcome {
+        let decisive = op == LogicOp::Or;
+        let mut problem = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Val::Bool(b)) if b == decisive => return Ok(Val::Bool(b)),
+                Ok(Val::Bool(_)) => {}
+                Ok(_) => {
+                    problem.get_or_insert_with(no_such_overload);
+                }
+                Err(error) if error.is_absorbable() => {
+                    problem.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        problem.map_or(Ok(Val::Bool(!decisive)), Err)
+    }
+
+    #[inline(never)]
+    fn ternary(&mut self, parts: &[Node; 3], span: Span) -> Outcome {
+        match self.eval(&parts[0])? {
+            Val::Bool(true) => self.eval(&parts[1]),
+            Val::Bool(false) => self.eval(&parts[2]),
+            _ => Err(no_such_overload().at(span)),
+        }
+    }
+
+    #[inline(never)]
+    fn list(&mut self, items: &[Item]) -> Outcome {
+        // Kubernetes: a new list costs 10, a new map 30, a new message 40.
+        self.charge(10)?;
+        let mut elements = Vec::with_capacity(items.len());
+        for item in items {
+            if let Some(value) = self.item(item)? {
+                elements.push(value);
+            }
+        }
+        Val::list(elements)
+    }
+
+    /// The value of an item, unless it is an empty optional to be left out.
+    fn item(&mut self, item: &Item) -> Result<Option<Val>, Failure> {
+        let value = self.eval(&item.node)?;
+        if !item.optional {
+            return Ok(Some(value));
+        }
+        match value {
+            Val::Optional(held) => Ok(held.map(|nested| nested.value.clone())),
+            _ => Err(failure("cannot initialize optional entry from a value that is no optional")),
+        }
+    }
+
+    #[inline(never)]
+    fn map(&mut self, entries: &[(Node, Item)]) -> Outcome {
+        self.charge(30)?;
+        let mut map = MapBuilder::with_capacity(entries.len());
+        for (key, item) in entries {
+            let key = MapKey::from_val(&self.eval(key)?)?;
+            if let Some(value) = self.item(item)? {
+                map.insert(key, value)?;
+            }
+        }
+        map.finish()
+    }
+
+    #[inline(never)]
+    fn structure(&mut self, name: &Str, fields: &[(Str, Item)]) -> Outcome {
+        self.charge(40)?;
+        let mut values = Vec::with_capacity(fields.len());
+        for (field, item) in fields {
+            if let Some(value) = self.item(item)? {
+                values.push((field.clone(), value));
+            }
+        }
+        Val::message(name.clone(), values)
+    }
+
+    #[inline(never)]
+    pub(super) fn call(&mut self, receiver: Option<Val>, call: &Call) -> Outcome {
+        let start = self.session.arguments.len();
+        let outcome = self.call_with(receiver, call, start);
+        self.session.arguments.truncate(start);
+        outcome.map_err(|error| error.at(call.span))
+    }
+
+    fn call_with(&mut self, receiver: Option<Val>, call: &Call, start: usize) -> Outcome {
+        self.session.arguments.extend(receiver);
+        for arg in &call.args {
+            let value = self.eval(arg)?;
+            self.session.arguments.push(value);
+        }
+        self.charge(1)?;
+        let args = &self.session.arguments[start..];
+        match choose(&call.overloads, args) {
+            Some(overload) => (overload.run)(&mut self.session.context, args),
+            None if call.overloads.is_empty() => {
+                Err(failure(format!("no such overload: {}", call.function)))
+            }
+            None => Err(no_such_overload()),
+        }
+    }
+}
+
+/// The overload to run: the only one there is, or the first that fits the values.
+fn choose<'o>(overloads: &'o [Overload], args: &[Val]) -> Option<&'o Overload> {
+    let (first, rest) = overloads.split_first()?;
+    if rest.iter().all(|other| other.group == first.group) {
+        return Some(first);
+    }
+    overloads.iter().find(|overload| {
+        overload.params.len() == args.len()
+            && overload.params.iter().zip(args).all(|(ty, value)| value.has_type(ty))
+    })
+}

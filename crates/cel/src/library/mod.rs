@@ -1,0 +1,120 @@
+//! The function libraries, and the two named environments made of them.
+//!
+//! A library is a list of signatures with the function that implements them; the signatures are
+//! what the checker knows, the functions look at the values they get.
+
+mod encoders;
+mod format;
+mod kubernetes;
+mod kyverno;
+mod lists;
+mod math;
+mod network;
+mod optionals;
+mod patch;
+mod regex;
+mod sets;
+mod signature;
+pub(crate) mod standard;
+mod strings;
+mod times;
+
+use rustc_hash::FxHashMap;
+
+use kiln_value::Str;
+
+use crate::env::{Env, EnvBuilder, Overload};
+use crate::error::Failure;
+use crate::eval::Context;
+use crate::syntax::Dialect;
+use crate::{Type, Val};
+
+pub(crate) use self::lists::sorted_by_key;
+
+/// The implementation of a function. Receivers come first among the arguments, and their number is
+/// that of the signature.
+pub(crate) type Run = fn(&mut Context<'_>, &[Val]) -> Result<Val, Failure>;
+
+/// Where a policy lives, which decides which forms of `generator` and `resource` calls it may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyScope {
+    /// A cluster policy: calls name their namespace.
+    Cluster,
+    /// A namespaced policy: calls work in this namespace.
+    Namespace(Str),
+}
+
+/// Collects functions and type names.
+#[derive(Default)]
+struct Registry {
+    functions: FxHashMap<Str, Vec<Overload>>,
+    types: FxHashMap<Str, Type>,
+    groups: u32,
+}
+
+impl Registry {
+    /// Adds a function with the signatures that it implements, see [`signature`].
+    fn add(&mut self, run: Run, signatures: &[&'static str]) {
+        let group = self.groups;
+        self.groups += 1;
+        for text in signatures {
+            let signature = signature::parse(text);
+            self.functions.entry(signature.name).or_default().push(Overload {
+                params: signature.params,
+                result: signature.result,
+                member: signature.member,
+                run,
+                group,
+            });
+        }
+    }
+
+    /// Makes a type known by its name.
+    fn type_name(&mut self, ty: Type) {
+        self.types.insert(Str::new(ty.runtime_name()), ty);
+    }
+}
+
+fn language() -> Registry {
+    let mut registry = Registry::default();
+    standard::register(&mut registry);
+    times::register(&mut registry);
+    optionals::register(&mut registry);
+    strings::register(&mut registry);
+    math::register(&mut registry);
+    lists::register(&mut registry);
+    sets::register(&mut registry);
+    encoders::register(&mut registry);
+    regex::register(&mut registry);
+    network::register(&mut registry);
+    registry
+}
+
+fn dialect() -> Dialect {
+    Dialect {
+        macros: true,
+        two_variables: true,
+        quoted_fields: true,
+        blocks: true,
+        lenient_or_value: false,
+        // cel-go: 250 levels, 100,000 code points.
+        max_depth: 250,
+        max_length: 100_000,
+    }
+}
+
+pub(crate) fn suite() -> Env {
+    let registry = language();
+    EnvBuilder::new(dialect(), registry.functions, registry.types).build()
+}
+
+pub(crate) fn policies(scope: PolicyScope) -> Env {
+    let mut registry = language();
+    kubernetes::register(&mut registry);
+    kyverno::register(&mut registry, &scope);
+    patch::register(&mut registry);
+    let dialect = Dialect { blocks: false, lenient_or_value: true, ..dialect() };
+    let builder = EnvBuilder::new(dialect, registry.functions, registry.types);
+    let builder = builder.nullable_aggregates().patch_literals().scope(scope);
+    kyverno::declare(kubernetes::declare(builder)).build()
+}

@@ -1,0 +1,246 @@
+//! Tokens of an expression.
+
+use crate::Span;
+use crate::error::Issue;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Int,
+    UInt,
+    Float,
+    String,
+    Bytes,
+    Ident,
+    /// A field name in back quotes.
+    Quoted,
+    Dot,
+    Comma,
+    Colon,
+    Question,
+    Bang,
+    Minus,
+    Plus,
+    Star,
+    Slash,
+    Percent,
+    OpenParen,
+    CloseParen,
+    OpenBracket,
+    CloseBracket,
+    OpenBrace,
+    CloseBrace,
+    EqualEqual,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    AndAnd,
+    OrOr,
+    In,
+    True,
+    False,
+    Null,
+    End,
+}
+
+/// Cuts a source into tokens; white space and comments fall away. The last token is `End`.
+pub(super) fn lex(source: &str) -> Result<Vec<(Token, Span)>, Issue> {
+    let mut lexer = Lexer { source, bytes: source.as_bytes(), at: 0 };
+    let mut tokens = Vec::with_capacity(source.len() / 3 + 1);
+    loop {
+        let (token, span) = lexer.next()?;
+        tokens.push((token, span));
+        if token == Token::End {
+            return Ok(tokens);
+        }
+    }
+}
+
+struct Lexer<'s> {
+    source: &'s str,
+    bytes: &'s [u8],
+    at: usize,
+}
+
+impl Lexer<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn next(&mut self) -> Result<(Token, Span), Issue> {
+        self.skip_blank();
+        let start = self.at;
+        let token = self.token(start)?;
+        Ok((token, Span::new(start, self.at)))
+    }
+
+    fn skip_blank(&mut self) {
+        while self.at < self.bytes.len() {
+            match self.peek(0) {
+                b' ' | b'\t' | b'\n' | b'\r' | 0x0c => self.at += 1,
+                b'/' if self.peek(1) == b'/' => {
+                    let rest = &self.bytes[self.at..];
+                    self.at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                }
+                _ => break,
+            }
+        }
+    }
+
+    fn token(&mut self, start: usize) -> Result<Token, Issue> {
+        if self.at >= self.bytes.len() {
+            return Ok(Token::End);
+        }
+        let byte = self.peek(0);
+        let simple = match byte {
+            b'.' if self.peek(1).is_ascii_digit() => return self.number(),
+            b'.' => Token::Dot,
+            b',' => Token::Comma,
+            b':' => Token::Colon,
+            b'?' => Token::Question,
+            b'-' => Token::Minus,
+            b'+' => Token::Plus,
+            b'*' => Token::Star,
+            b'/' => Token::Slash,
+            b'%' => Token::Percent,
+            b'(' => Token::OpenParen,
+            b')' => Token::CloseParen,
+            b'[' => Token::OpenBracket,
+            b']' => Token::CloseBracket,
+            b'{' => Token::OpenBrace,
+            b'}' => Token::CloseBrace,
+            b'!' | b'<' | b'>' | b'=' | b'&' | b'|' => return self.operator(start),
+            b'0'..=b'9' => return self.number(),
+            b'"' | b'\'' => return self.string(start, Token::String, false),
+            b'`' => return self.quoted(start),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => return self.word(start),
+            _ => return Err(self.unrecognized(start)),
+        };
+        self.at += 1;
+        Ok(simple)
+    }
+
+    fn unrecognized(&self, start: usize) -> Issue {
+        let rest = &self.source[start..];
+        let bad = rest.chars().next().unwrap_or(' ');
+        let span = Span::new(start, start + bad.len_utf8());
+        Issue::new(format!("Syntax error: token recognition error at: '{bad}'"), span)
+    }
+
+    fn operator(&mut self, start: usize) -> Result<Token, Issue> {
+        let (token, length) = match (self.peek(0), self.peek(1)) {
+            (b'!', b'=') => (Token::NotEqual, 2),
+            (b'!', _) => (Token::Bang, 1),
+            (b'<', b'=') => (Token::LessEqual, 2),
+            (b'<', _) => (Token::Less, 1),
+            (b'>', b'=') => (Token::GreaterEqual, 2),
+            (b'>', _) => (Token::Greater, 1),
+            (b'=', b'=') => (Token::EqualEqual, 2),
+            (b'&', b'&') => (Token::AndAnd, 2),
+            (b'|', b'|') => (Token::OrOr, 2),
+            _ => return Err(self.unrecognized(start)),
+        };
+        self.at += length;
+        Ok(token)
+    }
+
+    fn number(&mut self) -> Result<Token, Issue> {
+        if self.peek(0) == b'0' && self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() {
+            self.at += 2;
+            self.skip_while(|b| b.is_ascii_hexdigit());
+            return Ok(self.unsigned_or(Token::Int));
+        }
+        self.skip_while(|b| b.is_ascii_digit());
+        let mut float = false;
+        if self.peek(0) == b'.' && self.peek(1).is_ascii_digit() {
+            float = true;
+            self.at += 1;
+            self.skip_while(|b| b.is_ascii_digit());
+        }
+        if matches!(self.peek(0), b'e' | b'E') {
+            let sign = usize::from(matches!(self.peek(1), b'+' | b'-'));
+            if self.peek(1 + sign).is_ascii_digit() {
+                float = true;
+                self.at += 1 + sign;
+                self.skip_while(|b| b.is_ascii_digit());
+            }
+        }
+        Ok(if float { Token::Float } else { self.unsigned_or(Token::Int) })
+    }
+
+    fn unsigned_or(&mut self, other: Token) -> Token {
+        if matches!(self.peek(0), b'u' | b'U') {
+            self.at += 1;
+            return Token::UInt;
+        }
+        other
+    }
+
+    fn skip_while(&mut self, accept: impl Fn(u8) -> bool) {
+        while self.at < self.bytes.len() && accept(self.bytes[self.at]) {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, start: usize) -> Result<Token, Issue> {
+        let prefix = self.peek(0).to_ascii_lowercase();
+        let next = self.peek(1);
+        if matches!(next, b'"' | b'\'') && matches!(prefix, b'r' | b'b') {
+            self.at += 1;
+            let token = if prefix == b'b' { Token::Bytes } else { Token::String };
+            return self.string(start, token, prefix == b'r');
+        }
+        if prefix == b'b' && matches!(next, b'r' | b'R') && matches!(self.peek(2), b'"' | b'\'') {
+            self.at += 2;
+            return self.string(start, Token::Bytes, true);
+        }
+        self.skip_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+        Ok(match &self.source[start..self.at] {
+            "in" => Token::In,
+            "true" => Token::True,
+            "false" => Token::False,
+            "null" => Token::Null,
+            _ => Token::Ident,
+        })
+    }
+
+    /// Skips to the closing quote; what is inside is read later, see `literal`.
+    fn string(&mut self, start: usize, token: Token, raw: bool) -> Result<Token, Issue> {
+        let quote = self.peek(0);
+        let triple = self.peek(1) == quote && self.peek(2) == quote;
+        self.at += if triple { 3 } else { 1 };
+        while self.at < self.bytes.len() {
+            match self.peek(0) {
+                b'\\' if !raw => self.at += 2,
+                b'\n' | b'\r' if !triple => break,
+                byte if byte == quote => {
+                    if !triple {
+                        self.at += 1;
+                        return Ok(token);
+                    }
+                    if self.peek(1) == quote && self.peek(2) == quote {
+                        self.at += 3;
+                        return Ok(token);
+                    }
+                    self.at += 1;
+                }
+                _ => self.at += 1,
+            }
+        }
+        let end = self.bytes.len().min(self.at);
+        Err(Issue::new("Syntax error: unterminated string literal", Span::new(start, end)))
+    }
+
+    fn quoted(&mut self, start: usize) -> Result<Token, Issue> {
+        self.at += 1;
+        self.skip_while(|b| {
+            b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'/' | b' ')
+        });
+        if self.peek(0) != b'`' || self.at == start + 1 {
+            return Err(self.unrecognized(start));
+        }
+        self.at += 1;
+        Ok(Token::Quoted)
+    }
+}

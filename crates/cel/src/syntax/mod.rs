@@ -1,0 +1,9 @@
+//! From text to a tree: tokens, literals, the parser with its macros.
+
+pub(crate) mod ast;
+mod lex;
+mod literal;
+mod macros;
+mod parse;
+
+pub(crate) use parse::{Dialect, parse};

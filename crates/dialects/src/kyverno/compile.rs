@@ -1,0 +1,204 @@
+//! Policies as they were written, compiled to rules.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kiln_object::Kinds;
+use kiln_rules::{
+    Dialect, Filters, Lifecycle, Mutate, OnPolicyDelete, Origin, OwnershipLabels, Policy, PolicyId,
+    Program, Rule, RuleId, Trigger, Write,
+};
+use kiln_value::Path;
+use kiln_yaml::Document;
+
+use crate::fields::{Node, Report};
+use crate::kyverno::check;
+use crate::kyverno::generate::{Compiler, made_kinds};
+use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
+use crate::kyverno::variables::Check;
+use crate::{Compiled, NotRun};
+
+/// The field manager of objects that are written by server-side apply.
+const MANAGER: &str = "kyverno-generate";
+
+/// The labels that Kyverno's rules write.
+const LABELS: OwnershipLabels =
+    OwnershipLabels { rule: true, trigger_name: false, whole_source: true };
+
+/// Compiles a ClusterPolicy or Policy. A policy with an error is left out as a whole, as Kyverno
+/// refuses it as a whole.
+pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
+    let report = Report::new(document);
+    let policy = parse::policy(&report).map(|doc| {
+        let id = PolicyId {
+            dialect: Dialect::Kyverno,
+            namespace: doc.scope.namespace().map(Into::into),
+            name: doc.name.clone(),
+        };
+        check_policy(&report, &doc);
+        let rules: Vec<_> = doc
+            .rules
+            .iter()
+            .filter_map(|rule| compile_rule(&doc, rule, &id, kinds, compiled))
+            .map(Arc::new)
+            .collect();
+        Policy {
+            api_version: doc.api_version.to_string(),
+            kind: doc.kind.to_string(),
+            rules,
+            apply: doc.apply,
+            origin: Origin::new(document.clone(), Path::root()),
+            id,
+        }
+    });
+    if !report.has_errors() {
+        compiled.policies.extend(policy.map(Arc::new));
+    }
+    compiled.diagnostics.extend(report.finish());
+}
+
+fn check_policy(report: &Report<'_>, doc: &PolicyDoc<'_, '_>) {
+    let version = doc.api_version.rsplit('/').next().unwrap_or_default();
+    if !matches!(version, "v1" | "v2beta1") {
+        report.error(
+            &Path::from_iter(["apiVersion"]),
+            format!("{} {} is not known", doc.api_version, doc.kind),
+            Some("use kyverno.io/v1 or kyverno.io/v2beta1".into()),
+        );
+    }
+    let mut seen = HashSet::new();
+    for rule in &doc.rules {
+        if !seen.insert(&rule.name) {
+            report.error(
+                &rule.node.path.join("name"),
+                format!("Duplicate rule name: '{}'", rule.name),
+                Some("give each rule a name of its own".into()),
+            );
+        }
+    }
+    let Some(admission) = &doc.admission else { return };
+    if admission.flag() == Some(false) {
+        if !doc.background {
+            admission.error_with(
+                "disabling both admission and background processing is not allowed",
+                "remove one of the two",
+            );
+        }
+        let validates = |rule: &RuleDoc<'_, '_>| {
+            matches!(rule.operation, OperationDoc::NotRun { word: "validate" })
+        };
+        if !doc.rules.iter().all(validates) {
+            admission.error_with(
+                "disabling admission processing is only allowed with validation policies",
+                "remove `admission: false`",
+            );
+        }
+    }
+}
+
+fn compile_rule(
+    doc: &PolicyDoc<'_, '_>,
+    rule: &RuleDoc<'_, '_>,
+    policy: &PolicyId,
+    kinds: &Kinds,
+    compiled: &mut Compiled,
+) -> Option<Rule> {
+    let block = match &rule.operation {
+        OperationDoc::NotRun { word } => {
+            compiled.not_run.push(NotRun {
+                policy: policy.key(),
+                rule: Some(rule.name.clone()),
+                what: word,
+                place: rule.node.report.place(&rule.node.path),
+            });
+            return None;
+        }
+        OperationDoc::Generate(block) | OperationDoc::Mutate(block) => block,
+    };
+    if let Some(cel) = rule.fields.get("celPreconditions") {
+        cel.error_with(
+            "celPrecondition can only be used with validate.cel",
+            "write preconditions, or a GeneratingPolicy",
+        );
+    }
+    let old_form_allowed = !doc.api_version.ends_with("/v2beta1");
+    let head = parse::head(rule, &doc.scope, old_form_allowed)?;
+    check::head(doc, rule, &head, kinds);
+    let changes = matches!(rule.operation, OperationDoc::Mutate(_));
+    let has_target = changes && block.value.get("targets").is_some();
+    let mut variables = Check::new(block.report, &rule.name, doc.background, has_target);
+    variables.context(&head.context);
+    variables.guard(head.guard.as_ref());
+    let (program, lifecycle) = if changes {
+        (Program::Mutate(Mutate { path: block.path.clone() }), unkept())
+    } else {
+        generate(doc, &head, block, kinds, &mut variables)?
+    };
+    Some(Rule {
+        id: RuleId { policy: policy.clone(), rule: rule.name.clone() },
+        trigger: Trigger {
+            include: head.include.filters,
+            exclude: head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
+            ignore_own_requests: head.skip_background_requests,
+        },
+        scope: doc.scope.clone(),
+        context: head.context,
+        guard: head.guard,
+        program,
+        lifecycle,
+        origin: Origin::new(rule.node.report.document().clone(), rule.node.path.clone()),
+    })
+}
+
+fn generate(
+    doc: &PolicyDoc<'_, '_>,
+    head: &HeadDoc<'_, '_>,
+    block: &Node<'_, '_>,
+    kinds: &Kinds,
+    variables: &mut Check<'_, '_>,
+) -> Option<(Program, Lifecycle)> {
+    let generate = parse::generate(block, &doc.scope)?;
+    check::no_wildcard_kind(doc, &head.include);
+    let compiler = Compiler { scope: &doc.scope, kinds, synchronize: generate.synchronize };
+    let program = compiler.program(&generate);
+    variables.program(&program);
+    let fired: Vec<_> = head.include.filters.filters().iter().flat_map(|f| &f.kinds).collect();
+    for (made, path) in made_kinds(&program) {
+        if head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind) {
+            block.report.error(
+                &path,
+                "generation kind and match resource kind should not be the same",
+                Some("use match.any, and exclude the objects that the rule makes".into()),
+            );
+        }
+        check::fires_on_itself(head, &made, block);
+    }
+    let lifecycle = Lifecycle {
+        synchronize: generate.synchronize,
+        // The rule wins over the policy, also when it says no.
+        existing: generate.existing.or(doc.generate_existing).unwrap_or(false),
+        on_policy_delete: match generate.orphan {
+            None => OnPolicyDelete::DeleteMade,
+            Some(false) => OnPolicyDelete::Delete,
+            Some(true) => OnPolicyDelete::Keep,
+        },
+        write: if doc.server_side_apply {
+            Write::Apply { manager: MANAGER }
+        } else {
+            Write::Replace
+        },
+        labels: LABELS,
+    };
+    Some((Program::Generate(program), lifecycle))
+}
+
+/// The lifecycle of rules that make nothing.
+fn unkept() -> Lifecycle {
+    Lifecycle {
+        synchronize: false,
+        existing: false,
+        on_policy_delete: OnPolicyDelete::Keep,
+        write: Write::Replace,
+        labels: LABELS,
+    }
+}

@@ -1,0 +1,583 @@
+//! `generate` blocks, compiled: every written form becomes blocks of emitters.
+
+use kiln_object::{Gvk, Kinds, Selector, name};
+use kiln_rules::{
+    Block, CloneSelect, Emitter, ForEach, Generate, Scope, Source, Target, TargetNamespace, What,
+    is_version,
+};
+use kiln_text::wildcard;
+use kiln_value::{Map, Path, Str, Value};
+use kiln_variables::Template;
+
+use crate::fields::Node;
+use crate::kyverno::check;
+use crate::kyverno::filters::holds_variables;
+use crate::kyverno::parse::{
+    CloneDoc, ClonePairDoc, CloneSelectDoc, GenerateDoc, PatternDoc, TargetDoc,
+};
+
+/// What a `generate` block is compiled with.
+pub(crate) struct Compiler<'k> {
+    pub(crate) scope: &'k Scope,
+    pub(crate) kinds: &'k Kinds,
+    pub(crate) synchronize: bool,
+}
+
+/// A target that was looked at: its templates, and its kind if that is known already.
+struct Named {
+    target: Target,
+    known: Option<Gvk>,
+}
+
+impl Compiler<'_> {
+    pub(crate) fn program(&self, doc: &GenerateDoc<'_, '_>) -> Generate {
+        let mut ways = doc.pattern.ways();
+        if doc.has_foreach {
+            ways.push("foreach");
+        }
+        if ways.len() > 1 {
+            one_way(&doc.node, &ways);
+            return Generate { blocks: Vec::new() };
+        }
+        if !doc.has_foreach {
+            return Generate {
+                blocks: vec![Block { foreach: None, emitters: self.pattern(&doc.pattern) }],
+            };
+        }
+        unused(&doc.pattern.target, "foreach", true);
+        let blocks = doc.foreach.iter().map(|foreach| {
+            let ways = foreach.pattern.ways();
+            if ways.len() > 1 {
+                one_way(&doc.node, &ways);
+            }
+            Block {
+                emitters: self.pattern(&foreach.pattern),
+                foreach: Some(ForEach {
+                    list: foreach.list.clone(),
+                    context: foreach.context.clone(),
+                    guard: foreach.guard.clone(),
+                    path: foreach.path.clone(),
+                }),
+            }
+        });
+        Generate { blocks: blocks.collect() }
+    }
+
+    fn pattern(&self, doc: &PatternDoc<'_, '_>) -> Vec<Emitter> {
+        let report = doc.fields.report();
+        if doc.data_list.is_some() || doc.clone_pairs.is_some() {
+            let word = if doc.data_list.is_some() { "dataList" } else { "cloneList.list" };
+            let path = doc.fields.path().join(word.split('.').next().unwrap_or(word));
+            report.warn(&path, format!("{word} is understood by Kiln only, not by Kyverno"), None);
+            unused(&doc.target, word, true);
+        }
+        if let Some(list) = &doc.data_list {
+            let entry = |(target, data): &(TargetDoc<'_, '_>, Option<Node<'_, '_>>)| {
+                self.data_entry(target, data.as_ref())
+            };
+            return list.iter().filter_map(entry).collect();
+        }
+        if let Some(pairs) = &doc.clone_pairs {
+            return pairs.iter().filter_map(|pair| self.clone_pair(pair)).collect();
+        }
+        if let Some(select) = &doc.clone_select {
+            unused(&doc.target, "cloneList", false);
+            return self.clone_select(select, &doc.target).into_iter().collect();
+        }
+        let made = match &doc.clone {
+            Some(clone) => self.clone(clone, &doc.target),
+            None => self.data(doc),
+        };
+        made.into_iter().collect()
+    }
+
+    /// One target with `data`, or with nothing but its name.
+    fn data(&self, doc: &PatternDoc<'_, '_>) -> Option<Emitter> {
+        let named = self.target(&doc.target, Lenient::No)?;
+        if let Some(data) = &doc.data {
+            check::content(data);
+            if !matches!(data.value, Value::Map(_)) && !holds_variables(data.value) {
+                data.error_with(
+                    format!("data must be a map, and this is a {}", data.value.type_name()),
+                    "write the fields of the object below it",
+                );
+            }
+        }
+        Some(Emitter {
+            what: What::Data { target: Box::new(named.target), body: doc.body() },
+            path: doc.fields.path().clone(),
+        })
+    }
+
+    fn clone(&self, clone: &CloneDoc<'_, '_>, target: &TargetDoc<'_, '_>) -> Option<Emitter> {
+        let named = self.target(target, Lenient::No)?;
+        let Some(name) = TargetDoc::filled(clone.name.as_ref()) else {
+            clone.node.error_with("clone.name can not be empty", "add \"name\" here");
+            return None;
+        };
+        self.warn_variables(&[clone.name.as_ref(), clone.namespace.as_ref()]);
+        let namespaced = named.known.as_ref().and_then(|kind| self.kinds.is_namespaced(kind));
+        match (namespaced, &clone.namespace) {
+            (Some(true), None) => clone.node.error_with(
+                "clone.namespace must be set for a namespaced resource",
+                "add \"namespace\" here",
+            ),
+            (Some(false), Some(namespace)) => namespace.error_with(
+                "clone.namespace must not be set for a cluster-wide resource",
+                "remove it",
+            ),
+            _ => {}
+        }
+        self.own_namespace(clone.namespace.as_ref(), &clone.node, |own, found| {
+            format!(
+                "target resource scope mismatched: a namespaced policy cannot clone resources from \
+                 other namespaces, expected: {own}, received: {found}"
+            )
+        });
+        let source = Source {
+            api_version: named.target.api_version.clone(),
+            kind: named.target.kind.clone(),
+            name,
+            namespace: TargetDoc::filled(clone.namespace.as_ref()),
+        };
+        Some(Emitter {
+            what: What::Clone { source: Box::new(source), target: Box::new(named.target) },
+            path: clone.node.path.clone(),
+        })
+    }
+
+    fn clone_select(
+        &self,
+        select: &CloneSelectDoc<'_, '_>,
+        target: &TargetDoc<'_, '_>,
+    ) -> Option<Emitter> {
+        let report = select.node.report;
+        if select.kinds.is_empty() {
+            select.node.error_with("cloneList has no kinds", "add \"kinds\", such as v1/Secret");
+            return None;
+        }
+        let mut kinds = Vec::new();
+        let mut scopes = Vec::new();
+        for node in &select.kinds {
+            let text = node.text()?;
+            kinds.push(TargetDoc::filled(Some(node))?);
+            if text.contains("{{") {
+                self.warn_variables(&[Some(node)]);
+                continue;
+            }
+            let Some(kind) = Gvk::parse(&text) else {
+                node.error_with(
+                    format!("{text:?} is no kind"),
+                    "write version/Kind or group/version/Kind",
+                );
+                continue;
+            };
+            let namespaced = self.kinds.is_namespaced(&kind);
+            scopes.push((namespaced.unwrap_or(true), node, text.clone()));
+            if let (Scope::Namespace(_), Some(false)) = (self.scope, namespaced) {
+                node.error_with(
+                    format!("the source in cloneList must be a namespaced resource: {text}"),
+                    "use a ClusterPolicy",
+                );
+            }
+        }
+        let namespaced = scopes.first().is_none_or(|(namespaced, ..)| *namespaced);
+        if let Some((_, node, _)) = scopes.iter().find(|(other, ..)| *other != namespaced) {
+            node.error_with(
+                "mixed scope of target resources is forbidden",
+                "write one rule for kinds in namespaces and one for kinds of the cluster",
+            );
+            return None;
+        }
+        match (&select.namespace, namespaced) {
+            (None, true) => select.node.error_with(
+                "namespace is required for namespaced target resources",
+                "add \"namespace\" here",
+            ),
+            (Some(namespace), false) => namespace.error_with(
+                "namespace is forbidden for cluster-wide target resources",
+                "remove it",
+            ),
+            _ => {}
+        }
+        match (&target.namespace, namespaced) {
+            (None, true) => report.error(
+                target.fields.path(),
+                "target namespace must be set for a namespaced resource",
+                Some("add \"namespace\" here".into()),
+            ),
+            (Some(namespace), false) => namespace.error_with(
+                "target namespace must not be set for a cluster-wide resource",
+                "remove it",
+            ),
+            _ => {}
+        }
+        self.own_namespace(select.namespace.as_ref(), &select.node, |own, found| {
+            format!(
+                "a namespaced policy cannot clone resources from other namespace, expected: {own}, \
+                 received: {found}"
+            )
+        });
+        self.own_target_namespace(target);
+        self.warn_variables(&[select.namespace.as_ref(), select.selector.as_ref()]);
+        Some(Emitter {
+            what: What::CloneSelect(Box::new(CloneSelect {
+                kinds,
+                namespace: TargetDoc::filled(select.namespace.as_ref()),
+                selector: select.selector.as_ref().map(selector),
+                target_namespace: TargetDoc::filled(target.namespace.as_ref()),
+            })),
+            path: select.node.path.clone(),
+        })
+    }
+
+    /// An entry of `dataList`, whose slips are put right where it is clear what was meant.
+    fn data_entry(
+        &self,
+        target: &TargetDoc<'_, '_>,
+        data: Option<&Node<'_, '_>>,
+    ) -> Option<Emitter> {
+        let named = self.target(target, Lenient::Yes)?;
+        let body = data.map(|data| {
+            check::content(data);
+            let kind = named.known.as_ref().filter(|kind| kind.group.is_empty());
+            match kind.and_then(|kind| wrapped(&kind.kind, data)) {
+                Some(whole) => Template::compile_part(&whole, &data.path),
+                None => Template::compile_part(data.value, &data.path),
+            }
+        });
+        Some(Emitter {
+            what: What::Data { target: Box::new(named.target), body },
+            path: target.fields.path().clone(),
+        })
+    }
+
+    /// An entry of `cloneList.list`.
+    fn clone_pair(&self, pair: &ClonePairDoc<'_, '_>) -> Option<Emitter> {
+        let source = self.unswapped(&pair.source);
+        let from = self.target(&source, Lenient::Source)?;
+        // What the target does not say is as in the source.
+        let to = TargetDoc {
+            api_version: pair.target.api_version.clone().or(source.api_version),
+            kind: pair.target.kind.clone().or(source.kind),
+            name: pair.target.name.clone().or(source.name),
+            ..pair.target.clone()
+        };
+        let to = self.target(&to, Lenient::Yes)?;
+        self.own_namespace(pair.source.namespace.as_ref(), &pair.node, |own, found| {
+            format!(
+                "a namespaced policy cannot clone resources from other namespace, expected: {own}, \
+                 received: {found}"
+            )
+        });
+        let namespace = match from.target.namespace {
+            TargetNamespace::Written(namespace) => Some(namespace),
+            TargetNamespace::None | TargetNamespace::OfTrigger => None,
+        };
+        let source = Source {
+            api_version: from.target.api_version,
+            kind: from.target.kind,
+            name: from.target.name,
+            namespace,
+        };
+        Some(Emitter {
+            what: What::Clone { source: Box::new(source), target: Box::new(to.target) },
+            path: pair.node.path.clone(),
+        })
+    }
+
+    /// A source whose kind and apiVersion may stand in each other's place.
+    fn unswapped<'d, 'r>(&self, source: &TargetDoc<'d, 'r>) -> TargetDoc<'d, 'r> {
+        let mut source = source.clone();
+        let kind = TargetDoc::plain(source.kind.as_ref());
+        let api_version = TargetDoc::plain(source.api_version.as_ref());
+        if let (Some(kind), Some(api_version)) = (kind, api_version) {
+            let camel = api_version.starts_with(|c: char| c.is_ascii_uppercase());
+            let version = kind.rsplit('/').next().is_some_and(is_version);
+            if camel && version {
+                source.fields.report().warn(
+                    source.fields.path(),
+                    format!("kind {kind:?} and apiVersion {api_version:?} are swapped; they are put right"),
+                    Some(format!("write `apiVersion: {kind}` and `kind: {api_version}`")),
+                );
+                std::mem::swap(&mut source.kind, &mut source.api_version);
+            }
+        }
+        source
+    }
+
+    fn target(&self, doc: &TargetDoc<'_, '_>, lenient: Lenient) -> Option<Named> {
+        let report = doc.fields.report();
+        let missing = |field: &str| {
+            report.error(
+                doc.fields.path(),
+                format!("{field} can not be empty"),
+                Some(format!("add {field:?} here")),
+            );
+        };
+        let parts = [("kind", &doc.kind), ("name", &doc.name), ("apiVersion", &doc.api_version)];
+        let absent: Vec<_> = parts.into_iter().filter(|(_, node)| node.is_none()).collect();
+        absent.iter().for_each(|(field, _)| missing(field));
+        if !absent.is_empty() {
+            return None;
+        }
+        let mut api_version = TargetDoc::filled(doc.api_version.as_ref())?;
+        let kind = TargetDoc::filled(doc.kind.as_ref())?;
+        let name = TargetDoc::filled(doc.name.as_ref())?;
+        self.warn_variables(&[doc.api_version.as_ref(), doc.kind.as_ref()]);
+        self.check_name(doc);
+        let mut known = self.known(doc);
+        if let (Some(gvk), Lenient::Yes | Lenient::Source) = (&mut known, lenient)
+            && let Some(served) = self.served_elsewhere(gvk)
+        {
+            let node = doc.api_version.as_ref()?;
+            node.report.warn(
+                &node.path,
+                format!("{} is not of {}, {served} is taken", gvk.kind, gvk.api_version()),
+                Some(format!("write `apiVersion: {served}`")),
+            );
+            api_version = Template::compile_part(&Value::from(served.as_str()), &node.path);
+            *gvk = Gvk::new(&served, &gvk.kind);
+        }
+        let namespace = self.namespace(doc, known.as_ref(), lenient)?;
+        Some(Named { target: Target { api_version, kind, name, namespace }, known })
+    }
+
+    /// The kind of a target, if it has no variables.
+    fn known(&self, doc: &TargetDoc<'_, '_>) -> Option<Gvk> {
+        let api_version = TargetDoc::plain(doc.api_version.as_ref())?;
+        let kind = TargetDoc::plain(doc.kind.as_ref())?;
+        Some(Gvk::new(&api_version, kind.split('/').next().unwrap_or(&kind)))
+    }
+
+    /// The apiVersion under which a kind is served, if it is another one than was written.
+    fn served_elsewhere(&self, gvk: &Gvk) -> Option<String> {
+        if self.kinds.get(gvk).is_some()
+            || self.kinds.versions(&gvk.group, &gvk.kind).next().is_some()
+        {
+            return None;
+        }
+        match &self.kinds.by_kind(&gvk.kind)[..] {
+            [only] => Some(only.group_version().to_string()),
+            _ => None,
+        }
+    }
+
+    fn namespace(
+        &self,
+        doc: &TargetDoc<'_, '_>,
+        known: Option<&Gvk>,
+        lenient: Lenient,
+    ) -> Option<TargetNamespace> {
+        let report = doc.fields.report();
+        let namespaced = known.and_then(|kind| self.kinds.is_namespaced(kind));
+        let written = TargetDoc::filled(doc.namespace.as_ref());
+        if doc.namespace.is_some() && written.is_none() {
+            return None;
+        }
+        if let (Scope::Namespace(_), Some(false), Some(kind)) = (self.scope, namespaced, known) {
+            report.error(
+                doc.fields.path(),
+                format!(
+                    "target resource scope mismatched: the target must be a namespaced resource: {kind}"
+                ),
+                Some("use a ClusterPolicy".into()),
+            );
+            return None;
+        }
+        if lenient != Lenient::Source {
+            self.own_target_namespace(doc);
+        }
+        match (namespaced, written, lenient) {
+            (Some(false), Some(_), _) => {
+                let namespace = doc.namespace.as_ref()?;
+                namespace.error_with(
+                    "target namespace must not be set for a cluster-wide resource",
+                    "remove it",
+                );
+                None
+            }
+            (_, Some(namespace), _) => Some(TargetNamespace::Written(namespace)),
+            (Some(false), None, _) | (None, None, Lenient::Source) => Some(TargetNamespace::None),
+            (Some(true), None, Lenient::No | Lenient::Source) => {
+                report.error(
+                    doc.fields.path(),
+                    "target namespace must be set for a namespaced resource",
+                    Some(
+                        "add `namespace`, for example \"{{ request.object.metadata.name }}\""
+                            .into(),
+                    ),
+                );
+                None
+            }
+            (Some(true) | None, None, Lenient::Yes) => {
+                report.warn(
+                    doc.fields.path(),
+                    "no target namespace: that of the trigger is taken",
+                    Some("add `namespace: \"{{ request.namespace }}\"`".into()),
+                );
+                Some(TargetNamespace::OfTrigger)
+            }
+            (None, None, Lenient::No) => {
+                if let Some(kind) = known {
+                    report.warn(
+                        doc.fields.path(),
+                        format!("the kind {kind} is not known here; without a namespace it is taken for cluster-wide"),
+                        Some("give its CustomResourceDefinition along with the policy".into()),
+                    );
+                }
+                Some(TargetNamespace::None)
+            }
+        }
+    }
+
+    /// Checks that a namespaced policy writes only into its namespace.
+    fn own_target_namespace(&self, doc: &TargetDoc<'_, '_>) {
+        if let Some(namespace) = &doc.namespace {
+            self.own_namespace(Some(namespace), namespace, |own, found| {
+                format!(
+                    "target resource scope mismatched: a namespaced policy cannot generate resources \
+                     in other namespaces, expected: {own}, received: {found}"
+                )
+            });
+        }
+    }
+
+    fn own_namespace(
+        &self,
+        namespace: Option<&Node<'_, '_>>,
+        whole: &Node<'_, '_>,
+        message: impl FnOnce(&str, &str) -> String,
+    ) {
+        let Scope::Namespace(own) = self.scope else { return };
+        let found = namespace.and_then(|node| node.value.as_str()).unwrap_or_default();
+        if found != own.as_str() {
+            let node = namespace.unwrap_or(whole);
+            node.error_with(
+                message(own, found),
+                format!("write `namespace: {own}`, or use a ClusterPolicy"),
+            );
+        }
+    }
+
+    /// A name without variables is checked before anything runs.
+    fn check_name(&self, doc: &TargetDoc<'_, '_>) {
+        let (Some(called), Some(kind)) = (TargetDoc::plain(doc.name.as_ref()), self.known(doc))
+        else {
+            return;
+        };
+        if let (Some(problem), Some(node)) = (name::problem(&kind, &called), &doc.name) {
+            node.error_with(
+                format!("the target name {called:?} is no valid name: {problem}"),
+                "choose another name",
+            );
+        }
+    }
+
+    fn warn_variables(&self, nodes: &[Option<&Node<'_, '_>>]) {
+        for node in nodes.iter().flatten().filter(|_| self.synchronize) {
+            if holds_variables(node.value) {
+                let message = format!(
+                    "variables in {} would lead to incorrect synchronization behavior",
+                    node.path
+                );
+                node.report.warn(&node.path, message, None);
+            }
+        }
+    }
+}
+
+/// Whether slips are put right where it is clear what was meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lenient {
+    No,
+    Yes,
+    /// In the same way, for something that is read rather than written.
+    Source,
+}
+
+fn one_way(node: &Node<'_, '_>, ways: &[&str]) {
+    node.error_with(
+        "only one of generate patterns(data, clone, cloneList and foreach) can be specified, nor \
+         dataList with one of them",
+        format!("write one rule each for {}", ways.join(" and ")),
+    );
+}
+
+/// Warns about fields of a target that mean nothing beside something else.
+fn unused(target: &TargetDoc<'_, '_>, beside: &str, also_namespace: bool) {
+    let namespace = target.namespace.as_ref().filter(|_| also_namespace);
+    for node in
+        [&target.api_version, &target.kind, &target.name].into_iter().flatten().chain(namespace)
+    {
+        node.report.warn(&node.path, format!("{} means nothing beside {beside}", node.path), None);
+    }
+}
+
+fn selector(node: &Node<'_, '_>) -> Template {
+    if let Some(Value::Map(labels)) = node.value.get("matchLabels") {
+        for (key, value) in labels {
+            let text = value.as_str().unwrap_or_default();
+            let literal = !text.contains("{{") && !key.contains("{{");
+            if literal && (wildcard::contains_wildcard(key) || wildcard::contains_wildcard(text)) {
+                node.report.error(
+                    &node.path.join("matchLabels").join(key),
+                    "selector: wildcard not supported",
+                    Some("write the label out, or use matchExpressions with Exists".into()),
+                );
+            }
+        }
+    }
+    if !holds_variables(node.value)
+        && let Err(error) = Selector::from_value(node.value)
+    {
+        node.error_with(
+            format!("bad selector at {}: {error}", node.path),
+            "a selector has matchLabels, matchExpressions, or both",
+        );
+    }
+    Template::compile_part(node.value, &node.path)
+}
+
+/// The whole object that a ConfigMap or Secret is when only its data were written.
+fn wrapped(kind: &Str, data: &Node<'_, '_>) -> Option<Value> {
+    let (known, field): (&[&str], &str) = match kind.as_str() {
+        "ConfigMap" => {
+            (&["apiVersion", "kind", "metadata", "data", "binaryData", "immutable"], "data")
+        }
+        "Secret" => (
+            &["apiVersion", "kind", "metadata", "data", "stringData", "type", "immutable"],
+            "stringData",
+        ),
+        _ => return None,
+    };
+    let Value::Map(body) = data.value else { return None };
+    if body.is_empty() || body.keys().any(|key| known.contains(&key.as_str())) {
+        return None;
+    }
+    data.report.warn(
+        &data.path,
+        format!("the data of this {kind} has none of its fields; it is taken for its {field}"),
+        Some(format!("write `data: {{{field}: {{…}}}}`")),
+    );
+    Some(Value::Map(Map::from_iter([(field, data.value.clone())])))
+}
+
+/// The kinds that a program makes, as far as they are known before it runs, and where they were written.
+pub(crate) fn made_kinds(program: &Generate) -> Vec<(Gvk, Path)> {
+    let plain = |template: &Template| {
+        template.is_plain().then(|| template.document().as_str().map(str::to_owned)).flatten()
+    };
+    let of = |emitter: &Emitter| match &emitter.what {
+        What::Data { target, .. } | What::Clone { target, .. } => {
+            let (api_version, kind) = (plain(&target.api_version)?, plain(&target.kind)?);
+            Some(vec![Gvk::new(&api_version, kind.split('/').next().unwrap_or(&kind))])
+        }
+        What::CloneSelect(select) => Some(select.plain_kinds().filter_map(Gvk::parse).collect()),
+    };
+    program
+        .emitters()
+        .filter_map(|(_, _, emitter)| Some((of(emitter)?, &emitter.path)))
+        .flat_map(|(kinds, path)| kinds.into_iter().map(move |kind| (kind, path.clone())))
+        .collect()
+}

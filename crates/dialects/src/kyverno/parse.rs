@@ -1,0 +1,503 @@
+//! Policies as they were written: lenient types, every slip reported with its place.
+
+use kiln_rules::{Apply, ContextEntry, QueryText, Scope};
+use kiln_value::{Path, Str, Value};
+use kiln_variables::{Conditions, Template};
+
+use crate::fields::{Fields, Node, Report};
+use crate::kyverno::entries::{self, string_template, template};
+use crate::kyverno::filters::{self, Block};
+
+/// A ClusterPolicy or Policy.
+pub(crate) struct PolicyDoc<'d, 'r> {
+    pub(crate) api_version: Str,
+    pub(crate) kind: Str,
+    pub(crate) name: Str,
+    pub(crate) scope: Scope,
+    pub(crate) apply: Apply,
+    pub(crate) background: bool,
+    pub(crate) admission: Option<Node<'d, 'r>>,
+    pub(crate) generate_existing: Option<bool>,
+    pub(crate) server_side_apply: bool,
+    pub(crate) rules: Vec<RuleDoc<'d, 'r>>,
+}
+
+/// One rule of a policy.
+pub(crate) struct RuleDoc<'d, 'r> {
+    pub(crate) name: Str,
+    pub(crate) node: Node<'d, 'r>,
+    pub(crate) fields: Fields<'d, 'r>,
+    pub(crate) operation: OperationDoc<'d, 'r>,
+}
+
+/// What a rule does, as it was written.
+pub(crate) enum OperationDoc<'d, 'r> {
+    Generate(Node<'d, 'r>),
+    Mutate(Node<'d, 'r>),
+    /// Something that is left to others.
+    NotRun {
+        word: &'static str,
+    },
+}
+
+/// What comes before the operation of a rule.
+pub(crate) struct HeadDoc<'d, 'r> {
+    pub(crate) include: Block<'d, 'r>,
+    pub(crate) exclude: Option<Block<'d, 'r>>,
+    pub(crate) context: Vec<ContextEntry>,
+    pub(crate) guard: Option<Conditions>,
+    pub(crate) skip_background_requests: bool,
+}
+
+/// A `generate` block.
+pub(crate) struct GenerateDoc<'d, 'r> {
+    pub(crate) node: Node<'d, 'r>,
+    pub(crate) existing: Option<bool>,
+    pub(crate) synchronize: bool,
+    pub(crate) orphan: Option<bool>,
+    pub(crate) pattern: PatternDoc<'d, 'r>,
+    pub(crate) foreach: Vec<ForEachDoc<'d, 'r>>,
+    pub(crate) has_foreach: bool,
+}
+
+/// An element of `foreach`.
+pub(crate) struct ForEachDoc<'d, 'r> {
+    pub(crate) path: Path,
+    pub(crate) list: QueryText,
+    pub(crate) context: Vec<ContextEntry>,
+    pub(crate) guard: Option<Conditions>,
+    pub(crate) pattern: PatternDoc<'d, 'r>,
+}
+
+/// What a `generate` block and an element of `foreach` have in common.
+pub(crate) struct PatternDoc<'d, 'r> {
+    pub(crate) fields: Fields<'d, 'r>,
+    pub(crate) target: TargetDoc<'d, 'r>,
+    pub(crate) data: Option<Node<'d, 'r>>,
+    pub(crate) clone: Option<CloneDoc<'d, 'r>>,
+    pub(crate) clone_select: Option<CloneSelectDoc<'d, 'r>>,
+    /// `cloneList.list`, or `cloneList` as a list.
+    pub(crate) clone_pairs: Option<Vec<ClonePairDoc<'d, 'r>>>,
+    pub(crate) data_list: Option<Vec<(TargetDoc<'d, 'r>, Option<Node<'d, 'r>>)>>,
+}
+
+/// What an object is called, as it was written.
+#[derive(Clone)]
+pub(crate) struct TargetDoc<'d, 'r> {
+    pub(crate) fields: Fields<'d, 'r>,
+    pub(crate) api_version: Option<Node<'d, 'r>>,
+    pub(crate) kind: Option<Node<'d, 'r>>,
+    pub(crate) name: Option<Node<'d, 'r>>,
+    pub(crate) namespace: Option<Node<'d, 'r>>,
+}
+
+/// `clone`.
+pub(crate) struct CloneDoc<'d, 'r> {
+    pub(crate) node: Node<'d, 'r>,
+    pub(crate) name: Option<Node<'d, 'r>>,
+    pub(crate) namespace: Option<Node<'d, 'r>>,
+}
+
+/// `cloneList` with kinds.
+pub(crate) struct CloneSelectDoc<'d, 'r> {
+    pub(crate) node: Node<'d, 'r>,
+    pub(crate) kinds: Vec<Node<'d, 'r>>,
+    pub(crate) namespace: Option<Node<'d, 'r>>,
+    pub(crate) selector: Option<Node<'d, 'r>>,
+}
+
+/// A source and its target.
+pub(crate) struct ClonePairDoc<'d, 'r> {
+    pub(crate) node: Node<'d, 'r>,
+    pub(crate) source: TargetDoc<'d, 'r>,
+    pub(crate) target: TargetDoc<'d, 'r>,
+}
+
+const SPEC: &[&str] = &[
+    "admission",
+    "applyRules",
+    "background",
+    "emitWarning",
+    "failurePolicy",
+    "generateExisting",
+    "generateExistingOnPolicyUpdate",
+    "mutateExistingOnPolicyUpdate",
+    "rules",
+    "schemaValidation",
+    "useServerSideApply",
+    "validationFailureAction",
+    "validationFailureActionOverrides",
+    "webhookConfiguration",
+    "webhookTimeoutSeconds",
+];
+const RULE: &[&str] = &[
+    "name",
+    "context",
+    "match",
+    "exclude",
+    "imageExtractors",
+    "preconditions",
+    "celPreconditions",
+    "mutate",
+    "validate",
+    "generate",
+    "verifyImages",
+    "skipBackgroundRequests",
+    "reportProperties",
+];
+const TARGET: &[&str] = &["apiVersion", "kind", "name", "namespace", "uid"];
+const GENERATE: &[&str] = &[
+    "generateExisting",
+    "synchronize",
+    "orphanDownstreamOnPolicyDelete",
+    "apiVersion",
+    "kind",
+    "name",
+    "namespace",
+    "uid",
+    "data",
+    "dataList",
+    "clone",
+    "cloneList",
+    "foreach",
+];
+const FOREACH: &[&str] = &[
+    "list",
+    "context",
+    "preconditions",
+    "apiVersion",
+    "kind",
+    "name",
+    "namespace",
+    "uid",
+    "data",
+    "dataList",
+    "clone",
+    "cloneList",
+];
+
+/// Reads a policy; `None` when not even its name can be read.
+pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>> {
+    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
+    let metadata = match root.get("metadata") {
+        Some(metadata) => metadata.any_fields()?,
+        None => {
+            root.error("the policy has no metadata", Some("add metadata.name".into()));
+            return None;
+        }
+    };
+    let name = metadata.required_text("name")?;
+    let namespace = metadata.text("namespace").filter(|namespace| !namespace.is_empty());
+    let scope = match (kind.as_str(), namespace) {
+        ("ClusterPolicy", Some(_)) => {
+            report.error(
+                &metadata.path().join("namespace"),
+                "a ClusterPolicy has no namespace",
+                Some("remove it, or write `kind: Policy`".into()),
+            );
+            Scope::Cluster
+        }
+        ("ClusterPolicy", None) => Scope::Cluster,
+        // As kubectl does without being told otherwise.
+        (_, namespace) => Scope::Namespace(namespace.unwrap_or_else(|| "default".into())),
+    };
+    let Some(spec) = root.get("spec") else {
+        root.error("the policy has no spec", Some("add spec.rules".into()));
+        return None;
+    };
+    let spec = spec.fields(SPEC)?;
+    if let Some(old) = spec.get("generateExistingOnPolicyUpdate") {
+        report.error_at_key(
+            &old.path,
+            "remove the deprecated field and use spec.generate[*].generateExisting instead",
+            Some("write `generateExisting: true` below `generate`".into()),
+        );
+    }
+    if let Some(old) = spec.get("generateExisting") {
+        report.warn(
+            &old.path,
+            "spec.generateExisting is deprecated",
+            Some("write generateExisting below `generate` of each rule".into()),
+        );
+    }
+    let apply = match spec.text("applyRules").as_deref() {
+        None | Some("All") => Apply::All,
+        Some("One") => Apply::One,
+        Some(other) => {
+            let message = format!("unknown value {other:?} of applyRules");
+            report.error(&spec.path().join("applyRules"), message, Some("use All or One".into()));
+            Apply::All
+        }
+    };
+    for (old, new) in
+        [("failurePolicy", "failurePolicy"), ("webhookTimeoutSeconds", "timeoutSeconds")]
+    {
+        let twice =
+            spec.get("webhookConfiguration").is_some_and(|node| node.value.get(new).is_some());
+        if let Some(old_node) = spec.get(old).filter(|_| twice) {
+            old_node.error_with(
+                format!("spec.{old} and spec.webhookConfiguration.{new} are both set"),
+                format!("remove spec.{old}"),
+            );
+        }
+    }
+    let rules = spec.get("rules").map(|node| node.elements()).unwrap_or_default();
+    if rules.is_empty() {
+        spec.error("the policy has no rules", Some("add spec.rules".into()));
+    }
+    Some(PolicyDoc {
+        background: spec.flag("background").unwrap_or(true),
+        admission: spec.get("admission"),
+        generate_existing: spec.flag("generateExisting"),
+        server_side_apply: spec.flag("useServerSideApply").unwrap_or(false),
+        rules: rules.into_iter().filter_map(rule).collect(),
+        api_version,
+        kind,
+        name,
+        scope,
+        apply,
+    })
+}
+
+fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
+    let fields = node.fields(RULE)?;
+    let name = fields.required_text("name")?;
+    if name.is_empty() || name.chars().count() > 63 {
+        fields.get("name")?.error_with(
+            format!("the name of the rule has {} characters", name.chars().count()),
+            "a rule has a name of at most 63 characters",
+        );
+    }
+    let words = ["generate", "mutate", "validate", "verifyImages"];
+    let there: Vec<_> =
+        words.into_iter().filter_map(|word| Some((word, fields.get(word)?))).collect();
+    let operation = match &there[..] {
+        [("generate", block)] => OperationDoc::Generate(block.clone()),
+        [("mutate", block)] => OperationDoc::Mutate(block.clone()),
+        [(word, _)] => OperationDoc::NotRun { word },
+        [] => {
+            node.error_with(
+                format!("No operation defined in the rule '{name}'. (supported operations: generate, mutate, validate, verifyImages)"),
+                "add one of them",
+            );
+            return None;
+        }
+        several => {
+            let words: Vec<_> = several.iter().map(|(word, _)| *word).collect();
+            node.error_with(
+                format!("Multiple operations defined in the rule '{name}', only one operation (generate, mutate, validate, verifyImages) is allowed per rule"),
+                format!("write one rule each for {}", words.join(" and ")),
+            );
+            return None;
+        }
+    };
+    Some(RuleDoc { name, node, fields, operation })
+}
+
+/// Reads what comes before the operation of a rule.
+pub(crate) fn head<'d, 'r>(
+    rule: &RuleDoc<'d, 'r>,
+    scope: &Scope,
+    old_form_allowed: bool,
+) -> Option<HeadDoc<'d, 'r>> {
+    let fields = &rule.fields;
+    let Some(include) = fields.get("match") else {
+        rule.node.error_with(format!("rule {:?} has no match", rule.name), "add match.any");
+        return None;
+    };
+    Some(HeadDoc {
+        include: filters::block(include, old_form_allowed)?,
+        exclude: match fields.get("exclude") {
+            Some(exclude) => Some(filters::block(exclude, old_form_allowed)?),
+            None => None,
+        },
+        context: entries::context(fields.get("context"), scope),
+        guard: conditions(fields.get("preconditions"), true),
+        skip_background_requests: fields.flag("skipBackgroundRequests").unwrap_or(true),
+    })
+}
+
+/// Reads conditions. In `foreach` only any and all are known, not the bare list.
+fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Option<Conditions> {
+    let node = node?;
+    if !list_allowed && node.value.as_list().is_some() {
+        node.error_with(
+            format!("{} must have any or all", node.path),
+            "put `all:` in front of the list",
+        );
+        return None;
+    }
+    match Conditions::parse_at(node.value, &node.path) {
+        Ok(conditions) => {
+            for unknown in conditions.unknown_fields() {
+                node.report.error_at_key(
+                    unknown,
+                    format!("unknown field {unknown}"),
+                    Some(
+                        "conditions have any and all; each has key, operator, value, message"
+                            .into(),
+                    ),
+                );
+            }
+            Some(conditions)
+        }
+        Err(error) => {
+            node.report.error(&error.path, error.problem, error.hint);
+            None
+        }
+    }
+}
+
+/// Reads a `generate` block.
+pub(crate) fn generate<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<GenerateDoc<'d, 'r>> {
+    let fields = node.fields(GENERATE)?;
+    let foreach = fields.get("foreach");
+    let elements = foreach.as_ref().map(Node::elements).unwrap_or_default();
+    if let Some(foreach) = foreach.as_ref().filter(|_| elements.is_empty()) {
+        foreach.error_with("foreach has no elements", "add an element with a list");
+    }
+    Some(GenerateDoc {
+        node: node.clone(),
+        existing: fields.flag("generateExisting"),
+        synchronize: fields.flag("synchronize").unwrap_or(false),
+        orphan: fields.flag("orphanDownstreamOnPolicyDelete"),
+        pattern: pattern(&fields)?,
+        has_foreach: foreach.is_some(),
+        foreach: elements.iter().filter_map(|element| for_each(element, scope)).collect(),
+    })
+}
+
+fn for_each<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d, 'r>> {
+    let fields = node.fields(FOREACH)?;
+    fields.required_text("list")?;
+    Some(ForEachDoc {
+        path: node.path.clone(),
+        list: entries::list_expression(&fields.get("list")?)?,
+        context: entries::context(fields.get("context"), scope),
+        guard: conditions(fields.get("preconditions"), false),
+        pattern: pattern(&fields)?,
+    })
+}
+
+fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
+    let clone = match fields.get("clone") {
+        Some(node) => {
+            let fields = node.fields(&["name", "namespace"])?;
+            Some(CloneDoc { name: fields.get("name"), namespace: fields.get("namespace"), node })
+        }
+        None => None,
+    };
+    let (mut clone_select, mut clone_pairs) = (None, None);
+    if let Some(node) = fields.get("cloneList") {
+        if node.value.as_list().is_some() {
+            clone_pairs = Some(pairs(&node));
+        } else {
+            let fields = node.fields(&["kinds", "namespace", "selector", "list"])?;
+            match fields.get("list") {
+                Some(list) => {
+                    for other in ["kinds", "namespace", "selector"] {
+                        if let Some(other) = fields.get(other) {
+                            other.error_with(
+                                format!("{} cannot stand beside list", other.path),
+                                "write one rule for the list and one for the kinds",
+                            );
+                        }
+                    }
+                    clone_pairs = Some(pairs(&list));
+                }
+                None => {
+                    clone_select = Some(CloneSelectDoc {
+                        kinds: fields.get("kinds").map(|node| node.elements()).unwrap_or_default(),
+                        namespace: fields.get("namespace"),
+                        selector: fields.get("selector"),
+                        node,
+                    });
+                }
+            }
+        }
+    }
+    let data_list = fields.get("dataList").map(|node| {
+        let entry = |element: &Node<'d, 'r>| {
+            let fields =
+                element.fields(&["apiVersion", "kind", "name", "namespace", "uid", "data"])?;
+            Some((target(&fields), fields.get("data")))
+        };
+        node.elements().iter().filter_map(entry).collect()
+    });
+    Some(PatternDoc {
+        target: target(fields),
+        data: fields.get("data"),
+        clone,
+        clone_select,
+        clone_pairs,
+        data_list,
+        fields: fields.clone(),
+    })
+}
+
+fn pairs<'d, 'r>(node: &Node<'d, 'r>) -> Vec<ClonePairDoc<'d, 'r>> {
+    let read = |element: &Node<'d, 'r>| {
+        let fields = element.fields(&["source", "target"])?;
+        let side = |key: &str| match fields.get(key) {
+            Some(node) => Some(target(&node.fields(TARGET)?)),
+            None => {
+                element.error_with(
+                    format!("{}.{key} is missing", element.path),
+                    format!("add {key:?} here"),
+                );
+                None
+            }
+        };
+        Some(ClonePairDoc {
+            source: side("source")?,
+            target: side("target")?,
+            node: element.clone(),
+        })
+    };
+    node.elements().iter().filter_map(read).collect()
+}
+
+fn target<'d, 'r>(fields: &Fields<'d, 'r>) -> TargetDoc<'d, 'r> {
+    let filled = |key: &str| fields.get(key).filter(|node| node.value.as_str() != Some(""));
+    TargetDoc {
+        fields: fields.clone(),
+        api_version: filled("apiVersion"),
+        kind: filled("kind"),
+        name: filled("name"),
+        namespace: filled("namespace"),
+    }
+}
+
+impl PatternDoc<'_, '_> {
+    /// The ways to make objects that are there.
+    pub(crate) fn ways(&self) -> Vec<&'static str> {
+        let there = [
+            ("data", self.data.is_some()),
+            ("clone", self.clone.is_some()),
+            ("cloneList", self.clone_select.is_some() || self.clone_pairs.is_some()),
+            ("dataList", self.data_list.is_some()),
+        ];
+        there.into_iter().filter(|(_, there)| *there).map(|(way, _)| way).collect()
+    }
+
+    /// The content of an object, as a template.
+    pub(crate) fn body(&self) -> Option<Template> {
+        template(&self.fields, "data")
+    }
+}
+
+impl TargetDoc<'_, '_> {
+    /// A field as text, if it has no variables.
+    pub(crate) fn plain(node: Option<&Node<'_, '_>>) -> Option<Str> {
+        match node?.value {
+            Value::String(text) if !text.contains("{{") => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// A field as a template; reports it when it is no text.
+    pub(crate) fn filled(node: Option<&Node<'_, '_>>) -> Option<Template> {
+        string_template(node?)
+    }
+}

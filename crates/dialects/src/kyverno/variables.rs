@@ -1,0 +1,221 @@
+//! Which variables a rule may use, checked before it runs.
+
+use kiln_diagnostic::did_you_mean;
+use kiln_jmespath::Expression;
+use kiln_rules::{Callee, ContextEntry, Generate, Load, QueryText, TargetNamespace, What};
+use kiln_value::{Path, Segment};
+use kiln_variables::{Allowed, Conditions, ContextName, Refusal, RefusalReason, Template};
+
+use crate::fields::Report;
+
+/// Names that are there without being declared.
+const GIVEN: &[&str] = &[
+    "request",
+    "images",
+    "serviceAccountName",
+    "serviceAccountNamespace",
+    "element",
+    "elementIndex",
+];
+
+/// Checks the variables of one rule.
+pub(crate) struct Check<'c, 'd> {
+    pub(crate) report: &'c Report<'d>,
+    pub(crate) rule: &'c str,
+    names: Vec<String>,
+    allowed: Allowed,
+}
+
+impl<'c, 'd> Check<'c, 'd> {
+    pub(crate) fn new(
+        report: &'c Report<'d>,
+        rule: &'c str,
+        background: bool,
+        target: bool,
+    ) -> Self {
+        let allowed = Allowed { background, target, entries: Vec::new() };
+        Check { report, rule, names: Vec::new(), allowed }
+    }
+
+    /// Checks entries one after the other; each may use those before it.
+    pub(crate) fn context(&mut self, entries: &[ContextEntry]) {
+        for entry in entries {
+            for template in templates(&entry.load) {
+                self.template(template);
+            }
+            if let Load::Variable { value: None, query: Some(query), .. } = &entry.load {
+                self.query(query, &entry.path.join("variable").join("jmesPath"));
+            }
+            let name = entry.name.to_string();
+            self.allowed.entries.push(match entry.load {
+                Load::ConfigMap { .. } => ContextName::ConfigMap(name.clone()),
+                _ => ContextName::Other(name.clone()),
+            });
+            self.names.push(name);
+        }
+    }
+
+    pub(crate) fn guard(&self, guard: Option<&Conditions>) {
+        for condition in guard.into_iter().flat_map(Conditions::iter) {
+            for (template, part) in [(&condition.key, "key"), (&condition.value, "value")] {
+                self.template_at(template, &condition.path.join(part));
+            }
+        }
+    }
+
+    pub(crate) fn program(&mut self, program: &Generate) {
+        for block in &program.blocks {
+            let (names, entries) = (self.names.len(), self.allowed.entries.len());
+            if let Some(foreach) = &block.foreach {
+                self.query(&foreach.list, &foreach.path.join("list"));
+                self.context(&foreach.context);
+                self.guard(foreach.guard.as_ref());
+            }
+            for emitter in &block.emitters {
+                for template in emitted(&emitter.what) {
+                    self.template(template);
+                }
+            }
+            self.names.truncate(names);
+            self.allowed.entries.truncate(entries);
+        }
+    }
+
+    fn template(&self, template: &Template) {
+        self.template_at(template, &Path::root());
+    }
+
+    fn template_at(&self, template: &Template, base: &Path) {
+        if let Err(error) = template.check_references() {
+            self.report.error(&joined(base, &error.path), error.to_string(), error.hint());
+        }
+        for refusal in self.allowed.check(template) {
+            let path = joined(base, refusal.variable.path);
+            let in_loop = |step: &Segment| matches!(step, Segment::Key(key) if key == "foreach");
+            if refusal.reason == RefusalReason::OutsideLoop && path.segments().iter().any(in_loop) {
+                continue;
+            }
+            self.refuse(&refusal, &path);
+        }
+        for lookalike in template.lookalikes() {
+            let path = joined(base, lookalike.path);
+            let message = format!("{:?} looks like a variable and is none", lookalike.text);
+            self.report.warn(&path, message, Some("close it with }}, or escape it as \\{{".into()));
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal<'_>, path: &Path) {
+        let variable = refusal.variable.expression;
+        let message = match &refusal.reason {
+            RefusalReason::User => format!(
+                "only select variables are allowed in background mode. Set spec.background=false to \
+                 disable background mode for this policy rule: variable {{{{{variable}}}}} is not allowed"
+            ),
+            RefusalReason::OutsideLoop => {
+                format!("variable '{variable}' present outside of foreach at path {path}")
+            }
+            reason => format!(
+                "policy contains invalid variables: variable substitution failed for rule {}: \
+                 {{{{ {variable} }}}} at {path}: {reason}",
+                self.rule
+            ),
+        };
+        let near = Expression::compile(variable).ok().and_then(|expression| {
+            let known = self.names.iter().map(String::as_str).chain(GIVEN.iter().copied());
+            let known: Vec<_> = known.collect();
+            expression
+                .roots()
+                .iter()
+                .find_map(|root| {
+                    (!known.contains(root))
+                        .then(|| did_you_mean(root, known.iter().copied()))
+                        .flatten()
+                })
+                .map(|meant| format!("did you mean {meant:?}?"))
+        });
+        let hint = near
+            .filter(|_| refusal.reason == RefusalReason::Unknown)
+            .or_else(|| refusal.hint().map(str::to_owned));
+        self.report.error(path, message, hint);
+    }
+
+    /// Warns about names at the top of an expression that nothing gives.
+    fn query(&self, query: &QueryText, path: &Path) {
+        let expression = match query {
+            QueryText::Ready(expression) => expression,
+            QueryText::Unfilled(template) => return self.template(template),
+        };
+        for root in expression.roots() {
+            let declared = self.names.iter().any(|name| name.split('.').next() == Some(root));
+            if !declared && !GIVEN.contains(&root) && !root.starts_with("element") {
+                let known = self.names.iter().map(String::as_str).chain(GIVEN.iter().copied());
+                let hint = match did_you_mean(root, known) {
+                    Some(meant) => format!("did you mean {meant:?}?"),
+                    None => "declare a context entry of this name before it is used".to_owned(),
+                };
+                let message = format!("nothing of the name {root:?} is there for {expression}");
+                self.report.warn(path, message, Some(hint));
+            }
+        }
+    }
+}
+
+fn joined(base: &Path, path: &Path) -> Path {
+    base.segments().iter().chain(path.segments()).cloned().collect()
+}
+
+/// Every template of a context entry.
+fn templates(load: &Load) -> Vec<&Template> {
+    fn of(query: Option<&QueryText>) -> Option<&Template> {
+        match query {
+            Some(QueryText::Unfilled(template)) => Some(template),
+            _ => None,
+        }
+    }
+    match load {
+        Load::Variable { value, query, default } => {
+            [value.as_ref(), of(query.as_ref()), default.as_ref()].into_iter().flatten().collect()
+        }
+        Load::ConfigMap { name, namespace } => {
+            [Some(name), namespace.as_ref()].into_iter().flatten().collect()
+        }
+        Load::Global { name: text, query } | Load::Image { reference: text, query } => {
+            [Some(text), of(query.as_ref())].into_iter().flatten().collect()
+        }
+        Load::Call(call) => {
+            let callee: Vec<&Template> = match &call.callee {
+                Callee::ApiServer(path) => vec![path],
+                Callee::Service { url, headers, .. } => {
+                    std::iter::once(url).chain(headers.iter().map(|(_, value)| value)).collect()
+                }
+            };
+            let data = call.data.iter().map(|(_, value)| value);
+            let rest = [of(call.query.as_ref()), call.default.as_ref()].into_iter().flatten();
+            callee.into_iter().chain(data).chain(rest).collect()
+        }
+    }
+}
+
+/// Every template of an emitter.
+fn emitted(what: &What) -> Vec<&Template> {
+    fn names(target: &kiln_rules::Target) -> impl Iterator<Item = &Template> {
+        let namespace = match &target.namespace {
+            TargetNamespace::Written(namespace) => Some(namespace),
+            TargetNamespace::None | TargetNamespace::OfTrigger => None,
+        };
+        [&target.api_version, &target.kind, &target.name].into_iter().chain(namespace)
+    }
+    match what {
+        What::Data { target, body } => names(target).chain(body.as_ref()).collect(),
+        What::Clone { source, target } => {
+            let source = [&source.api_version, &source.kind, &source.name]
+                .into_iter()
+                .chain(source.namespace.as_ref());
+            names(target).chain(source).collect()
+        }
+        What::CloneSelect(select) => {
+            let rest = [&select.namespace, &select.selector, &select.target_namespace];
+            select.kinds.iter().chain(rest.into_iter().flatten()).collect()
+        }
+    }
+}

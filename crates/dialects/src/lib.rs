@@ -1,0 +1,125 @@
+//! The input languages, each compiled to rules.
+//!
+//! A language has a folder: it reads documents leniently, reports every slip with its place and what to do
+//! next, and gives [`Policy`](kiln_rules::Policy)s. One bad policy keeps no other from compiling. Languages do
+//! not know each other; they meet in the model.
+//!
+//! ```
+//! use kiln_object::Kinds;
+//! use kiln_yaml::{ReadOptions, read_bytes};
+//! let text = b"apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec: {ruls: []}\n";
+//! let documents = read_bytes("p.yaml", text, ReadOptions::kubernetes()).unwrap();
+//! let compiled = kiln_dialects::compile(&documents, &Kinds::builtin());
+//! assert_eq!(
+//!     compiled.diagnostics[0].to_string(),
+//!     "p.yaml:4:8: unknown field spec.ruls (did you mean \"rules\"?)"
+//! );
+//! ```
+
+mod fields;
+pub mod kyverno;
+
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_diagnostic::{Diagnostic, Place, Severity};
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::Policy;
+use kiln_value::Str;
+use kiln_yaml::Document;
+
+/// What came of compiling documents.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    /// The policies without errors, in the order of the documents.
+    pub policies: Vec<Arc<Policy>>,
+    /// Errors, warnings and notes, in the order of the documents.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What is left to others.
+    pub not_run: Vec<NotRun>,
+}
+
+impl Compiled {
+    /// Whether some policy has an error.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|found| found.severity == Severity::Error)
+    }
+}
+
+/// A rule, or a whole policy, that Kiln does not run.
+#[derive(Clone, Debug)]
+pub struct NotRun {
+    /// The policy, as `name` or `namespace/name`.
+    pub policy: String,
+    /// The rule; none for a whole policy.
+    pub rule: Option<Str>,
+    /// What it would do, in the word that users write.
+    pub what: &'static str,
+    /// Where it was written.
+    pub place: Place,
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rule {
+            Some(rule) => write!(f, "rule {:?} of policy {:?}", rule.as_str(), self.policy)?,
+            None => write!(f, "policy {:?}", self.policy)?,
+        }
+        write!(f, " is not run by Kiln: {}", self.what)
+    }
+}
+
+/// What a document is to this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Kyverno,
+    /// A policy of a kind that Kiln does not run.
+    NotRun(&'static str),
+}
+
+fn language(document: &Document) -> Option<Language> {
+    let Gvk { group, kind, .. } = Gvk::of(document.value())?;
+    match (group.as_str(), kind.as_str()) {
+        ("kyverno.io", "ClusterPolicy" | "Policy") => Some(Language::Kyverno),
+        ("kyverno.io", "ClusterCleanupPolicy" | "CleanupPolicy") => {
+            Some(Language::NotRun("cleanup"))
+        }
+        ("policies.kyverno.io", "ValidatingPolicy" | "NamespacedValidatingPolicy") => {
+            Some(Language::NotRun("validate"))
+        }
+        ("policies.kyverno.io", "ImageValidatingPolicy" | "NamespacedImageValidatingPolicy") => {
+            Some(Language::NotRun("verifyImages"))
+        }
+        ("policies.kyverno.io", "DeletingPolicy" | "NamespacedDeletingPolicy") => {
+            Some(Language::NotRun("cleanup"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a document is a policy of some language, run by Kiln or not.
+pub fn is_policy(document: &Document) -> bool {
+    language(document).is_some()
+}
+
+/// Compiles the policies among documents; all others are passed over.
+pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
+    let mut compiled = Compiled::default();
+    for document in documents {
+        match language(document) {
+            Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
+            Some(Language::NotRun(what)) => {
+                let name = document.value().str_at(["metadata", "name"]).unwrap_or_default();
+                let namespace = document.value().str_at(["metadata", "namespace"]);
+                let policy = namespace.map_or_else(|| name.to_owned(), |ns| format!("{ns}/{name}"));
+                compiled.not_run.push(NotRun { policy, rule: None, what, place: document.place() });
+            }
+            None => {}
+        }
+    }
+    let notes = compiled.not_run.iter().map(|not_run| {
+        Diagnostic::new(Severity::Note, not_run.to_string()).at(not_run.place.clone())
+    });
+    compiled.diagnostics.extend(notes);
+    compiled
+}
