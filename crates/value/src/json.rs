@@ -369,6 +369,11 @@ mod tests {
     }
 
     #[test]
+    fn floats_are_read_to_the_last_bit() {
+        assert_eq!(parse("1.8311178275756417e-62").unwrap(), Value::from(1.8311178275756417e-62));
+    }
+
+    #[test]
     fn errors_say_where() {
         let error = parse("{\n  \"a\": tru }").unwrap_err();
         assert_eq!((error.line, error.message.as_str()), (2, "expected ident"));
