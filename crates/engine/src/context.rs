@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 use kiln_jmespath::{Expression, Meter, Root};
 use kiln_rules::{ContextEntry, Load, QueryText};
-use kiln_value::{Map, Str, Value};
+use kiln_value::{Map, Path, Str, Value};
 use kiln_variables::conditions::Effort;
 use kiln_variables::{
     Conditions, Limits as TemplateLimits, Query, QueryError, Scope, Substitution, Template,
@@ -31,7 +31,13 @@ pub(crate) struct Shared<'s> {
     /// Values that the host gives by name; entries that would ask outside for them are not asked.
     pub(crate) given: &'s Map,
     /// Things worth telling when something fails later, such as a query that was read leniently.
-    pub(crate) remarks: RefCell<Vec<String>>,
+    pub(crate) remarks: RefCell<Vec<Remark>>,
+}
+
+/// Something worth telling, and which part of the rule's document it is about.
+pub(crate) struct Remark {
+    pub(crate) text: String,
+    pub(crate) path: Option<Path>,
 }
 
 /// Values, and the entries that become values when somebody asks.
@@ -240,7 +246,11 @@ impl Context<'_> {
         let loaded = self.shared.tracer.within(
             || format!("context {} ({})", entry.name, entry.load.word()),
             || {
-                let value = layer.load(entry)?;
+                let loaded = layer.load(entry);
+                for remark in self.shared.remarks.borrow_mut().iter_mut() {
+                    remark.path.get_or_insert_with(|| entry.path.clone());
+                }
+                let value = loaded?;
                 self.shared.counters.context(weight(&value))?;
                 Ok(value)
             },

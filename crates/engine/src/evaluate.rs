@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 
+use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_rules::{Operation, Program, Rule, RuleId};
 use kiln_value::{Map, Value};
@@ -106,7 +107,8 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
-        Effect::Warn(kiln_diagnostic::Diagnostic::warning(remark).at(rule.origin.place()))
+        let path = remark.path.as_ref().unwrap_or(rule.origin.path());
+        Effect::Warn(Diagnostic::warning(remark.text).at(rule.origin.place_of(path)))
     }));
     for failure in &failures {
         tracer.note(|| Step {

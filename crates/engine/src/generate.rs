@@ -386,7 +386,7 @@ fn text(context: &Context<'_>, template: &Template, what: &str) -> Result<Str, F
         // Whoever has to mend a call should hear all that is wrong with it.
         for remark in context.shared.remarks.borrow().iter() {
             hint.push_str("; ");
-            hint.push_str(remark);
+            hint.push_str(&remark.text);
         }
     }
     found

@@ -6,7 +6,7 @@ use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
 use crate::api_path::{ApiPath, Asks};
-use crate::context::{Layer, text_of};
+use crate::context::{Layer, Remark, text_of};
 use crate::failure::{Failure, FailureKind};
 use crate::outside::{OutsideError, ServiceRequest};
 
@@ -144,6 +144,7 @@ impl Layer<'_> {
         let shared = self.shared();
         let ApiPath { kind, namespace, asks, remark } =
             ApiPath::parse(path, shared.world.kinds, shared.world.view)?;
+        let remark = remark.map(|text| Remark { text, path: None });
         shared.remarks.borrow_mut().extend(remark);
         match asks {
             Asks::One(name) => {

@@ -515,11 +515,13 @@ fn unused(target: &TargetDoc<'_, '_>, beside: &str, also_namespace: bool) {
 }
 
 fn selector(node: &Node<'_, '_>) -> Template {
+    let mut wild = false;
     if let Some(Value::Map(labels)) = node.value.get("matchLabels") {
         for (key, value) in labels {
             let text = value.as_str().unwrap_or_default();
             let literal = !text.contains("{{") && !key.contains("{{");
             if literal && (wildcard::contains_wildcard(key) || wildcard::contains_wildcard(text)) {
+                wild = true;
                 node.report.error(
                     &node.path.join("matchLabels").join(key),
                     "selector: wildcard not supported",
@@ -528,7 +530,8 @@ fn selector(node: &Node<'_, '_>) -> Template {
             }
         }
     }
-    if !holds_variables(node.value)
+    if !wild
+        && !holds_variables(node.value)
         && let Err(error) = Selector::from_value(node.value)
     {
         node.error_with(
