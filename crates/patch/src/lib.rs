@@ -6,14 +6,20 @@
 //! | `json6902` | JSON Patch: [`JsonPatch`], [`JsonPatchRules`] |
 //! | `merge7396` | merge patch: [`merge_patch`], [`MergeRules`] |
 //! | `strategic` | strategic merge: [`strategic_merge`], [`StrategicRules`] |
+//! | `diff` | the difference between two values, as a JSON patch: [`diff()`] |
+//!
+//! Apply with field ownership is another kind of patch: it will take the same values and
+//! [`kiln_schema::Node`]s, and what each manager owns, in a module of its own beside these.
 //!
 //! An edit copies the spine from the root to what it changes and nothing else: a small patch on a
 //! large object costs what the patch costs.
 
+mod diff;
 mod json6902;
 mod merge7396;
 mod strategic;
 
+pub use diff::diff;
 pub use json6902::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules};
 pub use json6902::{Operation, Pointer, WholeDocument};
 pub use merge7396::{MergeRules, merge_patch};

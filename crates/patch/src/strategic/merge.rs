@@ -290,10 +290,11 @@ impl<'s> Merge<'s> {
                     }
                     // kustomize: an unknown directive is data where there is nothing to merge with.
                     Err(_) => {
-                        let said = map.get(PATCH).cloned();
+                        let said = map.get(PATCH).cloned().unwrap_or_default();
+                        let said = self.own_value(said, None, &trail.then(PATCH))?;
                         let rest = Value::Map(directive::without_directive(map));
                         let mut own = self.own_value(rest, node, trail)?;
-                        if let Some(Value::Map(own)) = &mut own {
+                        if let (Some(Value::Map(own)), Some(said)) = (&mut own, said) {
                             own.insert(PATCH, said);
                         }
                         Ok(own)

@@ -130,7 +130,7 @@ pub(super) fn tidy_fields<'s>(
 }
 
 /// A value that the patch does not mention, put right; the same one if nothing was wrong.
-fn tidy<'s>(
+pub(super) fn tidy<'s>(
     merge: Merge<'s>,
     value: &Value,
     node: Option<Node<'s>>,

@@ -27,6 +27,9 @@ pub(super) fn merge<'s>(
     let kind = ElementKind::of(live.iter().chain(patch)).map_err(fail)?;
     match kind {
         None => Ok(live),
+        Some(ElementKind::Scalars) if node.merge_key().is_some() => {
+            Err(fail(StrategicProblem::MixedElements))
+        }
         Some(ElementKind::Scalars) => {
             let mut seen = HashSet::new();
             let both = live.iter().chain(patch).filter(|value| seen.insert(ScalarKey::of(value)));
@@ -127,6 +130,9 @@ fn order(
     }
     named.sort_by_key(|(found, _)| wanted[found]);
     sort_others(&mut others, &live);
+    // A new element is not looked into; one that came with a `$patch: delete` goes last.
+    named.sort_by_key(|(_, element)| deletes(element));
+    others.sort_by_key(|(_, element)| deletes(element));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
     for (found, element) in named {
@@ -254,15 +260,18 @@ pub(super) fn set_order<'s>(
     let elements = live.iter().flatten().chain(patch.iter().flatten());
     let kind = ElementKind::of(elements).map_err(fail)?;
     let kind = kind.ok_or_else(|| fail(StrategicProblem::NothingToOrder))?;
-    let live = live.unwrap_or_default();
-    let live = match (key, &patch) {
-        (Some(key), Some(patch)) if kind == ElementKind::Maps => {
+    let live = match (live, key, &patch) {
+        (Some(live), Some(key), Some(patch)) if kind == ElementKind::Maps => {
             after_deletions(&live, patch, key).map_err(fail)?
         }
-        _ => live.to_vec(),
+        (live, ..) => live.map(List::into_vec).unwrap_or_default(),
     };
     object.insert(field, order(merged, &wanted, &live, key).map_err(fail)?);
     Ok(())
+}
+
+fn deletes(element: &Value) -> bool {
+    element.get(PATCH).and_then(Value::as_str) == Some("delete")
 }
 
 /// The live order as `$setElementOrder` sees it.
@@ -274,11 +283,10 @@ fn after_deletions(
     patch: &[Value],
     key: &str,
 ) -> Result<Vec<Value>, StrategicProblem> {
-    let deletes = |element: &&Value| element.get(PATCH).and_then(Value::as_str) == Some("delete");
-    if !patch.iter().any(|element| deletes(&element)) {
+    let deletions: Vec<Value> = patch.iter().filter(|element| deletes(element)).cloned().collect();
+    if deletions.is_empty() {
         return Ok(live.to_vec());
     }
-    let deletions: Vec<Value> = patch.iter().filter(deletes).cloned().collect();
     let (mut left, _) = follow_directives(live.to_vec(), &deletions, key)?;
     let (_, new) = follow_directives(Vec::new(), patch, key)?;
     let mut known = positions(&left, Some(key))?;
@@ -309,8 +317,7 @@ fn check_order(
         if key.is_some() && !matches!(element, Value::Map(_)) {
             return Err(StrategicProblem::MixedElements);
         }
-        let deleted = element.get(PATCH).and_then(Value::as_str) == Some("delete");
-        if key.is_none() || !deleted {
+        if key.is_none() || !deletes(element) {
             plain.push((position, element));
         }
     }

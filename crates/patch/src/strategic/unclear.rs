@@ -12,7 +12,7 @@ use super::directive::{Directive, PATCH};
 use super::element::{is_nothing, key_text, scalar_text};
 use super::error::Trail;
 use super::merge::{Merge, Outcome};
-use super::patch_first::Patch;
+use super::patch_first::{Patch, tidy};
 
 /// The steps take time by the square of the number of elements.
 const MOST_ELEMENTS: usize = 1_000;
@@ -66,7 +66,13 @@ pub(super) fn merge<'s>(
         let merged = match (in_object, in_own, patch) {
             (Some(at), _, Patch::Own) => {
                 let merged = merge.own_value(object[at].clone(), node.items(), &place)?;
-                object[at] = merged.clone().unwrap_or_default();
+                match (&merged, &mut object[at]) {
+                    (Some(merged), element) => *element = merged.clone(),
+                    (None, Value::Map(element)) => {
+                        element.remove(PATCH);
+                    }
+                    (None, _) => {}
+                }
                 merged
             }
             (Some(at), Some(own_at), _) => {
@@ -78,7 +84,10 @@ pub(super) fn merge<'s>(
                 }
                 merged
             }
-            (Some(at), None, _) => Some(object[at].clone()),
+            (Some(at), None, _) => {
+                object[at] = tidy(merge, &object[at], node.items(), &place)?;
+                Some(object[at].clone())
+            }
             (None, Some(own_at), _) => merge.new_value(&own[own_at], node.items(), &place)?,
             (None, None, _) => None,
         };
@@ -165,7 +174,7 @@ fn set(
             kept.push(old);
         }
     }
-    if let Some(element) = element.filter(|_| !found_one) {
+    if let Some(element) = element.filter(|element| !found_one && !element.is_null()) {
         kept.push(element.clone());
     }
     *list = kept;
