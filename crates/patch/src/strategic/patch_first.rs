@@ -9,6 +9,7 @@
 //! outcomes; [`unclear`] therefore goes about it in the same steps.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 
 use kiln_schema::Node;
 use kiln_value::{Key, List, Map, Str, Value};
@@ -181,17 +182,33 @@ fn elements<'s>(
     }
 }
 
-/// The places of elements by the texts of their keys; `None` unless every element has all of them
-/// and no two have the same.
-fn places(list: &[Value], keys: &[&str]) -> Option<HashMap<Vec<Str>, usize>> {
+/// The places of elements by their identities; `None` unless every element has all keys and no two
+/// have the same.
+fn places(list: &[Value], keys: &[&str]) -> Option<HashMap<Str, usize>> {
     let mut places = HashMap::with_capacity(list.len());
     for (at, element) in list.iter().enumerate() {
-        let texts: Vec<Str> = keys.iter().map(|key| key_text(element, key)).collect();
-        if texts.iter().any(Str::is_empty) || places.insert(texts, at).is_some() {
+        if places.insert(identity(element, keys)?, at).is_some() {
             return None;
         }
     }
     Some(places)
+}
+
+/// The texts of the keys of an element in one; `None` when it lacks one of them.
+fn identity(element: &Value, keys: &[&str]) -> Option<Str> {
+    if let [key] = keys {
+        return Some(key_text(element, key)).filter(|text| !text.is_empty());
+    }
+    let mut all = String::new();
+    for key in keys {
+        let text = key_text(element, key);
+        if text.is_empty() {
+            return None;
+        }
+        // With their lengths, so that no two combinations look alike.
+        let _ = write!(all, "{}:{text}", text.len());
+    }
+    Some(Str::from(all))
 }
 
 /// Merges lists whose elements can be told apart.
@@ -200,7 +217,7 @@ fn clear<'s>(
     list: List,
     patch: Patch<'_>,
     used: &[&str],
-    places: &HashMap<Vec<Str>, usize>,
+    places: &HashMap<Str, usize>,
     node: Node<'s>,
     trail: &Trail<'_>,
 ) -> Outcome<Value> {
@@ -231,8 +248,7 @@ fn clear<'s>(
     let mut rest: Vec<Option<Value>> = Vec::with_capacity(list.len());
     let mut named = HashMap::new();
     for (position, element) in patch.iter().enumerate() {
-        let texts: Vec<Str> = used.iter().map(|key| key_text(element, key)).collect();
-        if let Some(&at) = places.get(&texts) {
+        if let Some(&at) = identity(element, used).and_then(|identity| places.get(&identity)) {
             named.insert(at, position);
         }
     }
