@@ -89,9 +89,35 @@ impl<'s> Search<'s> {
         self.eval(id, Current::Value(value))
     }
 
+    /// The nodes that paths are made of; small, because projections call it for every element.
+    #[inline]
     fn eval<'a>(&'a self, id: NodeId, current: Current<'a>) -> Outcome<'a> {
-        self.meter.step(1).map_err(|exhausted| self.exhausted(id, exhausted))?;
-        match self.tree.node(id) {
+        match (self.tree.node(id), current) {
+            (Node::Field(key), Current::Value(value)) => {
+                self.step(id, 1)?;
+                field(id, key, value)
+            }
+            (Node::Current, Current::Value(value)) => {
+                self.step(id, 1)?;
+                Ok(Cow::Borrowed(value))
+            }
+            (Node::Chain(steps), _) => self.chain(id, steps, current),
+            (node, _) => self.eval_node(id, node, current),
+        }
+    }
+
+    #[inline]
+    fn step(&self, id: NodeId, count: u64) -> Result<(), Fault> {
+        match self.meter.step(count) {
+            Ok(()) => Ok(()),
+            Err(exhausted) => Err(self.exhausted(id, exhausted).into()),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_node<'a>(&'a self, id: NodeId, node: &'a Node, current: Current<'a>) -> Outcome<'a> {
+        self.step(id, 1)?;
+        match node {
             Node::Field(key) => match current {
                 Current::Value(value) => field(id, key, value),
                 Current::Root => match self.root.field(key) {
@@ -104,7 +130,7 @@ impl<'s> Search<'s> {
                 },
             },
             Node::Current => self.whole(id, current),
-            Node::Chain(steps) => self.chain(steps, current),
+            Node::Chain(steps) => self.chain(id, steps, current),
             Node::Literal(value, weight) => {
                 self.meter.make(*weight).map_err(|exhausted| self.exhausted(id, exhausted))?;
                 Ok(Cow::Borrowed(value))
@@ -228,12 +254,35 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn chain<'a>(&'a self, steps: &[NodeId], current: Current<'a>) -> Outcome<'a> {
-        let Some((first, rest)) = self.skip_current(steps).split_first() else {
-            return Ok(Cow::Borrowed(&NULL));
+    fn chain<'a>(&'a self, id: NodeId, steps: &'a [NodeId], current: Current<'a>) -> Outcome<'a> {
+        self.step(id, steps.len() as u64)?;
+        let mut steps = self.skip_current(steps);
+        let Current::Value(mut value) = current else {
+            return self.chain_from_root(steps, current);
         };
-        let mut result = self.eval(*first, current)?;
-        for step in rest {
+        // Fields of what is borrowed, which is most of all paths, go through no other function.
+        while let [first, rest @ ..] = steps {
+            let Node::Field(key) = self.tree.node(*first) else { break };
+            value = find(*first, key, value)?;
+            if rest.is_empty() {
+                return Ok(Cow::Borrowed(value));
+            }
+            steps = rest;
+        }
+        self.follow(Cow::Borrowed(value), steps)
+    }
+
+    fn chain_from_root<'a>(&'a self, steps: &'a [NodeId], current: Current<'a>) -> Outcome<'a> {
+        match steps {
+            [first, rest @ ..] => {
+                self.follow(self.eval_node(*first, self.tree.node(*first), current)?, rest)
+            }
+            [] => Ok(Cow::Borrowed(&NULL)),
+        }
+    }
+
+    fn follow<'a>(&'a self, mut result: Cow<'a, Value>, steps: &'a [NodeId]) -> Outcome<'a> {
+        for step in steps {
             result = match result {
                 Cow::Borrowed(value) => match self.tree.node(*step) {
                     Node::Field(key) => field(*step, key, value)?,
@@ -406,11 +455,16 @@ fn or_null(outcome: Outcome<'_>) -> Outcome<'_> {
     }
 }
 
-// Kyverno: only a map can lack a key; a field of anything else is null.
 fn field<'a>(id: NodeId, key: &str, value: &'a Value) -> Outcome<'a> {
+    find(id, key, value).map(Cow::Borrowed)
+}
+
+// Kyverno: only a map can lack a key; a field of anything else is null.
+#[inline]
+fn find<'a>(id: NodeId, key: &str, value: &'a Value) -> Result<&'a Value, Fault> {
     match value {
-        Value::Map(map) => map.get(key).map(Cow::Borrowed).ok_or(Fault::NotFound(id)),
-        _ => Ok(Cow::Borrowed(&NULL)),
+        Value::Map(map) => map.get(key).ok_or(Fault::NotFound(id)),
+        _ => Ok(&NULL),
     }
 }
 

@@ -124,7 +124,14 @@ impl Map {
 
     /// The value under this key.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.position(key).map(|at| &self.0.as_slice()[at].1)
+        match &*self.0 {
+            Entries::Few(entries) => {
+                entries.iter().find(|(k, _)| k.as_str() == key).map(|(_, value)| value)
+            }
+            Entries::Many(indexed) => {
+                indexed.positions.get(key).map(|&at| &indexed.entries[at as usize].1)
+            }
+        }
     }
 
     /// Whether the key is there.
