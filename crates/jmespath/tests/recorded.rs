@@ -142,12 +142,6 @@ fn recorded_cases() {
             tally.leave_out();
             continue;
         }
-        if id == "jmespath-0126" {
-            tally.known_failure(
-                &name,
-                "the YAML reader panics at a block scalar without a line end",
-            );
-        }
         tally.case(&name, || {
             let outcome = run(expression, &data);
             if case.get("differs").is_some() {
