@@ -227,3 +227,56 @@ generate: {apiVersion: v1, kind: ConfigMap, name: c, namespace: dev}
     let (made, stopped) = play(&rules(&policy(rest)), config_map(&value!({})));
     assert_eq!((made, stopped.len()), (1, 1));
 }
+
+/// Entries that each ask for the one before, through an expression that nests as deep as it may.
+fn chain(length: usize, deep: usize) -> String {
+    let (open, close) = ("to_lower(".repeat(deep), ")".repeat(deep));
+    let entries: String = (1..length)
+        .map(|at| {
+            format!("\n- {{name: v{at}, variable: {{jmesPath: '{open}v{}{close}'}}}}", at - 1)
+        })
+        .collect();
+    format!(
+        "
+context:
+- {{name: v0, variable: {{value: end}}}}{entries}
+generate: {{apiVersion: v1, kind: Secret, name: '{{{{ v{} }}}}', namespace: dev}}
+",
+        length - 1
+    )
+}
+
+/// Runs on a thread with as little stack as any of ours has.
+fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn entries_that_ask_for_one_another_end_before_the_stack_does() {
+    on_a_small_stack(|| {
+        let limits = Limits::default();
+        let rules = rules(&policy(&chain(limits.nested, 100)));
+        let outcomes = run(&rules, &Event::created(config_map(&value!({}))), &Objects::default());
+        assert_eq!(outcomes[0].verdict, Verdict::Pass, "{outcomes:?}");
+        let (kind, message, _) = failure(&chain(5_000, 100), &value!({}), limits);
+        assert_eq!(kind, FailureKind::Limit);
+        assert!(message.contains("more than 32 context entries ask for one another"), "{message}");
+    });
+}
+
+#[test]
+fn names_with_many_dots_cost_no_stack() {
+    on_a_small_stack(|| {
+        let dotted = vec!["a"; 100_000].join(".");
+        let rest = format!(
+            "
+context:
+- {{name: {dotted}, variable: {{value: 1}}}}
+generate: {{apiVersion: v1, kind: Secret, name: 'x-{{{{ length(a) }}}}', namespace: dev}}
+"
+        );
+        let rules = rules(&policy(&rest));
+        let outcomes = run(&rules, &Event::created(config_map(&value!({}))), &Objects::default());
+        assert_eq!(outcomes[0].verdict, Verdict::Pass, "{:?}", outcomes[0].failures);
+    });
+}

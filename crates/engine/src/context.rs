@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 use kiln_jmespath::{Expression, Meter, Root};
 use kiln_rules::{ContextEntry, Load, QueryText};
-use kiln_value::{Map, Path, Str, Value};
+use kiln_value::{MAX_DEPTH, Map, Path, Str, Value};
 use kiln_variables::conditions::Effort;
 use kiln_variables::{
     Conditions, Limits as TemplateLimits, Query, QueryError, Scope, Substitution, Template,
@@ -30,6 +30,8 @@ pub(crate) struct Shared<'s> {
     pub(crate) tracer: &'s Tracer,
     /// Values that the host gives by name; entries that would ask outside for them are not asked.
     pub(crate) given: &'s Map,
+    /// How many entries are being loaded, one because of the other.
+    pub(crate) loading: Cell<usize>,
     /// Things worth telling when something fails later, such as a query that was read leniently.
     pub(crate) remarks: RefCell<Vec<Remark>>,
 }
@@ -243,6 +245,14 @@ impl Context<'_> {
         }
         let layer = Layer { context: self, upto: at };
         let entry = slot.entry;
+        // Each of them takes a piece of the stack.
+        let loading = &self.shared.loading;
+        let nested = self.shared.world.limits.nested;
+        if loading.get() >= nested {
+            let message = format!("more than {nested} context entries ask for one another");
+            return Err(Failure::new(FailureKind::Limit, message).at(&entry.path));
+        }
+        loading.set(loading.get() + 1);
         let loaded = self.shared.tracer.within(
             || format!("context {} ({})", entry.name, entry.load.word()),
             || {
@@ -263,6 +273,7 @@ impl Context<'_> {
             let what = format_args!("cannot load the context entry {:?}", entry.name.as_str());
             failure.at(&entry.path).while_doing(what)
         });
+        loading.set(loading.get() - 1);
         *slot.loaded.borrow_mut() = Some(loaded.clone());
         slot.loading.set(false);
         loaded
@@ -330,17 +341,16 @@ fn split_name(name: &str) -> (&str, Option<&str>) {
 
 /// Puts a value at a dotted path, over whatever is in the way.
 pub(crate) fn place(base: &mut Value, path: &str, value: Value) {
-    let (first, rest) = split_name(path);
-    if base.as_map().is_none() {
-        *base = Value::map();
-    }
-    let Some(map) = base.as_map_mut() else { return };
-    match rest {
-        None => {
-            map.insert(first, value);
+    // Values must not nest deeper than readers let them; what is left of the path is one key.
+    let mut at = base;
+    for key in path.splitn(MAX_DEPTH / 2, '.') {
+        if at.as_map().is_none() {
+            *at = Value::map();
         }
-        Some(rest) => place(map.get_or_insert_with(first, Value::map), rest, value),
+        let Some(map) = at.as_map_mut() else { return };
+        at = map.get_or_insert_with(key, || Value::Null);
     }
+    *at = value;
 }
 
 /// The text of a value that has to be one.

@@ -7,7 +7,7 @@
 //!  was it a trigger before? then what it made lapses; otherwise nothing happens
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
@@ -99,6 +99,7 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
         meter: &meter,
         tracer: &tracer,
         given: &event.given,
+        loading: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
     };
     let mut evaluation = Evaluation { rule, event, shared: &shared, ended: Ended::default() };

@@ -92,6 +92,40 @@ impl Event {
         Event { operation: None, ..Event::created(object) }
     }
 
+    /// What an admission request says. Roles are not in it: see [`User::resolve_roles`].
+    pub fn of_request(request: &Value) -> Option<Self> {
+        let text = |path: &[&str]| request.str_at(path.iter().copied()).map(Str::from);
+        let operation: Operation = request.str_at(["operation"])?.parse().ok()?;
+        let object = |key: &str| request.get(key).filter(|object| !object.is_null()).cloned();
+        let kind = |field: &str| text(&["kind", field]).unwrap_or_default();
+        let user = request.get("userInfo");
+        let words = |value: Option<&Value>| -> Vec<Str> {
+            let list = value.and_then(Value::as_list);
+            list.into_iter()
+                .flat_map(|l| l.iter())
+                .filter_map(Value::as_str)
+                .map(Str::from)
+                .collect()
+        };
+        Some(Event {
+            kind: Gvk { group: kind("group"), version: kind("version"), kind: kind("kind") },
+            subresource: text(&["subResource"]).unwrap_or_default(),
+            name: text(&["name"]).unwrap_or_default(),
+            namespace: text(&["namespace"]).filter(|namespace| !namespace.is_empty()),
+            user: user.map(|user| User {
+                username: user.str_at(["username"]).unwrap_or_default().into(),
+                uid: user.str_at(["uid"]).unwrap_or_default().into(),
+                groups: words(user.get("groups")),
+                extra: user.get("extra").and_then(Value::as_map).cloned().unwrap_or_default(),
+                ..User::default()
+            }),
+            uid: text(&["uid"]),
+            dry_run: request.get("dryRun").and_then(Value::as_bool).unwrap_or(false),
+            options: request.get("options").cloned().unwrap_or(Value::Null),
+            ..Event::new(operation, object("object"), object("oldObject"))
+        })
+    }
+
     fn new(operation: Operation, object: Option<Value>, old_object: Option<Value>) -> Self {
         let about = object.as_ref().or(old_object.as_ref()).unwrap_or(&Value::Null);
         Event {
@@ -171,4 +205,29 @@ pub(crate) fn namespace_of(object: &Value) -> Option<Str> {
         .str_at(["metadata", "namespace"])
         .filter(|namespace| !namespace.is_empty())
         .map(Str::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn a_request_becomes_an_event_and_a_request_again() {
+        let request = value!({
+            "uid": "1", "operation": "UPDATE", "name": "web", "namespace": "dev", "dryRun": true,
+            "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
+            "subResource": "scale",
+            "userInfo": {"username": "ann", "groups": ["all"]},
+            "object": {"a": 1}, "oldObject": {"a": 2}, "options": {"kind": "UpdateOptions"},
+        });
+        let event = Event::of_request(&request).unwrap();
+        assert_eq!(event.kind, Gvk::new("apps/v1", "Deployment"));
+        assert!(event.dry_run);
+        let again = event.request(event.object.as_ref(), event.old_object.as_ref());
+        for (key, value) in request.as_map().unwrap() {
+            assert_eq!(again.get(key), Some(value), "{key}");
+        }
+        assert!(Event::of_request(&value!({"operation": "WISH"})).is_none());
+    }
 }

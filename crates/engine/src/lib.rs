@@ -13,6 +13,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `event`, `world`, `view`, `outside` | what is given: what happened, objects, the rest of the world |
+//! | `roles` | the roles that are bound to a user |
 //! | `rule_set` | all rules, found by kind, operation and namespace |
 //! | `evaluate` | one rule for one event, from the match to the verdict |
 //! | `matching` | whether an object fires a rule |
@@ -35,6 +36,7 @@ mod lineage;
 mod load;
 mod matching;
 mod outside;
+mod roles;
 mod rule_set;
 mod target;
 mod trace;

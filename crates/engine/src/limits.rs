@@ -20,6 +20,8 @@ pub struct Limits {
     pub reads: u64,
     /// Objects that it reads by lists.
     pub listed: u64,
+    /// Context entries that ask for one another, one inside the other.
+    pub nested: usize,
     /// How often a rule may fire on what it made itself, directly or through others.
     pub repeats: usize,
     /// How many rules may fire one upon the other.
@@ -39,6 +41,7 @@ impl Default for Limits {
             objects: 5_000,
             reads: 5_000,
             listed: 100_000,
+            nested: 32,
             repeats: 4,
             chain: 32,
             trace: 0,

@@ -114,7 +114,9 @@ fn concerns(rule: &Rule, event: &Event) -> bool {
     let operation = event.matched_as;
     // An object that changes or goes may stop being a trigger, whatever made it one.
     let may_lapse = matches!(operation, Operation::Update | Operation::Delete);
-    in_reach && (may_lapse || rule.trigger.may_fire_on(operation))
+    in_reach
+        && (may_lapse || rule.trigger.may_fire_on(operation))
+        && rule.trigger.may_fire_for(&event.kind, &event.subresource)
 }
 
 /// The members of two sorted lists, in order.

@@ -3,6 +3,7 @@
 //! A generate program is a list of blocks; a block runs once, or once per element of a list; each run
 //! emits objects. All written forms (one target, `cloneList`, `dataList`, `foreach`) come down to this.
 
+use kiln_object::Gvk;
 use kiln_value::Path;
 use kiln_variables::{Conditions, Template};
 
@@ -46,6 +47,38 @@ impl Generate {
     pub fn only_copies(&self) -> bool {
         self.emitters().all(|(_, _, emitter)| !matches!(emitter.what, What::Data { .. }))
     }
+}
+
+impl Emitter {
+    /// The kinds that it makes, as far as they are known before it runs.
+    pub fn target_kinds(&self) -> Vec<Gvk> {
+        match &self.what {
+            What::Data { target, .. } | What::Clone { target, .. } => {
+                kind(&target.api_version, &target.kind).into_iter().collect()
+            }
+            What::CloneSelect(select) => select.plain_kinds().collect(),
+        }
+    }
+
+    /// The kinds that it copies from, as far as they are known before it runs.
+    pub fn source_kinds(&self) -> Vec<Gvk> {
+        match &self.what {
+            What::Data { .. } => Vec::new(),
+            What::Clone { source, .. } => {
+                kind(&source.api_version, &source.kind).into_iter().collect()
+            }
+            What::CloneSelect(select) => select.plain_kinds().collect(),
+        }
+    }
+}
+
+/// A kind without variables in it, and without its subresource.
+fn kind(api_version: &Template, kind: &Template) -> Option<Gvk> {
+    let plain = |template: &Template| {
+        template.is_plain().then(|| template.document().as_str().map(str::to_owned)).flatten()
+    };
+    let (api_version, kind) = (plain(api_version)?, plain(kind)?);
+    Some(Gvk::new(&api_version, kind.split('/').next().unwrap_or(&kind)))
 }
 
 /// Emitters that run together.
@@ -159,7 +192,10 @@ pub struct Mutate {
 
 impl CloneSelect {
     /// The kinds that are known before anything runs.
-    pub fn plain_kinds(&self) -> impl Iterator<Item = &str> {
-        self.kinds.iter().filter(|kind| kind.is_plain()).filter_map(|kind| kind.document().as_str())
+    pub fn plain_kinds(&self) -> impl Iterator<Item = Gvk> {
+        self.kinds
+            .iter()
+            .filter(|kind| kind.is_plain())
+            .filter_map(|kind| Gvk::parse(kind.document().as_str()?))
     }
 }

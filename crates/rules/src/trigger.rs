@@ -1,6 +1,7 @@
 //! What fires a rule: which objects, in which operations, by whom.
 
 use kiln_diagnostic::Place;
+use kiln_object::Gvk;
 use kiln_object::selector::WildcardSelector;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str};
@@ -31,6 +32,19 @@ impl Trigger {
     /// Whether the rule can fire in an operation at all.
     pub fn may_fire_on(&self, operation: Operation) -> bool {
         let takes = |f: &Filter| f.operations.is_empty() || f.operations.contains(operation);
+        match &self.include {
+            Filters::Any(filters) => filters.iter().any(takes),
+            Filters::All(filters) => filters.iter().all(takes),
+        }
+    }
+
+    /// Whether the rule can fire for a kind, or a subresource of it, at all.
+    pub fn may_fire_for(&self, kind: &Gvk, subresource: &str) -> bool {
+        let Gvk { group, version, kind } = kind;
+        let takes = |f: &Filter| {
+            f.kinds.is_empty()
+                || f.kinds.iter().any(|k| k.matches(group, version, kind, subresource))
+        };
         match &self.include {
             Filters::Any(filters) => filters.iter().any(takes),
             Filters::All(filters) => filters.iter().all(takes),

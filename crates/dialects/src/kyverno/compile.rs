@@ -13,7 +13,7 @@ use kiln_yaml::Document;
 
 use crate::fields::{Node, Report};
 use crate::kyverno::check;
-use crate::kyverno::generate::{Compiler, made_kinds};
+use crate::kyverno::generate::Compiler;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
 use crate::kyverno::variables::Check;
 use crate::{Compiled, NotRun};
@@ -163,15 +163,17 @@ fn generate(
     let program = compiler.program(&generate);
     variables.program(&program);
     let fired: Vec<_> = head.include.filters.filters().iter().flat_map(|f| &f.kinds).collect();
-    for (made, path) in made_kinds(&program) {
-        if head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind) {
-            block.report.error(
-                &path,
-                "generation kind and match resource kind should not be the same",
-                Some("use match.any, and exclude the objects that the rule makes".into()),
-            );
+    for (_, _, emitter) in program.emitters() {
+        for made in emitter.target_kinds() {
+            if head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind) {
+                block.report.error(
+                    &emitter.path,
+                    "generation kind and match resource kind should not be the same",
+                    Some("use match.any, and exclude the objects that the rule makes".into()),
+                );
+            }
+            check::fires_on_itself(head, &made, block);
         }
-        check::fires_on_itself(head, &made, block);
     }
     let lifecycle = Lifecycle {
         synchronize: generate.synchronize,

@@ -6,7 +6,7 @@ use kiln_rules::{
     is_version,
 };
 use kiln_text::wildcard;
-use kiln_value::{Map, Path, Str, Value};
+use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
 use crate::fields::Node;
@@ -564,23 +564,4 @@ fn wrapped(kind: &Str, data: &Node<'_, '_>) -> Option<Value> {
         Some(format!("write `data: {{{field}: {{…}}}}`")),
     );
     Some(Value::Map(Map::from_iter([(field, data.value.clone())])))
-}
-
-/// The kinds that a program makes, as far as they are known before it runs, and where they were written.
-pub(crate) fn made_kinds(program: &Generate) -> Vec<(Gvk, Path)> {
-    let plain = |template: &Template| {
-        template.is_plain().then(|| template.document().as_str().map(str::to_owned)).flatten()
-    };
-    let of = |emitter: &Emitter| match &emitter.what {
-        What::Data { target, .. } | What::Clone { target, .. } => {
-            let (api_version, kind) = (plain(&target.api_version)?, plain(&target.kind)?);
-            Some(vec![Gvk::new(&api_version, kind.split('/').next().unwrap_or(&kind))])
-        }
-        What::CloneSelect(select) => Some(select.plain_kinds().filter_map(Gvk::parse).collect()),
-    };
-    program
-        .emitters()
-        .filter_map(|(_, _, emitter)| Some((of(emitter)?, &emitter.path)))
-        .flat_map(|(kinds, path)| kinds.into_iter().map(move |kind| (kind, path.clone())))
-        .collect()
 }
