@@ -25,7 +25,7 @@ use crate::json6902::{Action, JsonPatch, JsonPatchRules, Operation, Pointer};
 ///
 /// Applied to `from` the patch always gives `to`.
 pub fn diff(from: &Value, to: &Value, schema: &Schema) -> JsonPatch {
-    let mut diff = Diff { path: Path::root(), operations: Vec::new() };
+    let mut diff = Diff { path: Path::root(), operations: Vec::new(), weighing: false };
     diff.value(from, to, schema.root_of(from));
     JsonPatch::new(diff.operations, JsonPatchRules::rfc6902())
 }
@@ -33,6 +33,8 @@ pub fn diff(from: &Value, to: &Value, schema: &Schema) -> JsonPatch {
 struct Diff {
     path: Path,
     operations: Vec<Operation>,
+    /// Whether this is inside an element for which two ways are being weighed.
+    weighing: bool,
 }
 
 impl Diff {
@@ -64,6 +66,26 @@ impl Diff {
         }
     }
 
+    /// Turns an element into another one that takes its place, in the shorter of two ways.
+    fn change(&mut self, from: &Value, to: &Value, node: Option<Node<'_>>) {
+        // Only the outermost change is weighed, so that the work stays proportional to the values.
+        if std::mem::replace(&mut self.weighing, true) {
+            return self.value(from, to, node);
+        }
+        let before = self.operations.len();
+        self.value(from, to, node);
+        self.weighing = false;
+        let length = |operations: &[Operation]| {
+            operations.iter().map(|o| json::to_string(&o.to_value()).len()).sum::<usize>()
+        };
+        let inside = self.operations.split_off(before);
+        self.push(Action::Replace(to.clone()));
+        if length(&inside) <= length(&self.operations[before..]) {
+            self.operations.truncate(before);
+            self.operations.extend(inside);
+        }
+    }
+
     fn list(&mut self, from: &[Value], to: &[Value], node: Option<Node<'_>>) {
         let same_start = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         let (from, to) = (&from[same_start..], &to[same_start..]);
@@ -80,8 +102,7 @@ impl Diff {
             while i < next_i || j < next_j {
                 self.path.push(at);
                 match (i < next_i, j < next_j) {
-                    (true, true) if keys.is_empty() => self.value(&from[i], &to[j], items),
-                    (true, true) => self.push(Action::Replace(to[j].clone())),
+                    (true, true) => self.change(&from[i], &to[j], items),
                     (true, false) => self.push(Action::Remove),
                     _ => self.push(Action::Add(to[j].clone())),
                 }

@@ -1,8 +1,8 @@
 //! JSON patches and strategic merges as KubeMod and Kyverno were seen to do them.
 
-use kiln_patch::{JsonPatch, JsonPatchRules, StrategicRules, strategic_merge};
+use kiln_patch::{JsonPatch, JsonPatchRules, StrategicRules, diff, strategic_merge};
 use kiln_schema::{Schema, Version};
-use kiln_testkit::{Tally, corpus_json};
+use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::{Value, json, value};
 
 fn apply(object: &Value, patch: &Value, rules: JsonPatchRules) -> Result<Value, String> {
@@ -108,6 +108,57 @@ fn strategic_merges_of_kyverno() {
             let got = merged.map(|_| object).map_err(|e| e.to_string());
             compare(case.get("expected").filter(|_| case.get("error").is_none()), got)
         });
+    }
+    tally.finish();
+}
+
+/// The operations of a patch as texts, sorted: the recorded differences are too.
+fn operations(patch: &Value) -> Vec<String> {
+    let list = patch.as_list().expect("a patch");
+    let mut texts: Vec<String> = list.iter().map(json::to_canonical_string).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn differences_are_those_that_were_recorded_or_shorter() {
+    let Some(recorded) = corpus_json("mutate/json-patch.json") else { return };
+    let Some(folders) = corpus("kubemod") else { return };
+    let schema = Schema::builtin(Version::V1_36);
+    let mut tally = Tally::new("differences");
+    let mut compare = |name: &str, from: &Value, to: &Value, wanted: &Value| {
+        tally.case(name, || {
+            let patch = diff(from, to, &schema);
+            let mut patched = from.clone();
+            patch.apply(&mut patched).map_err(|e| e.to_string())?;
+            if patched != *to {
+                return Err("the difference does not lead there".to_owned());
+            }
+            let (got, wanted) = (operations(&patch.to_value()), operations(wanted));
+            let length = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+            // An add where a null was is a replace for us; that is four letters more.
+            if got.len() <= wanted.len() && length(&got) <= length(&wanted) + 4 {
+                return Ok(());
+            }
+            Err(format!("\nwanted {wanted:#?}\ngot    {got:#?}"))
+        });
+    };
+    for (index, case) in recorded.as_list().unwrap().iter().enumerate() {
+        if let (Some(wanted), Some(to)) = (case.get("expectedDiff"), case.get("expected")) {
+            compare(&format!("{index}"), case.get("resource").unwrap(), to, wanted);
+        }
+    }
+    for folder in std::fs::read_dir(folders).unwrap() {
+        let folder = folder.unwrap().path();
+        let read = |file: &str| json::parse(&std::fs::read_to_string(folder.join(file)).ok()?).ok();
+        let (Some(expected), Some(from)) = (read("expected.json"), read("resource.json")) else {
+            continue;
+        };
+        if let (Some(wanted), Some(to)) = (expected.get("patch"), expected.get("object"))
+            && wanted.as_list().is_some()
+        {
+            compare(&folder.display().to_string(), &from, to, wanted);
+        }
     }
     tally.finish();
 }

@@ -129,7 +129,8 @@ impl JsonPatch {
 }
 
 impl Operation {
-    fn to_value(&self) -> Value {
+    /// The operation as it is written.
+    pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         map.insert("op", self.action.name());
         match &self.action {
