@@ -15,6 +15,8 @@ pub(crate) enum Outcome {
     Done,
     /// It ran, and the answer is no.
     No,
+    /// It ran, and the user asked for this code in such a case.
+    Code(u8),
 }
 
 /// A command that could not do its work.
@@ -56,6 +58,7 @@ pub(crate) fn code(result: &CommandResult) -> ExitCode {
     match result {
         Ok(Outcome::Done) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::from(1),
+        Ok(Outcome::Code(code)) => ExitCode::from(*code),
         Err(Failure::BadInput(_)) => ExitCode::from(2),
     }
 }

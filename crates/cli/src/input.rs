@@ -69,6 +69,11 @@ pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
     Ok(files)
 }
 
+/// Writes a file that rules made.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Diagnostic> {
+    fs::write(path, text).map_err(|error| cannot("write", &path.display().to_string(), &error))
+}
+
 /// Replaces a file as a whole: a crash leaves the old text or the new one, never half of it.
 pub(crate) fn replace_file(path: &str, text: &str) -> Result<(), Diagnostic> {
     // A link stays a link: what it points at is replaced.

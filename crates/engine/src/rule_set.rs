@@ -82,8 +82,19 @@ impl RuleSet {
     }
 
     /// Evaluates every rule that an event may concern. Outcomes come in the order of the rules; those
-    /// without a match are left out.
+    /// without a match are left out, unless they have a trace to show.
     pub fn evaluate(&self, event: &Event, world: &World<'_>) -> Vec<Outcome> {
+        self.evaluate_each(event, world, |_, event| event.clone())
+    }
+
+    /// Like [`RuleSet::evaluate`], for hosts that know more about the event for one rule than for
+    /// another: `prepare` gives the event as the rule is to see it.
+    pub fn evaluate_each(
+        &self,
+        event: &Event,
+        world: &World<'_>,
+        prepare: impl Fn(&Rule, &Event) -> Event,
+    ) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let mut done = None;
         for at in self.found(event) {
@@ -91,8 +102,12 @@ impl RuleSet {
             if done == Some(entry.policy) {
                 continue;
             }
-            let outcome = evaluate(&entry.rule, event, world);
+            let outcome = evaluate(&entry.rule, &prepare(&entry.rule, event), world);
             if outcome.verdict == Verdict::NoMatch {
+                // Who asks why wants to know why not, too.
+                if outcome.trace.is_some() {
+                    outcomes.push(outcome);
+                }
                 continue;
             }
             let only_one = self.policies[entry.policy].apply == Apply::One;

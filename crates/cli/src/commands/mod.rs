@@ -1,10 +1,13 @@
 //! One file per command: its arguments, whose comments are the user's help, and one function that
 //! runs it.
 
+mod apply;
+mod check;
 mod completion;
 mod eval;
 mod fmt;
 mod man;
+mod rules;
 mod version;
 
 use std::process::ExitCode;
@@ -16,6 +19,8 @@ use crate::ui::Ui;
 /// The commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
+    Apply(apply::Args),
+    Check(check::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
     Version(version::Args),
@@ -27,6 +32,8 @@ pub(crate) enum Command {
 pub(crate) fn run(args: Args) -> ExitCode {
     let ui = Ui::new(&args.global);
     let result = match args.command {
+        Command::Apply(command) => apply::run(&ui, &args.global, &command),
+        Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),

@@ -1,12 +1,14 @@
 //! All output of the command line. Colours, form and quietness are decided here, once.
 
 mod diagnostic;
+mod table;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::{Color, Format, Global};
+pub(crate) use table::table;
 
 /// Where commands write to.
 pub(crate) struct Ui {

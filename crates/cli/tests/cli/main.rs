@@ -1,5 +1,6 @@
 //! The real binary: whole commands, whole output, exit codes.
 
+mod apply;
 mod documentation;
 mod eval;
 mod fmt;

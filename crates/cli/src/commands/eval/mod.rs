@@ -80,7 +80,7 @@ fn print_result(ui: &Ui, value: &Value) -> std::io::Result<()> {
 }
 
 /// The real clock and real chance. Names are not resolved: an expression makes no network traffic.
-struct Surroundings;
+pub(super) struct Surroundings;
 
 impl kiln_jmespath::Sources for Surroundings {
     fn now(&self) -> Option<SystemTime> {

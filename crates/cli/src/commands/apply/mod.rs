@@ -1,0 +1,185 @@
+//! `kiln apply`
+
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use kiln_diagnostic::Diagnostic;
+use kiln_dialects::is_policy;
+use kiln_engine::Limits;
+use kiln_offline::{Job, Report, UserFile, Values, run as run_offline};
+use kiln_value::Value;
+use kiln_yaml::emit_documents;
+
+use super::eval::Surroundings;
+use super::rules::{compile_rules, kinds_of, objects_of, read_all, read_only, rule_set};
+use crate::args::Global;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::input;
+use crate::ui::Ui;
+
+/// Run rules over resources, and show what they make of them
+///
+/// Every resource is taken as just created. First comes a report of what each rule did with each resource, then the
+/// objects; with --format yaml the objects alone, with --format json everything. Exit code 1 when a rule failed.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a command")]
+pub(crate) struct Args {
+    /// Policies: files, folders, or - for standard input
+    #[arg(required = true, value_name = "RULES")]
+    rules: Vec<String>,
+
+    /// Resources: files, folders, or - for standard input
+    #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "resources")]
+    resource: Vec<String>,
+
+    /// Objects that rules may read, but that are no events: sources of clones, configuration
+    #[arg(long, value_name = "FILES", num_args = 1.., visible_alias = "target-resources")]
+    target_resource: Vec<String>,
+
+    /// A file of kind Values: what a cluster or the request would have known
+    #[arg(long, short = 'f', value_name = "FILE")]
+    values_file: Option<String>,
+
+    /// A value by hand, as NAME=VALUE; several with commas, or by repeating the option
+    #[arg(long, short, value_name = "NAME=VALUE", value_delimiter = ',')]
+    set: Vec<String>,
+
+    /// A file of kind UserInfo: who sends the requests
+    #[arg(long, short, value_name = "FILE")]
+    userinfo: Option<String>,
+
+    /// Write the objects to a file, or into a folder, one file per policy
+    #[arg(long, short, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Show how objects that were given differ from what rules make of them
+    #[arg(long)]
+    diff: bool,
+
+    /// Show for each rule and resource what was asked and answered, also where nothing matched
+    #[arg(long)]
+    trace: bool,
+
+    /// Print the results as a policy report
+    #[arg(long, short)]
+    policy_report: bool,
+
+    /// Print the results as a table
+    #[arg(long, short)]
+    table: bool,
+
+    /// With --table, add messages
+    #[arg(long)]
+    detailed_results: bool,
+
+    /// The exit code when there are warnings and no failures
+    #[arg(long, value_name = "CODE", default_value_t = 0)]
+    warn_exit_code: u8,
+
+    /// Take it for a warning when no rule passes
+    #[arg(long)]
+    warn_no_pass: bool,
+
+    /// Accepted for compatibility: one bad policy never stops the others
+    #[arg(long, hide = true)]
+    continue_on_fail: bool,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let rules = read_all(&args.rules, global)?;
+    if !rules.iter().any(is_policy) {
+        return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
+            .hint("Kiln reads ClusterPolicy and Policy of kyverno.io")
+            .into());
+    }
+    let resources = read_all(&args.resource, global)?;
+    let others = read_all(&args.target_resource, global)?;
+    let kinds = kinds_of(rules.iter().chain(&resources).chain(&others));
+    let compiled = compile_rules(ui, &rules, &kinds);
+    let rules = rule_set(&compiled);
+    let user = match &args.userinfo {
+        Some(path) => Some(UserFile::read(&read_only(path, global)?)?),
+        None => None,
+    };
+    let limits = if args.trace {
+        Limits::default().traced()
+    } else {
+        Limits { trace: 32, ..Limits::default() }
+    };
+    let job = Job {
+        rules: &rules,
+        kinds: &kinds,
+        resources: objects_of(resources),
+        others: objects_of(others),
+        values: values(global, args)?,
+        user,
+        limits,
+        explain: args.trace,
+    };
+    let report = run_offline(&job, &Surroundings);
+    for warning in &report.warnings {
+        ui.problem(warning);
+    }
+    if let Some(path) = &args.output {
+        write_objects(path, &report)?;
+    }
+    show::report(ui, args, &report)?;
+    end(args, &compiled, &report)
+}
+
+fn values(global: &Global, args: &Args) -> Result<Values, Failure> {
+    let mut values = match &args.values_file {
+        Some(path) => Values::read(&read_only(path, global)?)?,
+        None => Values::default(),
+    };
+    for pair in &args.set {
+        let Some((name, text)) = pair.split_once('=') else {
+            return Err(Diagnostic::error(format!("--set {pair} has no value"))
+                .hint("write --set NAME=VALUE")
+                .into());
+        };
+        values.set(name.trim(), Value::from(text));
+    }
+    Ok(values)
+}
+
+/// Writes the objects: to one file, or for a folder to one file per policy, as Kyverno does.
+fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
+    if !path.is_dir() {
+        let text = emit_documents(report.objects().iter().map(|made| &made.object));
+        return Ok(input::write_file(path, &text)?);
+    }
+    let mut policies: Vec<String> = Vec::new();
+    for result in &report.results {
+        let policy = result.rule.policy.name.to_string();
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
+    for policy in policies {
+        let made = report
+            .results
+            .iter()
+            .filter(|result| result.rule.policy.name == policy)
+            .flat_map(|result| &result.made);
+        let text = emit_documents(made.map(|made| &made.object));
+        if !text.is_empty() {
+            input::write_file(&path.join(format!("{policy}-generated.yaml")), &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn end(args: &Args, compiled: &kiln_dialects::Compiled, report: &Report) -> CommandResult {
+    let counts = report.counts();
+    if compiled.has_errors() {
+        // What is wrong has been shown already.
+        return Err(Failure::BadInput(Vec::new()));
+    }
+    if counts.fail + counts.error > 0 {
+        return Ok(Outcome::No);
+    }
+    let warned = counts.warn > 0 || (args.warn_no_pass && counts.pass == 0);
+    Ok(if warned { Outcome::Code(args.warn_exit_code) } else { Outcome::Done })
+}

@@ -1,0 +1,231 @@
+//! What `kiln apply` prints.
+
+use std::io::{self, Write};
+
+use kiln_engine::{Answer, Step};
+use kiln_offline::{Change, Report, RuleResult, Status};
+use kiln_value::{Map, Value, json};
+use kiln_yaml::{emit, emit_documents};
+use similar::TextDiff;
+
+use super::Args;
+use crate::args::Format;
+use crate::ui::Ui;
+
+/// Prints the report in the form that was asked for.
+pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
+    let mut out = ui.stdout();
+    match ui.format() {
+        Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(report)))?,
+        Format::Yaml => {
+            let objects = report.objects();
+            let text = emit_documents(objects.iter().map(|made| &made.object));
+            out.write_all(text.as_bytes())?;
+        }
+        _ if args.policy_report => out.write_all(emit(&policy_report(report)).as_bytes())?,
+        Format::Table => table(&mut out, args, report)?,
+        _ if args.table => table(&mut out, args, report)?,
+        Format::Text | Format::Junit => text(&mut out, args, report)?,
+    }
+    out.flush()
+}
+
+fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
+    let mut last = None;
+    for result in &report.results {
+        if last != Some(&result.rule) {
+            writeln!(out, "policy {}, rule {}", result.rule.policy.key(), result.rule.rule)?;
+            last = Some(&result.rule);
+        }
+        writeln!(out, "  {}: {}", name(result), verdict(result))?;
+        for made in &result.made {
+            writeln!(out, "    {} {}", made.change.as_str(), made.id)?;
+        }
+        for failure in &result.failures {
+            writeln!(out, "    error: {}", failure.message)?;
+            if let Some(hint) = &failure.hint {
+                writeln!(out, "    help: {hint}")?;
+            }
+        }
+        if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
+            for line in trace.to_string().lines() {
+                writeln!(out, "    | {line}")?;
+            }
+        }
+    }
+    let objects = report.objects();
+    let changed: Vec<_> = objects
+        .iter()
+        .filter(|made| matches!(made.change, Change::Created | Change::Updated))
+        .collect();
+    if args.diff {
+        for made in &changed {
+            let before = made.before.as_ref().map_or_else(String::new, emit);
+            let after = emit(&made.object);
+            let diff = TextDiff::from_lines(&before, &after);
+            let id = made.id.to_string();
+            write!(out, "{}", diff.unified_diff().header(&format!("{id} as given"), &id))?;
+        }
+    } else if args.output.is_none() && !changed.is_empty() {
+        writeln!(out)?;
+        for made in &changed {
+            write!(out, "---\n{}", emit(&made.object))?;
+        }
+    }
+    if !report.results.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", summary(report))
+}
+
+fn name(result: &RuleResult) -> String {
+    let id = &result.trigger;
+    match id.namespace.as_str() {
+        "" => format!("{} {}", id.gvk.kind, id.name),
+        namespace => format!("{} {namespace}/{}", id.gvk.kind, id.name),
+    }
+}
+
+fn verdict(result: &RuleResult) -> String {
+    let because = match result.status {
+        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(decisive),
+        Status::Pass | Status::Error => None,
+    };
+    match because {
+        Some(step) => format!("{}: {}", word(result.status), step.what),
+        None => word(result.status).to_owned(),
+    }
+}
+
+/// The innermost of the steps that said no last.
+fn decisive(step: &Step) -> Option<&Step> {
+    let no = step.steps.iter().rfind(|step| step.answer == Answer::No)?;
+    Some(decisive(no).unwrap_or(no))
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Pass => "pass",
+        Status::Skip => "skip",
+        Status::Error => "error",
+        Status::NoMatch => "no match",
+    }
+}
+
+fn summary(report: &Report) -> String {
+    let counts = report.counts();
+    format!(
+        "pass: {}, fail: {}, warn: {}, error: {}, skip: {}",
+        counts.pass, counts.fail, counts.warn, counts.error, counts.skip
+    )
+}
+
+fn message(result: &RuleResult) -> String {
+    match result.failures.first() {
+        Some(failure) => failure.message.clone(),
+        None if result.made.is_empty() => verdict(result),
+        None => {
+            let made: Vec<_> =
+                result.made.iter().map(|m| format!("{} {}", m.change.as_str(), m.id)).collect();
+            made.join(", ")
+        }
+    }
+}
+
+fn table(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
+    let mut header = vec!["POLICY", "RULE", "RESOURCE", "RESULT"];
+    if args.detailed_results {
+        header.push("MESSAGE");
+    }
+    let rows = report.results.iter().map(|result| {
+        let mut row = vec![
+            result.rule.policy.key(),
+            result.rule.rule.to_string(),
+            name(result),
+            word(result.status).to_owned(),
+        ];
+        if args.detailed_results {
+            row.push(message(result));
+        }
+        row
+    });
+    crate::ui::table(out, &header, rows)?;
+    writeln!(out, "\n{}", summary(report))
+}
+
+fn result_as_value(result: &RuleResult) -> Value {
+    let made: Value = result
+        .made
+        .iter()
+        .map(|made| {
+            Value::from(Map::from_iter([
+                ("object", Value::from(made.id.to_string())),
+                ("change", Value::from(made.change.as_str())),
+            ]))
+        })
+        .collect();
+    let failures: Value = result.failures.iter().map(|f| Value::from(f.message.clone())).collect();
+    Value::from(Map::from_iter([
+        ("policy", Value::from(result.rule.policy.key())),
+        ("rule", Value::from(result.rule.rule.clone())),
+        ("resource", Value::from(result.trigger.to_string())),
+        ("result", Value::from(word(result.status))),
+        ("made", made),
+        ("failures", failures),
+    ]))
+}
+
+fn counts_as_value(report: &Report) -> Value {
+    let counts = report.counts();
+    Value::from(Map::from_iter([
+        ("pass", counts.pass),
+        ("fail", counts.fail),
+        ("warn", counts.warn),
+        ("error", counts.error),
+        ("skip", counts.skip),
+    ]))
+}
+
+fn as_value(report: &Report) -> Value {
+    let results: Value = report.results.iter().map(result_as_value).collect();
+    let objects: Value = report.objects().iter().map(|made| made.object.clone()).collect();
+    Value::from(Map::from_iter([
+        ("results", results),
+        ("summary", counts_as_value(report)),
+        ("objects", objects),
+    ]))
+}
+
+/// The results as the report kind that clusters have.
+fn policy_report(report: &Report) -> Value {
+    let results: Value = report
+        .results
+        .iter()
+        .map(|result| {
+            let id = &result.trigger;
+            let mut resource = Map::from_iter([
+                ("apiVersion", Value::from(id.gvk.api_version())),
+                ("kind", Value::from(id.gvk.kind.clone())),
+                ("name", Value::from(id.name.clone())),
+            ]);
+            if !id.namespace.is_empty() {
+                resource.insert("namespace", id.namespace.clone());
+            }
+            Value::from(Map::from_iter([
+                ("policy", Value::from(result.rule.policy.key())),
+                ("rule", Value::from(result.rule.rule.clone())),
+                ("result", Value::from(word(result.status))),
+                ("message", Value::from(message(result))),
+                ("source", Value::from("kiln")),
+                ("resources", Value::from_iter([resource])),
+            ]))
+        })
+        .collect();
+    Value::from(Map::from_iter([
+        ("apiVersion", Value::from("wgpolicyk8s.io/v1alpha2")),
+        ("kind", Value::from("ClusterPolicyReport")),
+        ("metadata", Value::from(Map::from_iter([("name", "merged")]))),
+        ("results", results),
+        ("summary", counts_as_value(report)),
+    ]))
+}

@@ -1,0 +1,46 @@
+//! `kiln check`
+
+use std::io::Write;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_dialects::is_policy;
+
+use super::rules::{compile_rules, kinds_of, read_all};
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Check rules without running them
+///
+/// Looks at fields, types, expressions, variables and scopes, and says with places what is wrong or suspicious.
+/// Definitions of custom resources among the files tell which kinds exist. Exit code 1 when a rule has an error.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<String>,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let documents = read_all(&args.files, global)?;
+    if !documents.iter().any(is_policy) {
+        return Err(Diagnostic::error("there is no policy in these files")
+            .hint("Kiln reads ClusterPolicy and Policy of kyverno.io")
+            .into());
+    }
+    let kinds = kinds_of(&documents);
+    let compiled = compile_rules(ui, &documents, &kinds);
+    if ui.format() == Format::Text {
+        let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
+        let mut out = ui.stdout();
+        writeln!(
+            out,
+            "{} policies with {rules} rules are fine, {} problems, {} not run by Kiln",
+            compiled.policies.len(),
+            compiled.diagnostics.len(),
+            compiled.not_run.len()
+        )?;
+        out.flush()?;
+    }
+    Ok(if compiled.has_errors() { Outcome::No } else { Outcome::Done })
+}

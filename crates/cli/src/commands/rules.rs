@@ -1,0 +1,82 @@
+//! Loading rules and resources, for every command that runs or checks them.
+
+use std::sync::Arc;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_dialects::{Compiled, compile, is_policy};
+use kiln_object::{Kinds, list};
+use kiln_value::Value;
+use kiln_yaml::{Document, ReadOptions, Reader};
+
+use crate::args::Global;
+use crate::exit::Failure;
+use crate::input;
+use crate::ui::Ui;
+
+/// Reads the documents of files, folders and standard input, as Kubernetes clients do.
+pub(super) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document>, Failure> {
+    let options = ReadOptions::kubernetes()
+        .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX));
+    let mut reader = Reader::new(options);
+    let mut documents = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        for file in input::expand(path)? {
+            let read = input::read(&file, global.max_input_size)
+                .and_then(|input| reader.read_bytes(&input.name, &input.bytes));
+            match read {
+                Ok(read) => documents.extend(read),
+                Err(problem) => problems.push(problem),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(documents) } else { Err(problems.into()) }
+}
+
+/// The kinds that are built in, and those that the documents define.
+pub(super) fn kinds_of<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Kinds {
+    documents
+        .into_iter()
+        .filter(|document| {
+            document.value().get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition")
+        })
+        .fold(Kinds::builtin(), |kinds, definition| {
+            kinds.clone().with_crd(definition.value()).unwrap_or(kinds)
+        })
+}
+
+/// Compiles the policies among documents, and says what is wrong with them and what is not run.
+pub(super) fn compile_rules(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
+    let policies = documents.iter().filter(|document| is_policy(document));
+    let compiled = compile(policies, kinds);
+    for problem in &compiled.diagnostics {
+        ui.problem(problem);
+    }
+    for left in &compiled.not_run {
+        ui.problem(
+            &Diagnostic::new(kiln_diagnostic::Severity::Note, left.to_string())
+                .at(left.place.clone()),
+        );
+    }
+    compiled
+}
+
+/// The objects of documents, lists taken apart.
+pub(super) fn objects_of(documents: Vec<Document>) -> Vec<Value> {
+    documents.into_iter().flat_map(|document| list::flatten(document.into_value())).collect()
+}
+
+/// The only document of a file.
+pub(super) fn read_only(path: &str, global: &Global) -> Result<Document, Failure> {
+    let documents = read_all(&[path.to_owned()], global)?;
+    let count = documents.len();
+    let [document] = <[Document; 1]>::try_from(documents).map_err(|_| {
+        Diagnostic::error(format!("{path} has {count} documents, and one is needed"))
+    })?;
+    Ok(document)
+}
+
+/// The policies, ready to be run.
+pub(super) fn rule_set(compiled: &Compiled) -> kiln_engine::RuleSet {
+    kiln_engine::RuleSet::new(compiled.policies.iter().map(Arc::clone))
+}

@@ -1,0 +1,203 @@
+//! `kiln apply` and `kiln check`
+
+use kiln_value::{Value, json};
+
+use crate::harness::{Folder, kiln};
+
+const POLICY: &str = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata:
+  name: settings
+spec:
+  rules:
+  - name: for-each-namespace
+    match:
+      any:
+      - resources:
+          kinds: [Namespace]
+    context:
+    - name: owner
+      configMap: {name: owner, namespace: default}
+    preconditions:
+      all:
+      - key: '{{ request.object.metadata.name }}'
+        operator: NotEquals
+        value: quiet
+    generate:
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: '{{ request.object.metadata.name }}'
+      synchronize: true
+      data:
+        data:
+          owner: '{{ owner.data.name }}'
+";
+
+const NAMESPACES: &str = "\
+apiVersion: v1
+kind: Namespace
+metadata: {name: team-a}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: quiet}
+";
+
+fn folder() -> Folder {
+    Folder::with(&[("policy.yaml", POLICY), ("namespaces.yaml", NAMESPACES)])
+}
+
+#[test]
+fn a_report_comes_first_and_the_objects_after_it() {
+    let run = folder().kiln(&[
+        "apply",
+        "policy.yaml",
+        "--resource",
+        "namespaces.yaml",
+        "--set",
+        "owner.data.name=jane",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let wanted = "policy settings, rule for-each-namespace\n  Namespace team-a: pass\n    created v1/ConfigMap/team-a/settings\n  \
+                  Namespace quiet: skip: spec.rules[0].preconditions.all[0]: \"quiet\" NotEquals \"quiet\" does not hold";
+    assert!(run.stdout.starts_with(wanted), "{}", run.stdout);
+    assert!(run.stdout.contains("\n---\napiVersion: v1\ndata:\n  owner: jane\nkind: ConfigMap\n"));
+    assert!(run.stdout.ends_with("\npass: 1, fail: 0, warn: 0, error: 0, skip: 1\n"));
+}
+
+#[test]
+fn objects_alone_are_a_yaml_stream_that_reads_back() {
+    let folder = folder();
+    let run = folder.kiln(&[
+        "apply",
+        "policy.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+        "--format",
+        "yaml",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let again = folder.kiln_with_input(&["fmt", "-"], run.stdout.as_bytes());
+    assert_eq!(again.stdout, run.stdout);
+
+    let run = folder.kiln(&[
+        "apply",
+        "policy.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+        "--format",
+        "json",
+    ]);
+    let result = json::parse(&run.stdout).unwrap();
+    assert_eq!(result.get_path(["summary", "pass"]), Some(&Value::from(1)));
+    assert_eq!(
+        result.get("objects").and_then(Value::as_list).map(|objects| objects.len()),
+        Some(1)
+    );
+}
+
+#[test]
+fn a_failing_rule_says_what_is_missing_and_others_still_run() {
+    let folder = folder();
+    let run = folder.kiln(&["apply", "policy.yaml", "-r", "namespaces.yaml"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("owner"), "{}", run.stdout);
+    assert!(
+        run.stdout.ends_with("\npass: 0, fail: 0, warn: 0, error: 1, skip: 1\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn objects_go_to_a_file_or_a_folder() {
+    let folder = folder();
+    folder.write("out/keep", "");
+    let base =
+        ["apply", "policy.yaml", "-r", "namespaces.yaml", "-s", "owner.data.name=jane", "-o"];
+    assert_eq!(folder.kiln(&[&base[..], &["objects.yaml"]].concat()).code, 0);
+    assert!(folder.read("objects.yaml").starts_with("apiVersion: v1\ndata:\n  owner: jane\n"));
+    assert_eq!(folder.kiln(&[&base[..], &["out"]].concat()).code, 0);
+    assert_eq!(folder.read("out/settings-generated.yaml"), folder.read("objects.yaml"));
+}
+
+#[test]
+fn given_objects_are_updated_or_left_alone_and_the_difference_is_shown() {
+    let folder = folder();
+    folder.write(
+        "old.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: team-a}\ndata: {owner: joe}\n",
+    );
+    let base = [
+        "apply",
+        "policy.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+        "--target-resource",
+        "old.yaml",
+    ];
+    let run = folder.kiln(&[&base[..], &["--diff"]].concat());
+    assert!(run.stdout.contains("updated v1/ConfigMap/team-a/settings"), "{}", run.stdout);
+    assert!(run.stdout.contains("-  owner: joe\n+  owner: jane\n"), "{}", run.stdout);
+
+    folder.write("policy.yaml", POLICY.replace("synchronize: true", "synchronize: false"));
+    let run = folder.kiln(&base);
+    assert!(run.stdout.contains("left alone v1/ConfigMap/team-a/settings"), "{}", run.stdout);
+}
+
+#[test]
+fn the_trace_says_why_a_resource_does_not_match() {
+    let folder = folder();
+    folder.write(
+        "pod.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: x, labels: {a: b}}\n",
+    );
+    folder.write(
+        "policy.yaml",
+        POLICY.replace("kinds: [Namespace]", "kinds: [Namespace]\n          names: ['team-*']"),
+    );
+    let run = folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "--trace"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.contains("Namespace x: no match"), "{}", run.stdout);
+    assert!(run.stdout.contains("team-*"), "{}", run.stdout);
+}
+
+#[test]
+fn bad_policies_are_reported_with_places_and_keep_no_other_from_running() {
+    let folder = folder();
+    folder.write(
+        "bad.yaml",
+        POLICY.replace("generate:", "genrate:").replace("name: settings", "name: broken"),
+    );
+    let run = folder.kiln(&[
+        "apply",
+        "bad.yaml",
+        "policy.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+    ]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("bad.yaml:20:5") && run.stderr.contains("\"generate\""),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stdout.contains("created v1/ConfigMap/team-a/settings"), "{}", run.stdout);
+
+    let run = folder.kiln(&["check", "bad.yaml"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("bad.yaml:20:5"), "{}", run.stderr);
+    assert_eq!(folder.kiln(&["check", "policy.yaml"]).code, 0);
+    assert_eq!(folder.kiln(&["check", "namespaces.yaml"]).code, 2);
+    assert_eq!(kiln(&["apply", "missing.yaml"]).code, 2);
+}

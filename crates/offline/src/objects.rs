@@ -1,0 +1,82 @@
+//! Given objects, found as a cluster would find them.
+
+use std::collections::BTreeMap;
+
+use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_value::{Str, Value};
+
+/// Objects by kind, namespace and name. The version does not matter, as it does not to a server.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    by_kind: BTreeMap<(Str, Str), BTreeMap<(Str, Str), Value>>,
+}
+
+impl Objects {
+    /// Puts an object in, in the place of one with the same identity, which is returned.
+    pub fn insert(&mut self, id: &ObjectId, object: Value) -> Option<Value> {
+        self.by_kind.entry(kind_key(&id.gvk)).or_default().insert(name_key(id), object)
+    }
+
+    /// The object of this identity.
+    pub fn get(&self, id: &ObjectId) -> Option<&Value> {
+        self.by_kind.get(&kind_key(&id.gvk))?.get(&name_key(id))
+    }
+}
+
+fn kind_key(gvk: &Gvk) -> (Str, Str) {
+    (gvk.group.clone(), gvk.kind.clone())
+}
+
+fn name_key(id: &ObjectId) -> (Str, Str) {
+    (id.namespace.clone(), id.name.clone())
+}
+
+/// Puts a namespaced object that names no namespace into `default`, as clients do.
+pub(crate) fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
+    let namespaced = Gvk::of(&object)
+        .and_then(|gvk| kinds.get(&gvk).map(kiln_object::Kind::is_namespaced))
+        .unwrap_or(false);
+    if namespaced && metadata::namespace(&object).is_none_or(str::is_empty) {
+        // Only something that is no object has no metadata to put it in; the engine says so later.
+        let _ = object.set(["metadata", "namespace"], "default");
+    }
+    object
+}
+
+impl View for Objects {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
+        Ok(Objects::get(self, &id).cloned())
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+        let Some(objects) = self.by_kind.get(&kind_key(query.kind)) else {
+            return Ok(Page::default());
+        };
+        let after = query.resume.and_then(|resume| resume.split_once('/'));
+        let mut page = Page::default();
+        for ((namespace, name), object) in objects {
+            let wanted = query.namespace.is_none_or(|wanted| namespace == wanted)
+                && after.is_none_or(|after| (namespace.as_str(), name.as_str()) > after)
+                && query.selector.matches(metadata::labels(object));
+            if !wanted {
+                continue;
+            }
+            if page.objects.len() == query.limit {
+                page.resume = page.objects.last().map(|last| {
+                    let part = |key| last.str_at(["metadata", key]).unwrap_or_default();
+                    format!("{}/{}", part("namespace"), part("name"))
+                });
+                break;
+            }
+            page.objects.push(object.clone());
+        }
+        Ok(page)
+    }
+}

@@ -1,0 +1,133 @@
+//! What came of a run.
+
+use kiln_engine::{Failure, Step};
+use kiln_object::ObjectId;
+use kiln_rules::RuleId;
+use kiln_value::Value;
+use serde::Serialize;
+
+/// What came of a run: results in the order of the resources, then of the rules.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What each rule did with each resource that concerned it.
+    pub results: Vec<RuleResult>,
+    /// Warnings of rules, each once.
+    pub warnings: Vec<kiln_diagnostic::Diagnostic>,
+}
+
+/// What one rule did with one resource.
+#[derive(Clone, Debug)]
+pub struct RuleResult {
+    /// The rule.
+    pub rule: RuleId,
+    /// The resource.
+    pub trigger: ObjectId,
+    /// How it ended.
+    pub status: Status,
+    /// What it made.
+    pub made: Vec<Made>,
+    /// What failed.
+    pub failures: Vec<Failure>,
+    /// Why it ended so, if a trace was asked for.
+    pub trace: Option<Step>,
+}
+
+/// How a rule ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It did what it says.
+    Pass,
+    /// Its preconditions do not hold.
+    Skip,
+    /// Something failed.
+    Error,
+    /// The resource is none of the rule's business; only in runs with a trace.
+    NoMatch,
+}
+
+/// An object that a rule made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// What it is called.
+    pub id: ObjectId,
+    /// The object as it is now.
+    pub object: Value,
+    /// The object as it was given, if it was.
+    pub before: Option<Value>,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// It is new.
+    Created,
+    /// It was there, and is another now.
+    Updated,
+    /// It was there, and is as the rule wants it.
+    Unchanged,
+    /// It was there, and the rule leaves it alone.
+    Kept,
+}
+
+/// How many results there are of each kind, in Kyverno's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Rules that did what they say.
+    pub pass: usize,
+    /// Resources that were refused.
+    pub fail: usize,
+    /// Rules that did it with a warning.
+    pub warn: usize,
+    /// Rules that failed.
+    pub error: usize,
+    /// Rules whose preconditions do not hold.
+    pub skip: usize,
+}
+
+impl Report {
+    /// How many results there are of each kind.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for result in &self.results {
+            match result.status {
+                Status::Pass => counts.pass += 1,
+                Status::Skip => counts.skip += 1,
+                Status::Error => counts.error += 1,
+                Status::NoMatch => {}
+            }
+        }
+        counts
+    }
+
+    /// Every object that rules made, as it is at the end, once, in the order they were made.
+    pub fn objects(&self) -> Vec<&Made> {
+        let mut objects: Vec<&Made> = Vec::new();
+        let mut at = std::collections::HashMap::new();
+        for made in self.results.iter().flat_map(|result| &result.made) {
+            match at.get(&made.id) {
+                Some(&index) => objects[index] = made,
+                None => {
+                    at.insert(&made.id, objects.len());
+                    objects.push(made);
+                }
+            }
+        }
+        objects
+    }
+}
+
+impl Change {
+    /// The word for it in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Created => "created",
+            Change::Updated => "updated",
+            Change::Unchanged => "unchanged",
+            Change::Kept => "left alone",
+        }
+    }
+}

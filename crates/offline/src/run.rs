@@ -1,0 +1,177 @@
+//! Every resource through every rule.
+
+use std::collections::VecDeque;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_engine::{
+    Effect, Ensure, Event, Existing, Limits, Offline, Outcome, RuleSet, User, Verdict, World,
+};
+use kiln_object::{Kinds, ObjectId};
+use kiln_rules::Operation;
+use kiln_value::Value;
+
+use crate::objects::{Objects, with_namespace};
+use crate::report::{Change, Made, Report, RuleResult, Status};
+use crate::values::Values;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Job<'j> {
+    /// The rules.
+    pub rules: &'j RuleSet,
+    /// The kinds that are known.
+    pub kinds: &'j Kinds,
+    /// The resources: each is an event, and all are there to be read.
+    pub resources: Vec<Value>,
+    /// Objects that are only there to be read.
+    pub others: Vec<Value>,
+    /// What a cluster or the request would have known.
+    pub values: Values,
+    /// Who sends the requests.
+    pub user: Option<User>,
+    /// What each evaluation may cost, and whether it is traced.
+    pub limits: Limits,
+    /// Whether to report rules that do not match, too.
+    pub explain: bool,
+}
+
+/// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
+pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
+    let mut state = State { job, sources, objects: Objects::default(), report: Report::default() };
+    let mut events = VecDeque::new();
+    let described = job.values.namespaces();
+    for object in described.chain(job.others.iter().cloned()) {
+        state.admit(object);
+    }
+    for resource in &job.resources {
+        let object = state.admit(resource.clone());
+        events.push_back(Event::created(object));
+    }
+    while let Some(event) = events.pop_front() {
+        state.handle(&event, &mut events);
+    }
+    state.report
+}
+
+struct State<'r> {
+    job: &'r Job<'r>,
+    sources: &'r dyn kiln_jmespath::Sources,
+    objects: Objects,
+    report: Report,
+}
+
+impl State<'_> {
+    /// Puts a given object where rules can read it.
+    fn admit(&mut self, object: Value) -> Value {
+        let object = with_namespace(object, self.job.kinds);
+        if let Ok(id) = ObjectId::of(&object) {
+            self.objects.insert(&id, object.clone());
+        }
+        object
+    }
+
+    fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) {
+        let trigger = kiln_engine::ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
+        let outcomes = {
+            let world = World {
+                view: &self.objects,
+                kinds: self.job.kinds,
+                sources: self.sources,
+                outside: &Offline,
+                limits: self.job.limits,
+            };
+            self.job
+                .rules
+                .evaluate_each(event, &world, |rule, event| self.prepare(event, &rule.id, &trigger))
+        };
+        for outcome in outcomes {
+            self.carry_out(outcome, &trigger, events);
+        }
+    }
+
+    /// The event as one rule sees it: with the values that were given for it.
+    fn prepare(&self, event: &Event, rule: &kiln_rules::RuleId, trigger: &ObjectId) -> Event {
+        let mut event = event.clone();
+        event.given = self.job.values.given(rule, &trigger.name);
+        event.user.clone_from(&self.job.user);
+        let operation = event.given.get("request.operation").and_then(Value::as_str);
+        match operation.and_then(|text| text.parse::<Operation>().ok()) {
+            Some(Operation::Delete) => {
+                event.old_object = event.object.take();
+                event.operation = Some(Operation::Delete);
+                event.matched_as = Operation::Delete;
+            }
+            Some(operation) => {
+                event.operation = Some(operation);
+                event.matched_as = operation;
+            }
+            None => {}
+        }
+        event
+    }
+
+    fn carry_out(&mut self, outcome: Outcome, trigger: &ObjectId, events: &mut VecDeque<Event>) {
+        let status = match outcome.verdict {
+            Verdict::NoMatch if !self.job.explain => return,
+            Verdict::NoMatch => Status::NoMatch,
+            Verdict::Skip | Verdict::Lapsed => Status::Skip,
+            Verdict::Pass => Status::Pass,
+            Verdict::Error => Status::Error,
+        };
+        let mut made = Vec::new();
+        for effect in outcome.effects {
+            match effect {
+                Effect::Ensure(ensure) => {
+                    let object = self.ensure(*ensure);
+                    if matches!(object.change, Change::Created | Change::Updated) {
+                        let event = match &object.before {
+                            None => Event::created(object.object.clone()),
+                            Some(before) => Event::updated(before.clone(), object.object.clone()),
+                        };
+                        let lineage = outcome.lineage.clone();
+                        events.push_back(Event { own: true, lineage, ..event });
+                    }
+                    made.push(object);
+                }
+                Effect::Warn(warning) => self.warn(warning),
+                // A rule that generates patches and rejects nothing; and what was made of files that
+                // are gone is not there to be deleted.
+                Effect::Patch(_) | Effect::Reject { .. } | Effect::Delete(_) => {}
+            }
+        }
+        self.report.results.push(RuleResult {
+            rule: outcome.rule,
+            trigger: trigger.clone(),
+            status,
+            made,
+            failures: outcome.failures,
+            trace: outcome.trace,
+        });
+    }
+
+    fn ensure(&mut self, ensure: Ensure) -> Made {
+        let Ensure { target, object, existing, .. } = ensure;
+        let before = self.objects.get(&target).cloned();
+        let change = match &before {
+            None => Change::Created,
+            Some(_) if existing == Existing::Keep => Change::Kept,
+            Some(before) if *before == object => Change::Unchanged,
+            Some(_) => Change::Updated,
+        };
+        let object = match (&before, change) {
+            (Some(before), Change::Kept) => before.clone(),
+            _ => {
+                self.objects.insert(&target, object.clone());
+                object
+            }
+        };
+        Made { id: target, object, before, change }
+    }
+
+    fn warn(&mut self, warning: Diagnostic) {
+        let text = warning.to_string();
+        if !self.report.warnings.iter().any(|known| known.to_string() == text) {
+            self.report.warnings.push(warning);
+        }
+    }
+}
