@@ -415,3 +415,25 @@ fn looks_like_a_number(text: &str) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_needed_where_yaml_would_read_something_else() {
+        for text in [
+            "", "1", "-1", "1.5", "1e3", "0x1F", "0o17", "1_000", ".inf", "-.INF", ".nan", "true",
+            "False", "null", "~", "yes", "Off", "a: b", "a #b", "- a", "? a", "*a", "&a", "[a]",
+            "{a}", "'a", "@a", "a:", " a", "a ", "a\nb", "#a", "%a", "!a", "|", ">",
+        ] {
+            assert!(needs_quotes(text), "{text:?}");
+        }
+        for text in [
+            "a", "a b", "a:b", "a#b", "-a", "?a", ":a", "1.2.3", "10m", "1Gi", "0.1.0-rc",
+            "nginx:1", "1a",
+        ] {
+            assert!(!needs_quotes(text), "{text:?}");
+        }
+    }
+}
