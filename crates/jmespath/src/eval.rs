@@ -408,6 +408,15 @@ impl<'s> Search<'s> {
             return Ok(Cow::Borrowed(&NULL));
         };
         let mut results = Vec::with_capacity(map.len());
+        // Kyverno: the list of values begins with as many nulls, on which the right side runs too.
+        // Fields of null are null and vanish; functions show it: `*.type(@)`.
+        if !map.is_empty() {
+            let result = or_null(self.eval_on(right, &NULL))?;
+            if !result.is_null() {
+                self.step(right, map.len() as u64)?;
+                results.resize(map.len(), result.into_owned());
+            }
+        }
         for (_, value) in sorted(map) {
             let result = or_null(self.eval_on(right, value))?;
             if !result.is_null() {

@@ -159,3 +159,16 @@ fn documents_pass_through_unchanged() {
     assert_eq!(written("float == `1`"), "true");
     assert_eq!(written("add(`1`, `2.0`)"), "3");
 }
+
+#[test]
+fn value_projections_also_run_on_nulls_as_in_kyverno() {
+    let data = value!({"m": {"x": "a", "y": "b"}});
+    let search = |source: &str| {
+        let result = Expression::compile(source).unwrap().search(&data, &Environment::default());
+        result.map_err(|error| error.kind())
+    };
+    assert_eq!(search("m.*.type(@)"), Ok(value!(["null", "null", "string", "string"])));
+    assert_eq!(search("m.*.length(@)"), Err(ErrorKind::Type));
+    assert_eq!(search("m.* | [*].length(@)"), Ok(value!([1, 1])));
+    assert_eq!(search("m.*.[@]"), Ok(value!([["a"], ["b"]])));
+}
