@@ -254,13 +254,17 @@ fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
 #[test]
 fn entries_that_ask_for_one_another_end_before_the_stack_does() {
     on_a_small_stack(|| {
-        let limits = Limits::default();
-        let rules = rules(&policy(&chain(limits.nested, 100)));
-        let outcomes = run(&rules, &Event::created(config_map(&value!({}))), &Objects::default());
-        assert_eq!(outcomes[0].verdict, Verdict::Pass, "{outcomes:?}");
-        let (kind, message, _) = failure(&chain(5_000, 100), &value!({}), limits);
-        assert_eq!(kind, FailureKind::Limit);
-        assert!(message.contains("more than 32 context entries ask for one another"), "{message}");
+        for (length, deep) in [(60, 1), (7, 100)] {
+            let rules = rules(&policy(&chain(length, deep)));
+            let outcomes =
+                run(&rules, &Event::created(config_map(&value!({}))), &Objects::default());
+            assert_eq!(outcomes[0].verdict, Verdict::Pass, "{outcomes:?}");
+        }
+        for (length, deep) in [(5_000, 0), (5_000, 100)] {
+            let (kind, message, _) = failure(&chain(length, deep), &value!({}), Limits::default());
+            assert_eq!(kind, FailureKind::Limit);
+            assert!(message.ends_with("too many context entries ask for one another"), "{message}");
+        }
     });
 }
 

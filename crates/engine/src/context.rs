@@ -30,10 +30,30 @@ pub(crate) struct Shared<'s> {
     pub(crate) tracer: &'s Tracer,
     /// Values that the host gives by name; entries that would ask outside for them are not asked.
     pub(crate) given: &'s Map,
-    /// How many entries are being loaded, one because of the other.
-    pub(crate) loading: Cell<usize>,
+    /// How many levels of expressions are being searched, one because of the other.
+    pub(crate) levels: Cell<usize>,
     /// Things worth telling when something fails later, such as a query that was read leniently.
     pub(crate) remarks: RefCell<Vec<Remark>>,
+}
+
+const CANNOT_LOAD: &str = "cannot load the context entry";
+
+/// What loading an entry takes besides the levels of its expression.
+const LEVELS_OF_A_LOAD: usize = 10;
+
+impl Shared<'_> {
+    /// Searches, and counts how deep in other searches this one is.
+    fn search(
+        &self,
+        expression: &Expression,
+        root: &dyn Root,
+    ) -> Result<Value, kiln_jmespath::Error> {
+        let before = self.levels.get();
+        self.levels.set(before + expression.height() + LEVELS_OF_A_LOAD);
+        let found = expression.search_metered(root, self.world.sources, self.meter);
+        self.levels.set(before);
+        found
+    }
 }
 
 /// Something worth telling, and which part of the rule's document it is about.
@@ -184,8 +204,7 @@ impl<'l> Layer<'l> {
     }
 
     fn search(&self, expression: &Expression, root: &dyn Root) -> Result<Value, Failure> {
-        let Shared { world, meter, .. } = self.context.shared;
-        Ok(expression.search_metered(root, world.sources, meter)?)
+        Ok(self.shared().search(expression, root)?)
     }
 
     /// The value under a name, loaded if need be; `None` when there is no such name.
@@ -246,13 +265,11 @@ impl Context<'_> {
         let layer = Layer { context: self, upto: at };
         let entry = slot.entry;
         // Each of them takes a piece of the stack.
-        let loading = &self.shared.loading;
-        let nested = self.shared.world.limits.nested;
-        if loading.get() >= nested {
-            let message = format!("more than {nested} context entries ask for one another");
+        if self.shared.levels.get() > self.shared.world.limits.levels {
+            slot.loading.set(false);
+            let message = "too many context entries ask for one another";
             return Err(Failure::new(FailureKind::Limit, message).at(&entry.path));
         }
-        loading.set(loading.get() + 1);
         let loaded = self.shared.tracer.within(
             || format!("context {} ({})", entry.name, entry.load.word()),
             || {
@@ -270,10 +287,14 @@ impl Context<'_> {
             },
         );
         let loaded = loaded.map_err(|failure| {
-            let what = format_args!("cannot load the context entry {:?}", entry.name.as_str());
-            failure.at(&entry.path).while_doing(what)
+            // The innermost entry is the one to mend.
+            if failure.message.starts_with(CANNOT_LOAD) {
+                return failure;
+            }
+            failure
+                .at(&entry.path)
+                .while_doing(format_args!("{CANNOT_LOAD} {:?}", entry.name.as_str()))
         });
-        loading.set(loading.get() - 1);
         *slot.loaded.borrow_mut() = Some(loaded.clone());
         slot.loading.set(false);
         loaded
@@ -309,11 +330,9 @@ impl Root for Layer<'_> {
 
 impl Scope for Layer<'_> {
     fn evaluate(&self, query: &Query) -> Result<Value, QueryError> {
-        let Shared { world, meter, tracer, .. } = self.context.shared;
-        let found = query
-            .expression()
-            .and_then(|expression| Ok(expression.search_metered(self, world.sources, meter)?));
-        tracer.note(|| Step {
+        let shared = self.shared();
+        let found = query.expression().and_then(|expression| Ok(shared.search(expression, self)?));
+        shared.tracer.note(|| Step {
             what: format!("{{{{ {} }}}}", query.text()),
             answer: found.as_ref().map_or(Answer::Failed, |value| Answer::Value(value.clone())),
             why: found.as_ref().err().map(|error| error.message().to_owned()),

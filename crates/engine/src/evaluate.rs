@@ -90,7 +90,8 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
         view: world.view,
         scope: &rule.scope,
         counters: &counters,
-        reads: RefCell::new(Vec::new()),
+        reads: RefCell::default(),
+        seen: RefCell::default(),
     };
     let shared = Shared {
         world,
@@ -99,7 +100,7 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
         meter: &meter,
         tracer: &tracer,
         given: &event.given,
-        loading: Cell::new(0),
+        levels: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
     };
     let mut evaluation = Evaluation { rule, event, shared: &shared, ended: Ended::default() };

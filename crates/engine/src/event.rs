@@ -128,13 +128,17 @@ impl Event {
 
     fn new(operation: Operation, object: Option<Value>, old_object: Option<Value>) -> Self {
         let about = object.as_ref().or(old_object.as_ref()).unwrap_or(&Value::Null);
+        let kind = Gvk::of(about).unwrap_or_default();
+        let name: Str = about.str_at(["metadata", "name"]).unwrap_or_default().into();
+        // A server says of a request for a Namespace that it is in that namespace.
+        let own = (kind.group.is_empty() && kind.kind == "Namespace").then(|| name.clone());
         Event {
             operation: Some(operation),
             matched_as: operation,
-            kind: Gvk::of(about).unwrap_or_default(),
+            kind,
             subresource: Str::default(),
-            name: about.str_at(["metadata", "name"]).unwrap_or_default().into(),
-            namespace: namespace_of(about),
+            name,
+            namespace: namespace_of(about).or(own),
             object,
             old_object,
             user: None,

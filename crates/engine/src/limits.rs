@@ -20,8 +20,9 @@ pub struct Limits {
     pub reads: u64,
     /// Objects that it reads by lists.
     pub listed: u64,
-    /// Context entries that ask for one another, one inside the other.
-    pub nested: usize,
+    /// Levels of expressions of context entries that ask for one another. Each takes about a kilobyte of
+    /// stack.
+    pub levels: usize,
     /// How often a rule may fire on what it made itself, directly or through others.
     pub repeats: usize,
     /// How many rules may fire one upon the other.
@@ -41,7 +42,7 @@ impl Default for Limits {
             objects: 5_000,
             reads: 5_000,
             listed: 100_000,
-            nested: 32,
+            levels: 800,
             repeats: 4,
             chain: 32,
             trace: 0,

@@ -17,6 +17,7 @@ pub struct RuleSet {
     policies: Vec<Arc<Policy>>,
     /// Every rule, policy after policy.
     rules: Vec<Entry>,
+    by_id: HashMap<RuleId, usize>,
     by_kind: HashMap<Str, Vec<usize>>,
     /// Rules whose kinds have wildcards.
     any_kind: Vec<usize>,
@@ -37,6 +38,7 @@ impl RuleSet {
         for (policy, held) in set.policies.iter().enumerate() {
             for rule in &held.rules {
                 let at = set.rules.len();
+                set.by_id.insert(rule.id.clone(), at);
                 set.rules.push(Entry { rule: Arc::clone(rule), policy });
                 let mut kinds: Vec<_> =
                     rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
@@ -68,7 +70,7 @@ impl RuleSet {
 
     /// The rule of this name.
     pub fn rule(&self, id: &RuleId) -> Option<&Arc<Rule>> {
-        self.rules().find(|rule| rule.id == *id)
+        self.by_id.get(id).map(|at| &self.rules[*at].rule)
     }
 
     /// The rules that an event may concern, policy after policy.

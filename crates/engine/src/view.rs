@@ -1,6 +1,7 @@
 //! Read access to objects, and the gate that every read of a rule passes.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 
 use kiln_object::{Gvk, ObjectId, Selector};
@@ -137,7 +138,11 @@ pub(crate) struct Gate<'g> {
     pub(crate) scope: &'g Scope,
     pub(crate) counters: &'g Counters,
     pub(crate) reads: RefCell<Vec<Read>>,
+    pub(crate) seen: RefCell<HashSet<ObjectId>>,
 }
+
+/// How many earlier reads a list is compared with.
+const REMEMBERED: usize = 64;
 
 /// How many objects one page of a list holds.
 const PAGE: usize = 500;
@@ -153,7 +158,9 @@ impl Gate<'_> {
         self.check(namespace, || wanted.to_string())?;
         self.counters.read()?;
         let found = self.view.get(kind, namespace, name)?;
-        self.record(Read::Object(wanted));
+        if self.seen.borrow_mut().insert(wanted.clone()) {
+            self.reads.borrow_mut().push(Read::Object(wanted));
+        }
         Ok(found)
     }
 
@@ -197,11 +204,16 @@ impl Gate<'_> {
             found.objects.truncate(most);
             found.resume.get_or_insert_default();
         }
-        self.record(Read::List {
+        let read = Read::List {
             kind: kind.clone(),
             namespace: namespace.map(Str::from),
             selector: selector.clone(),
-        });
+        };
+        // A loop lists the same again and again, mostly right after the last time.
+        let mut reads = self.reads.borrow_mut();
+        if !reads.iter().rev().take(REMEMBERED).any(|earlier| *earlier == read) {
+            reads.push(read);
+        }
         Ok(found)
     }
 
@@ -215,13 +227,6 @@ impl Gate<'_> {
                 Err(ReadError::OutOfReach { own: own.clone(), wanted: wanted() })
             }
             _ => Ok(()),
-        }
-    }
-
-    fn record(&self, read: Read) {
-        let mut reads = self.reads.borrow_mut();
-        if !reads.contains(&read) {
-            reads.push(read);
         }
     }
 }

@@ -109,6 +109,11 @@ impl Expression {
         &self.0.source
     }
 
+    /// How many levels of calls, brackets and operators nest in it. A search takes stack for each.
+    pub fn height(&self) -> usize {
+        self.0.tree.measure(self.0.top).height
+    }
+
     /// Finds the value of the expression in a root.
     ///
     /// # Errors
