@@ -12,6 +12,7 @@ pub mod image;
 pub mod names;
 pub mod quantity;
 pub mod quote;
+pub mod range;
 pub mod regex;
 pub mod semver;
 pub mod time;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use kiln_text::duration::Duration;
 use kiln_text::quantity::Quantity;
+use kiln_text::range;
 
 use super::compare::Rule;
 
@@ -19,10 +20,8 @@ impl<'t> Range<'t> {
 
     /// Reads a range: two numbers, each with a sign and letters behind it or without, and a minus between.
     pub(super) fn parse(text: &'t str) -> Option<Self> {
-        let end = end_of(text)?;
-        let (from, rest) = text.split_at(end);
-        let to = rest.strip_prefix('-')?;
-        (end_of(to)? == to.len()).then_some(Range { text, from, to })
+        let (from, to) = range::ends(text, "-")?;
+        Some(Range { text, from, to })
     }
 
     /// Whether a text lies in the range, as a duration or as a quantity.
@@ -39,27 +38,6 @@ impl<'t> Range<'t> {
     }
 }
 
-/// Where a number with its sign and letters ends.
-fn end_of(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let skip = |from: usize, wanted: fn(&u8) -> bool| {
-        from + bytes[from..].iter().take_while(|b| wanted(b)).count()
-    };
-    let start = usize::from(text.starts_with(['-', '+']));
-    let whole = skip(start, u8::is_ascii_digit);
-    if whole == start {
-        return None;
-    }
-    let mut end = whole;
-    if bytes.get(whole) == Some(&b'.') {
-        let fraction = skip(whole + 1, u8::is_ascii_digit);
-        if fraction > whole + 1 {
-            end = fraction;
-        }
-    }
-    Some(skip(end, u8::is_ascii_alphabetic))
-}
-
 /// Compares as durations if both are, else as quantities if both are.
 fn compare(key: &str, end: &str) -> Option<Ordering> {
     if let (Ok(key), Ok(end)) = (Duration::parse(key), Duration::parse(end)) {
@@ -71,18 +49,6 @@ fn compare(key: &str, end: &str) -> Option<Ordering> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_have_two_ends() {
-        let ends = |text| Range::parse(text).map(|range| (range.from, range.to));
-        assert_eq!(ends("10-20"), Some(("10", "20")));
-        assert_eq!(ends("-5--1.5Gi"), Some(("-5", "-1.5Gi")));
-        assert_eq!(ends("+1h-2h"), Some(("+1h", "2h")));
-        for text in ["", "-", "10", "10-", "-20", "10!-20", "a-b", "1-2-3", "1.-2", "1-2 ", ">1-2"]
-        {
-            assert_eq!(ends(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn what_cannot_be_compared_is_neither_inside_nor_outside() {
