@@ -274,8 +274,9 @@ impl Context<'_> {
             || format!("context {} ({})", entry.name, entry.load.word()),
             || {
                 let loaded = layer.load(entry);
+                // Only paths of the API server are remarked on.
                 for remark in self.shared.remarks.borrow_mut().iter_mut() {
-                    remark.path.get_or_insert_with(|| entry.path.clone());
+                    remark.path.get_or_insert_with(|| entry.path.join("apiCall").join("urlPath"));
                 }
                 let value = loaded?;
                 self.shared.counters.context(weight(&value))?;

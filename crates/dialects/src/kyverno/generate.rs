@@ -296,7 +296,7 @@ impl Compiler<'_> {
             let version = kind.rsplit('/').next().is_some_and(is_version);
             if camel && version {
                 source.fields.report().warn(
-                    source.fields.path(),
+                    source.kind.as_ref().map_or(source.fields.path(), |kind| &kind.path),
                     format!("kind {kind:?} and apiVersion {api_version:?} are swapped; they are put right"),
                     Some(format!("write `apiVersion: {kind}` and `kind: {api_version}`")),
                 );
