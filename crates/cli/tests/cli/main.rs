@@ -3,6 +3,7 @@
 mod apply;
 mod documentation;
 mod eval;
+mod examples;
 mod fmt;
 mod general;
 mod harness;
