@@ -179,7 +179,7 @@ pub(crate) fn accumulate(
     run_validators(target, &mut gathered, session)?;
     let vars = kustomization.vars.as_deref().unwrap_or_default();
     vars::add(&mut gathered.vars, vars, &mut gathered.resources, session)
-        .map_err(|error| error.at(target.site(session).place_of(["vars"])))
+        .map_err(|error| error.at(target.site(session).at(["vars"]).place()))
         .context("merging vars")?;
     Ok(gathered)
 }
@@ -221,7 +221,7 @@ pub(crate) fn accumulate_resources(
     for (at, path) in paths.iter().enumerate() {
         let place = || {
             let segments: [kiln_value::Segment; 2] = [field.into(), at.into()];
-            target.site(session).place_of(segments)
+            target.site(session).at(segments).place()
         };
         accumulate_resource(target, gathered, path, session)
             .map_err(|error| if error.place().is_none() { error.at(place()) } else { error })?;
@@ -331,7 +331,7 @@ fn accumulate_components(
     for (at, path) in target.kustomization.components.iter().enumerate() {
         let place = || {
             let segments: [kiln_value::Segment; 2] = ["components".into(), at.into()];
-            target.site(session).place_of(segments)
+            target.site(session).at(segments).place()
         };
         let root = session.files.enter(&target.root, path).map_err(|error| {
             error.reword(|message| format!("loader.New {}", quote(message))).at(place())
@@ -368,7 +368,7 @@ fn run_generators(
             }
             gathered.resources.absorb(resource, &session.scopes).map_err(|error| {
                 // kustomize prints the address of its generator here.
-                error.context("merging from generator &{0xX <nil>}").at(generator.place.clone())
+                error.context("merging from generator &{0xX <nil>}").at(generator.at.place())
             })?;
         }
     }
@@ -398,7 +398,7 @@ fn run_step(
 ) -> Result<()> {
     session.clock.count_transformer();
     let before = session.options.explain.then(|| snapshot(resources));
-    step.what.transform(resources, session).map_err(|error| error.at(step.place.clone()))?;
+    step.what.transform(resources, session).map_err(|error| error.at(step.at.place()))?;
     if let Some(before) = before {
         note_changes(before, resources, step.what.kind(), What::Changed, target, session);
     }

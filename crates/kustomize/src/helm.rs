@@ -2,6 +2,7 @@
 
 use kiln_value::{Map, Value};
 
+use crate::at::At;
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished};
 use crate::kustomization::HelmChart;
@@ -42,7 +43,7 @@ impl Chart {
                 if own.is_empty() { target.helm_namespace.clone() } else { own.clone() };
         }
         Self::check(&chart, session)
-            .map_err(|error| trouble(error, "HelmChartInflationGenerator", shown(&chart), &None))?;
+            .map_err(|error| trouble(error, "HelmChartInflationGenerator", shown(&chart), &At::default()))?;
         let home = if chart.chart_home.is_empty() { "charts" } else { &chart.chart_home };
         let root = target.root.path().to_owned();
         let mut home =

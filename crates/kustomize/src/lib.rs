@@ -34,6 +34,7 @@
 
 mod accumulate;
 mod annotations;
+mod at;
 mod config;
 mod decode;
 mod error;

@@ -1,13 +1,15 @@
 //! One build: its options, its doors to the outside, and what it has to say besides the result.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_value::{Path, Value};
+use kiln_value::{Segment, Value};
 use kiln_yaml::{Document, ReadOptions};
 
 use crate::Options;
+use crate::at::{At, Located};
 use crate::decode::DecodeError;
 use crate::error::{Error, Result};
 use crate::explain::Touch;
@@ -149,7 +151,7 @@ pub(crate) struct Site<'s, 'h> {
     pub(crate) session: &'s Session<'h>,
     pub(crate) root: &'s Root,
     /// The kustomization file, if the step comes from one.
-    pub(crate) document: Option<&'s Document>,
+    pub(crate) document: Option<&'s Rc<Located>>,
 }
 
 impl Site<'_, '_> {
@@ -199,12 +201,8 @@ impl Site<'_, '_> {
         Error::new(error.message).at(place).maybe_hint(error.hint)
     }
 
-    /// The place of a field of the kustomization file.
-    pub(crate) fn place_of<S: Into<kiln_value::Segment>>(
-        &self,
-        path: impl IntoIterator<Item = S>,
-    ) -> Option<kiln_diagnostic::Place> {
-        let path: Path = path.into_iter().collect();
-        self.document.map(|document| document.locate(&path))
+    /// A field of the kustomization file.
+    pub(crate) fn at<S: Into<Segment>>(&self, path: impl IntoIterator<Item = S>) -> At {
+        At::new(self.document, path)
     }
 }

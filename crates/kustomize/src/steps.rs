@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::Place;
 use kiln_value::{Map, Segment, Value};
 
+use crate::at::At;
 use crate::config::Config;
 use crate::error::{Context, Error, Result};
 use crate::field_spec::{FieldSpec, merge_specs};
@@ -33,14 +33,14 @@ use crate::transformers::replicas::Replicas;
 pub(crate) struct Step {
     pub(crate) what: Box<dyn Transform>,
     pub(crate) origin: Option<Arc<Origin>>,
-    pub(crate) place: Option<Place>,
+    pub(crate) at: At,
 }
 
 /// A generator, who configured it, and the place that did.
 pub(crate) struct GeneratorStep<'t> {
     pub(crate) what: Box<dyn Generate + 't>,
     pub(crate) origin: Option<Arc<Origin>>,
-    pub(crate) place: Option<Place>,
+    pub(crate) at: At,
 }
 
 /// Makes objects.
@@ -92,18 +92,18 @@ pub(crate) fn generators<'t>(
                     target,
                 }),
                 origin: builtin_origin(target, kind.generator()),
-                place: entry(&target.site(session), field, at),
+                at: entry(&target.site(session), field, at),
             });
         }
     }
     for (at, chart) in kustomization.helm_charts.iter().enumerate() {
         let place = entry(&target.site(session), "helmCharts", at);
         let chart = Chart::configured(chart.clone(), target, session)
-            .map_err(|error| error.at(place.clone()))?;
+            .map_err(|error| error.at(place.place()))?;
         steps.push(GeneratorStep {
             what: Box::new(chart),
             origin: builtin_origin(target, "HelmChartInflationGenerator"),
-            place,
+            at: place,
         });
     }
     Ok(steps)
@@ -114,9 +114,9 @@ fn builtin_origin(target: &Target, kind: &str) -> Option<Arc<Origin>> {
     Some(Arc::new(origin.of_builtin(target.file_name, kind)))
 }
 
-fn entry(site: &Site<'_, '_>, field: &str, at: usize) -> Option<Place> {
+fn entry(site: &Site<'_, '_>, field: &str, at: usize) -> At {
     let path: [Segment; 2] = [field.into(), at.into()];
-    site.place_of(path)
+    site.at(path)
 }
 
 /// The built-in transformers that the file asks for, in the order they run.
@@ -145,13 +145,13 @@ struct Plan<'p, 'h> {
 }
 
 impl Plan<'_, '_> {
-    fn add(&mut self, what: impl Transform + 'static, place: Option<Place>) {
+    fn add(&mut self, what: impl Transform + 'static, at: At) {
         let origin = builtin_origin(self.target, what.kind());
-        self.steps.push(Step { what: Box::new(what), origin, place });
+        self.steps.push(Step { what: Box::new(what), origin, at });
     }
 
-    fn field(&self, field: &str) -> Option<Place> {
-        self.site.place_of([field])
+    fn field(&self, field: &str) -> At {
+        self.site.at([field])
     }
 
     fn strategic_merge(&mut self) -> Result<()> {
@@ -230,7 +230,7 @@ impl Plan<'_, '_> {
                 }
                 merge_specs(&mut specs, &[FieldSpec::everywhere("metadata/labels", true)])
             })();
-            merged.context("failed to merge labels").map_err(|error| error.at(place.clone()))?;
+            merged.context("failed to merge labels").map_err(|error| error.at(place.place()))?;
             self.add(Labels { labels: label.pairs.clone(), field_specs: specs }, place);
         }
         // kustomize: with `labels` alone this step runs too, with nothing to do.
@@ -286,7 +286,7 @@ impl Plan<'_, '_> {
         if !replacements.is_empty() {
             let place = self.field("replacements");
             let step = Replacements::load(replacements, &self.site)
-                .map_err(|error| error.at(place.clone()))?;
+                .map_err(|error| error.at(place.place()))?;
             self.add(step, place);
         }
         Ok(())
@@ -294,11 +294,11 @@ impl Plan<'_, '_> {
 }
 
 /// What kustomize says around an error in the configuration of a built-in step.
-pub(crate) fn trouble(error: Error, kind: &str, shown: Map, place: &Option<Place>) -> Error {
+pub(crate) fn trouble(error: Error, kind: &str, shown: Map, at: &At) -> Error {
     let shown = kiln_yaml::emit(&Value::Map(shown));
     error
         .context(format_args!("trouble configuring builtin {kind} with config: `\n{shown}`"))
-        .at(place.clone())
+        .at(at.place())
 }
 
 /// The entry of a patch as kustomize shows it.

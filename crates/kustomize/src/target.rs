@@ -4,9 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_value::{Path, Value};
-use kiln_yaml::{Document, ReadOptions};
+use kiln_value::{Segment, Value};
+use kiln_yaml::ReadOptions;
 
+use crate::at::{At, Located};
 use crate::decode;
 use crate::error::{Context, Error, Result};
 use crate::kustomization::Kustomization;
@@ -24,7 +25,7 @@ pub(crate) struct Target {
     pub(crate) root: Rc<Root>,
     pub(crate) kustomization: Kustomization,
     pub(crate) file_name: &'static str,
-    pub(crate) document: Option<Arc<Document>>,
+    pub(crate) document: Option<Rc<Located>>,
     /// Where this kustomization is, if origins are tracked.
     pub(crate) origin: Option<Origin>,
     /// The namespace of the nearest kustomization above that has one.
@@ -44,24 +45,21 @@ impl Target {
             .context("invalid Kustomization")?;
         let document = documents.into_iter().next().map(Arc::new);
         let value = document.as_ref().map_or(Value::Null, |document| document.value().clone());
-        let site = Site { session, root: &root, document: document.as_deref() };
+        let site = Site { session, root: &root, document: None };
         let mut kustomization: Kustomization = decode::strict(&value)
             .map_err(|error| site.decode_error(error, document.as_deref()))
             .context("invalid Kustomization")?;
+        let document = document.map(Located::new);
         for (field, message) in kustomization.deprecations() {
-            let path = document.as_ref().map(|document| {
-                let path: Path = [field].into_iter().collect();
-                document.locate_key(&path)
-            });
             let mut warning = Diagnostic::warning(message);
-            warning.place = path;
+            warning.place = At::new(document.as_ref(), [field]).key_place();
             session.warn(warning);
         }
         kustomization.fix();
-        let place = document.as_ref().map(|document| document.place());
+        let place = || At::new::<Segment>(document.as_ref(), []).place();
         if is_empty(&value) {
             return Err(Error::new("kustomization.yaml is empty")
-                .at(place)
+                .at(place())
                 .hint("name at least one resource or generator"));
         }
         let problems = kustomization.type_problems();
@@ -71,7 +69,7 @@ impl Target {
                 root.path(),
                 problems.join("\n")
             ))
-            .at(place));
+            .at(place()));
         }
         Ok(Target {
             root,
@@ -84,7 +82,7 @@ impl Target {
     }
 
     pub(crate) fn site<'s, 'h>(&'s self, session: &'s Session<'h>) -> Site<'s, 'h> {
-        Site { session, root: &self.root, document: self.document.as_deref() }
+        Site { session, root: &self.root, document: self.document.as_ref() }
     }
 
     /// The kustomization file as the user knows it.
@@ -98,7 +96,6 @@ impl Target {
     /// When it is not there, or is no schema.
     pub(crate) fn choose_schema(&self, session: &Session<'_>) -> Result<()> {
         let Some(openapi) = &self.kustomization.openapi else { return Ok(()) };
-        let place = self.site(session).place_of(["openapi"]);
         let path = openapi.get("path");
         let document = match path {
             Some(path) => Some(self.site(session).load_config(path)?.0),
@@ -115,7 +112,7 @@ impl Target {
             (None, Some(version)) if !version.is_empty() => session.scopes.choose_builtin(version),
             (None, _) => Ok(()),
         };
-        outcome.map_err(|error| error.at(place))
+        outcome.map_err(|error| error.at(self.site(session).at(["openapi"]).place()))
     }
 }
 

@@ -79,7 +79,6 @@ fn transformer(
     config: &Resource,
     site: &Site<'_, '_>,
 ) -> Result<Option<Box<dyn Transform>>> {
-    let place = || config.document.as_ref().map(|document| document.place());
     Ok(Some(match kind {
         "AnnotationsTransformer" => Box::new(read::<Annotations>(config, site)?),
         "HashTransformer" => Box::new(Hashes),
@@ -95,7 +94,7 @@ fn transformer(
         }
         "PatchTransformer" => {
             let shown = kiln_yaml::emit(config.object());
-            Box::new(Patch::load(&read(config, site)?, &shown, site, place())?)
+            Box::new(Patch::load(&read(config, site)?, &shown, site, super::at(config))?)
         }
         "PrefixTransformer" => Box::new(Affix::configured(Side::Prefix, read(config, site)?)?),
         "SuffixTransformer" => Box::new(Affix::configured(Side::Suffix, read(config, site)?)?),

@@ -11,6 +11,9 @@ mod function;
 
 use std::sync::Arc;
 
+use kiln_value::Segment;
+
+use crate::at::{At, Located};
 use crate::error::{Error, Result};
 use crate::origin::{ConfiguredBy, Origin};
 use crate::resource::Resource;
@@ -57,8 +60,7 @@ pub(crate) fn generators<'t>(
                     )));
                 }
             };
-            let place = config.document.as_ref().map(|document| document.place());
-            Ok(GeneratorStep { what, origin, place })
+            Ok(GeneratorStep { what, origin, at: at(&config) })
         })
         .collect()
 }
@@ -87,7 +89,7 @@ pub(crate) fn transformers(
                     .hint("list it under generators"));
                 }
             };
-            Ok(Step { what, origin, place: None })
+            Ok(Step { what, origin, at: at(&config) })
         })
         .collect()
 }
@@ -110,18 +112,24 @@ fn origin_of(config: &Resource) -> Option<Arc<Origin>> {
     }))
 }
 
+/// Where a configuration object is written.
+fn at(config: &Resource) -> At {
+    let document = config.document.as_ref().map(|document| Located::new(Arc::clone(document)));
+    At::new::<Segment>(document.as_ref(), [])
+}
+
 fn load<'t>(config: &Resource, target: &'t Target, session: &Session<'_>) -> Result<Plugin<'t>> {
     let gvk = &config.id().gvk;
-    let place = config.document.as_ref().map(|document| document.place());
+    let place = || at(config).place();
     if gvk.group.is_empty() && gvk.version == "builtin" {
-        return builtin::load(config, target, session).map_err(|error| error.at(place));
+        return builtin::load(config, target, session).map_err(|error| error.at(place()));
     }
     if !session.options.enable_plugins {
         return Err(Error::new(format!(
             "external plugins disabled; unable to load external plugin '{}'",
             config.original_id().gvk.kind
         ))
-        .at(place)
+        .at(place())
         .hint("build with --enable-alpha-plugins to allow it"));
     }
     let program = match function::Function::configured(config, target, session)? {

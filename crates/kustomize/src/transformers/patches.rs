@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place};
+use kiln_diagnostic::Diagnostic;
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_text::quote::quote;
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
 
 use super::Transform;
+use crate::at::At;
 use crate::decode::record;
 use crate::error::{Error, Result};
 use crate::kustomization::{PatchOptions, Selector};
@@ -53,7 +54,7 @@ pub(crate) struct Patch {
     options: PatchOptions,
     /// `[path: "x"]` or `[patch: "…"]`, for messages.
     source: String,
-    place: Option<Place>,
+    at: At,
 }
 
 enum Body {
@@ -72,7 +73,7 @@ impl Patch {
         config: &PatchConfig,
         shown: &str,
         site: &Site<'_, '_>,
-        place: Option<Place>,
+        at: At,
     ) -> Result<Self> {
         let inline = config.patch.trim();
         let (text, source, name): (Arc<[u8]>, _, _) = match (inline, config.path.as_str()) {
@@ -123,7 +124,7 @@ impl Patch {
             target: config.target.as_ref().map(Selection::compile).transpose()?,
             options: config.options.clone().unwrap_or_default(),
             source,
-            place,
+            at,
         })
     }
 
@@ -134,7 +135,7 @@ impl Patch {
                 self.source
             ))
             .hint("correct the target, or remove the patch");
-            warning.place.clone_from(&self.place);
+            warning.place = self.at.place();
             session.warn(warning);
         }
     }
@@ -153,7 +154,7 @@ impl Patch {
                             "no resource matches strategic merge patch {}",
                             quote(&patch.id().to_string())
                         ))
-                        .at(self.place.clone())
+                        .at(self.at.place())
                 })?;
                 merge_into(patch, slot, &self.options, resources, session)?;
             }
@@ -164,7 +165,7 @@ impl Patch {
                 "Multiple Strategic-Merge Patches in one `patches` entry is not allowed to set `patches.target` field: {}",
                 self.source
             ))
-            .at(self.place.clone()));
+            .at(self.at.place()));
         };
         let selected = target.select(resources);
         self.warn_if_nothing(&selected, session);
@@ -188,7 +189,7 @@ impl Patch {
                 "must specify a target for JSON patch {}",
                 self.source
             ))
-            .at(self.place.clone())
+            .at(self.at.place())
             .hint("add a target with the kind and name of the object"));
         };
         let selected = target.select(resources);
@@ -204,7 +205,7 @@ impl Patch {
 }
 
 fn inline_name(site: &Site<'_, '_>) -> String {
-    site.document.map_or_else(|| "<patch>".to_owned(), |d| format!("{} (patch)", d.source().name()))
+    site.document.map_or_else(|| "<patch>".to_owned(), |d| format!("{} (patch)", d.document().source().name()))
 }
 
 impl Transform for Patch {
@@ -359,8 +360,8 @@ fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
 }
 
 fn apply_json(patch: &JsonPatch, resource: &mut Resource) -> Result<()> {
-    let place = resource.document.as_ref().map(|document| document.place());
     patch.apply(resource.object_mut()).map_err(|error| {
+        let place = resource.document.as_ref().map(|document| document.place());
         Error::new(crate::messages::json_patch(&error)).at(place).hint(error.to_string())
     })
 }
@@ -397,9 +398,8 @@ fn merge_into(
                 None => map.remove("apiVersion"),
             };
         }
-        let place = patch.document.as_ref().map(|document| document.place());
         crate::messages::strategic_merge(&schema, resource.object_mut(), &patch_object)
-            .map_err(|error| error.at(place))?;
+            .map_err(|error| error.at(patch.document.as_ref().map(|document| document.place())))?;
         if resource.is_gone() {
             *resource.object_mut() = Value::Null;
             return Ok(());

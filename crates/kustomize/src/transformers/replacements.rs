@@ -282,11 +282,11 @@ fn write_into(resource: &mut Resource, target: &ReplacementTarget, source: &Sour
         let not_found = format!("unable to {doing} field {field_path:?} in replacement target");
         let found = field_path::find_all(resource.object_mut(), &parts, create)
             .map_err(|error| error.context(&not_found));
-        let place = resource.document.as_ref().map(|document| document.place());
-        let found = found.map_err(|error| error.at(place.clone()))?;
+        let place = || resource.document.as_ref().map(|document| document.place());
+        let found = found.map_err(|error| error.at(place()))?;
         if found.is_empty() {
             return Err(Error::new(not_found)
-                .at(place)
+                .at(place())
                 .hint("set options.create to make the field, or correct the path"));
         }
         for found in found.into_iter().filter(|found| !found.in_copy) {

@@ -1,0 +1,56 @@
+//! Places in documents, found only when somebody asks.
+//!
+//! Finding a place reads its document again, so steps carry these instead of places, and a document
+//! that is asked many times is read for that once.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use kiln_diagnostic::Place;
+use kiln_value::{Path, Segment};
+use kiln_yaml::{Document, Places};
+
+/// A document that knows its places once it was asked.
+pub(crate) struct Located {
+    document: Arc<Document>,
+    places: OnceCell<Places>,
+}
+
+impl Located {
+    pub(crate) fn new(document: Arc<Document>) -> Rc<Self> {
+        Rc::new(Located { document, places: OnceCell::new() })
+    }
+
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
+    }
+
+    fn places(&self) -> &Places {
+        self.places.get_or_init(|| self.document.places())
+    }
+}
+
+/// A value in a document, or nowhere.
+#[derive(Clone, Default)]
+pub(crate) struct At(Option<(Rc<Located>, Path)>);
+
+impl At {
+    /// A value in a document.
+    pub(crate) fn new<S: Into<Segment>>(
+        document: Option<&Rc<Located>>,
+        path: impl IntoIterator<Item = S>,
+    ) -> Self {
+        At(document.map(|document| (Rc::clone(document), path.into_iter().collect())))
+    }
+
+    /// Where the value is.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.0.as_ref().map(|(document, path)| document.places().value(path))
+    }
+
+    /// Where the key of the value is.
+    pub(crate) fn key_place(&self) -> Option<Place> {
+        self.0.as_ref().map(|(document, path)| document.places().key(path))
+    }
+}
