@@ -248,8 +248,7 @@ fn accumulate_resource(
         Err(_) if not_a_file.is_malformed() => return Err(not_a_file),
         Err(error) => {
             // Of the two failures the one with a place in a file is the user's.
-            let place = not_a_file.place().cloned();
-            return Err(wrap(error).at(place));
+            return Err(wrap(error).pointing_like(&not_a_file));
         }
     };
     let inner = accumulate_directory(target, root, path, None, session).map_err(wrap)?;

@@ -71,7 +71,7 @@ impl Config {
 
     /// The content of a configuration file.
     pub(crate) fn from_value(value: &Value) -> std::result::Result<Self, decode::DecodeError> {
-        decode::strict::<ConfigFile>(value).map(Config::from)
+        decode::known::<ConfigFile>(value).map(Config::from)
     }
 
     /// Adds what another layer declares.

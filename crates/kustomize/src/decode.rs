@@ -1,8 +1,13 @@
 //! Typed reading of configuration, as Go's JSON decoder reads it.
 //!
 //! Field names match in any case, null leaves a field as it is, a wrong type is an error in Go's
-//! words. Strict reading refuses unknown fields; the kustomization file is read strictly, the
-//! configuration of a built-in transformer is not. Every error knows the path of the value.
+//! words. Every error knows the path of the value.
+//!
+//! | function | unknown fields | a number where text belongs | used for |
+//! |---|---|---|---|
+//! | [`strict`] | refused | refused | the kustomization file |
+//! | [`known`] | refused | becomes text | `configurations` |
+//! | [`lenient`] | passed over | becomes text | configuration of built-in steps |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +36,8 @@ impl fmt::Display for DecodeError {
 
 /// Where the reader is and how strict it is.
 pub(crate) struct Reader {
-    strict: bool,
+    refuse_unknown: bool,
+    numbers_to_text: bool,
     path: Path,
     /// The Go type of the struct around the value, for messages.
     owner: &'static str,
@@ -46,18 +52,27 @@ pub(crate) trait Decode: Default {
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError>;
 }
 
-/// Reads a value strictly: unknown fields are errors.
+/// Reads a value that must have exactly this form.
 pub(crate) fn strict<T: Decode>(value: &Value) -> Result<T, DecodeError> {
-    decode(value, true)
+    decode(value, true, false)
 }
 
-/// Reads a value; unknown fields are passed over.
+/// Reads a value without unknown fields.
+pub(crate) fn known<T: Decode>(value: &Value) -> Result<T, DecodeError> {
+    decode(value, true, true)
+}
+
+/// Reads what is known of a value.
 pub(crate) fn lenient<T: Decode>(value: &Value) -> Result<T, DecodeError> {
-    decode(value, false)
+    decode(value, false, true)
 }
 
-fn decode<T: Decode>(value: &Value, strict: bool) -> Result<T, DecodeError> {
-    let mut reader = Reader { strict, path: Path::root(), owner: "" };
+fn decode<T: Decode>(
+    value: &Value,
+    refuse_unknown: bool,
+    numbers_to_text: bool,
+) -> Result<T, DecodeError> {
+    let mut reader = Reader { refuse_unknown, numbers_to_text, path: Path::root(), owner: "" };
     let mut decoded = T::default();
     reader.read_into(value, &mut decoded)?;
     Ok(decoded)
@@ -95,7 +110,7 @@ impl Reader {
                     self.below(Segment::from(key), |reader| read(reader, position, value))?;
                     self.owner = outer;
                 }
-                None if self.strict => return Err(self.unknown(key, known)),
+                None if self.refuse_unknown => return Err(self.unknown(key, known)),
                 None => {}
             }
         }
@@ -167,13 +182,10 @@ impl Decode for String {
     }
 
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
-        match value {
-            Value::String(text) => {
-                text.as_str().clone_into(self);
-                Ok(())
-            }
-            other => Err(reader.mismatch(other, "string")),
-        }
+        let mut text = Str::default();
+        text.read(value, reader)?;
+        text.as_str().clone_into(self);
+        Ok(())
     }
 }
 
@@ -184,12 +196,18 @@ impl Decode for Str {
 
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
         match value {
-            Value::String(text) => {
-                *self = text.clone();
-                Ok(())
+            Value::String(text) => *self = text.clone(),
+            Value::Bool(_) | Value::Number(Number::Int(_) | Number::UInt(_))
+                if reader.numbers_to_text =>
+            {
+                *self = crate::resource::scalar_text(value);
             }
-            other => Err(reader.mismatch(other, "string")),
+            Value::Number(Number::Float(float)) if reader.numbers_to_text => {
+                *self = kiln_text::float::print(*float).into();
+            }
+            other => return Err(reader.mismatch(other, "string")),
         }
+        Ok(())
     }
 }
 
@@ -359,5 +377,9 @@ mod tests {
         assert_eq!(error.message, "json: unknown field \"nmae\"");
         assert_eq!(error.hint.as_deref(), Some("did you mean \"name\"?"));
         assert!(lenient::<Sample>(&value!({"nmae": "a"})).is_ok());
+        assert!(known::<Sample>(&value!({"nmae": "a"})).is_err());
+        let read: Sample = known(&value!({"name": true, "pairs": {"a": 1, "b": 1.5}})).unwrap();
+        assert_eq!(read.name, "true");
+        assert_eq!(format!("{:?}", read.pairs), r#"{"a": "1", "b": "1.5"}"#);
     }
 }

@@ -89,6 +89,16 @@ impl Error {
         self
     }
 
+    /// Points where another failure points, if that has a place in a file.
+    #[must_use]
+    pub(crate) fn pointing_like(mut self, other: &Error) -> Self {
+        if other.place.is_some() {
+            self.place.clone_from(&other.place);
+            self.hint.clone_from(&other.hint);
+        }
+        self
+    }
+
     /// The message, as kustomize says it.
     pub fn message(&self) -> &str {
         &self.message

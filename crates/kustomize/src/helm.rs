@@ -42,8 +42,9 @@ impl Chart {
             chart.namespace =
                 if own.is_empty() { target.helm_namespace.clone() } else { own.clone() };
         }
-        Self::check(&chart, session)
-            .map_err(|error| trouble(error, "HelmChartInflationGenerator", shown(&chart), &At::default()))?;
+        Self::check(&chart, session).map_err(|error| {
+            trouble(error, "HelmChartInflationGenerator", shown(&chart), &At::default())
+        })?;
         let home = if chart.chart_home.is_empty() { "charts" } else { &chart.chart_home };
         let root = target.root.path().to_owned();
         let mut home =

@@ -59,6 +59,7 @@ mod plugins;
 mod remote;
 mod resource;
 mod resources;
+mod restyle;
 mod scope;
 mod selector;
 mod session;

@@ -54,12 +54,13 @@ pub(crate) fn resolve_plain(text: &str) -> Value {
     kiln_yaml::resolve_plain(text, kiln_yaml::ScalarTable::V3)
 }
 
-/// The first document of a text that stands in a field.
+/// The value of a text that stands in a field.
 pub(crate) fn parse_text(text: &str) -> Result<Value> {
     parse_document(text).map(|document| document.map_or(Value::Null, Document::into_value))
 }
 
-fn parse_document(text: &str) -> Result<Option<Document>> {
+/// The first document of a text that stands in a field.
+pub(crate) fn parse_document(text: &str) -> Result<Option<Document>> {
     let source = Arc::new(Source::new("<text>", text));
     kiln_yaml::read(&source, ReadOptions::kustomize_resource())
         .map(|documents| documents.into_iter().next())
@@ -71,15 +72,7 @@ pub(crate) fn splice_scalar(text: &str, path: &Path, new: &Value) -> Option<Stri
     let document = parse_document(text).ok()??;
     let span = document.locate(path).span();
     let old = text.get(span.clone())?;
-    let plain = emit_in_order(new);
-    let plain = plain.trim_end();
-    let written = match (old.chars().next()?, new) {
-        ('|' | '>', _) => return None,
-        ('"', Value::String(text)) => kiln_value::json::to_string(&text.clone().into()),
-        ('\'', Value::String(text)) => format!("'{}'", text.replace('\'', "''")),
-        _ if plain.contains('\n') => return None,
-        _ => plain.to_owned(),
-    };
+    let written = crate::restyle::styled(new, old)?;
     Some(format!("{}{written}{}", &text[..span.start], &text[span.end..]))
 }
 

@@ -20,11 +20,6 @@ const DIFFERENT: &[(&str, &str)] = &[
         "kustomize mixes its own schema into a custom one, if it happened to use it before",
     ),
     ("own-scalars-in-annotations", "the reader refuses infinity even where it becomes text"),
-    (
-        "replacement-replacement-yaml-field-in-configmap",
-        "text inside a field keeps its indentation",
-    ),
-    ("replacement-replacement-yaml-flow-style-kyaml-field", "the parser panics"),
 ];
 
 #[test]

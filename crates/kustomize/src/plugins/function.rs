@@ -240,7 +240,7 @@ fn spec_of(config: &Resource) -> Result<Option<Spec>> {
         .filter(|text| !text.is_empty());
     if let Some(text) = text {
         let value = crate::output::parse_text(&text)?;
-        return decode::strict(&value).map(Some).map_err(|error| {
+        return decode::known(&value).map(Some).map_err(|error| {
             Error::new(format!(
                 "loader: failed to get FunctionSpec: {} in the annotation of {}",
                 error.message,

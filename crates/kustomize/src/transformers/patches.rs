@@ -205,7 +205,10 @@ impl Patch {
 }
 
 fn inline_name(site: &Site<'_, '_>) -> String {
-    site.document.map_or_else(|| "<patch>".to_owned(), |d| format!("{} (patch)", d.document().source().name()))
+    site.document.map_or_else(
+        || "<patch>".to_owned(),
+        |d| format!("{} (patch)", d.document().source().name()),
+    )
 }
 
 impl Transform for Patch {

@@ -7,9 +7,10 @@ use crate::decode::{self, record};
 use crate::error::{Error, Result};
 use crate::field_path::{self, Leaf};
 use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
-use crate::output::{parse_text, resolve_plain, splice_scalar};
+use crate::output::{parse_document, parse_text, resolve_plain, splice_scalar};
 use crate::resource::{Resource, scalar_text};
 use crate::resources::{Resources, Slot};
+use crate::restyle::restyle;
 use crate::selector::Selection;
 use crate::session::{Session, Site};
 
@@ -379,7 +380,8 @@ fn rewrite_text(
     source: &Source,
     create: Option<Leaf>,
 ) -> Option<String> {
-    let mut value = parse_text(text).ok()?;
+    let document = parse_document(text).ok()??;
+    let mut value = document.value().clone();
     let found = field_path::find_all(&mut value, parts, create).ok()?;
     if found.is_empty() {
         return None;
@@ -407,7 +409,9 @@ fn rewrite_text(
             json::to_go_string(&value)
         });
     }
-    let text = spliced.unwrap_or_else(|| crate::output::emit_in_order(&value));
+    let text = restyle(&document, &value)
+        .or(spliced)
+        .unwrap_or_else(|| crate::output::emit_in_order(&value));
     Some(text.trim().to_owned())
 }
 

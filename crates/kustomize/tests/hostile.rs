@@ -1,0 +1,251 @@
+//! Trees that are wrong or mean harm: clear errors, with places, within counted limits.
+
+use kiln_kustomize::fs::Memory;
+use kiln_kustomize::{Build, Error, Options, Output, Reorder};
+
+fn build(tree: &Memory, directory: &str) -> Result<Output, Error> {
+    let options = Options { reorder: Reorder::None, ..Options::default() };
+    Build::new(tree, &options).run(directory).map_err(|failed| failed.error)
+}
+
+/// The error of a build, as `place: message`.
+fn fails(tree: &Memory, directory: &str) -> String {
+    match build(tree, directory) {
+        Ok(output) => panic!("it succeeds:\n{}", output.yaml),
+        Err(error) => match error.place() {
+            Some(place) => format!("{place}: {error}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
+
+#[test]
+fn bases_in_a_circle_are_refused() {
+    let tree = Memory::new()
+        .with("a/kustomization.yaml", "resources: [../b]\n")
+        .with("b/kustomization.yaml", "resources: [../a]\n")
+        .with("c/kustomization.yaml", "resources: [.]\n")
+        .with("d/e/kustomization.yaml", "resources: [..]\n")
+        .with("d/kustomization.yaml", "resources: [e]\n");
+    for (directory, candidate) in [("/a", "/a"), ("/c", "/c"), ("/d/e", "/d")] {
+        let message = fails(&tree, directory);
+        let wanted = format!("cycle detected: candidate root '{candidate}' contains visited root");
+        assert!(message.contains(&wanted), "{message}");
+    }
+}
+
+#[test]
+fn a_chain_of_bases_ends_at_a_limit() {
+    let mut tree = Memory::new();
+    for level in 0..1000 {
+        tree.write(
+            &format!("l{level}/kustomization.yaml"),
+            format!("namePrefix: p\nresources: [../l{}]\n", level + 1),
+        );
+    }
+    let message = fails(&tree, "/l0");
+    assert!(message.contains("more than 200 levels deep"), "{}", &message[message.len() - 200..]);
+    // A hundred levels are fine, even on the small stack of a test thread.
+    tree.write("l100/kustomization.yaml", "resources: [pod.yaml]\n");
+    tree.write("l100/pod.yaml", POD);
+    let name = format!("name: {}a\n", "p".repeat(100));
+    assert!(build(&tree, "/l0").unwrap().yaml.contains(&name));
+}
+
+#[test]
+fn bases_that_multiply_end_at_a_limit() {
+    let mut tree = Memory::new();
+    for level in 0..40 {
+        for side in ["a", "b"] {
+            let next = level + 1;
+            tree.write(
+                &format!("{side}{level}/kustomization.yaml"),
+                format!("resources: [../a{next}, ../b{next}]\n"),
+            );
+        }
+    }
+    for side in ["a", "b"] {
+        tree.write(&format!("{side}40/kustomization.yaml"), "resources: []\n");
+    }
+    let message = fails(&tree, "/a0");
+    assert!(message.contains("kustomizations in one build"), "{message}");
+}
+
+#[test]
+fn an_alias_bomb_is_refused() {
+    let mut bomb = String::from(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n",
+    );
+    for level in 1..12 {
+        let below = format!("*l{}", level - 1);
+        let list = vec![below; 10].join(", ");
+        bomb.push_str(&format!("  l{level}: &l{level} [{list}]\n"));
+    }
+    let tree =
+        Memory::new().with("kustomization.yaml", "resources: [a.yaml]\n").with("a.yaml", bomb);
+    let message = fails(&tree, "/");
+    assert!(message.contains("a.yaml:"), "{message}");
+}
+
+#[test]
+fn deep_documents_are_refused() {
+    let deep = format!(
+        "apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nx: {}{}\n",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    let tree =
+        Memory::new().with("kustomization.yaml", "resources: [a.yaml]\n").with("a.yaml", deep);
+    assert!(fails(&tree, "/").contains("MalformedYAMLError"));
+}
+
+#[test]
+fn a_component_must_be_a_directory_with_a_component() {
+    let tree = Memory::new()
+        .with("file/kustomization.yaml", "components: [pod.yaml]\n")
+        .with("file/pod.yaml", POD)
+        .with("kind/kustomization.yaml", "components: [base]\n")
+        .with("kind/base/kustomization.yaml", "resources: [pod.yaml]\n")
+        .with("kind/base/pod.yaml", POD);
+    let message = fails(&tree, "/file");
+    assert!(message.starts_with("/file/kustomization.yaml:1:14: "), "{message}");
+    assert!(message.contains("file is not directory"), "{message}");
+    let message = fails(&tree, "/kind");
+    assert!(message.contains("expected kind 'Component'"), "{message}");
+}
+
+#[test]
+fn files_outside_the_root_are_refused() {
+    let tree = Memory::new()
+        .with("secret.yaml", POD)
+        .with("a/kustomization.yaml", "resources: [../secret.yaml]\n")
+        .with("b/kustomization.yaml", "configMapGenerator: [{name: c, files: [/secret.yaml]}]\n")
+        .with("c/kustomization.yaml", "resources: [/secret.yaml]\n")
+        .with("d/kustomization.yaml", "resources: ['']\n");
+    for directory in ["/a", "/b", "/c"] {
+        let message = fails(&tree, directory);
+        assert!(message.contains("security; file '/secret.yaml' is not in or below"), "{message}");
+    }
+    assert!(fails(&tree, "/d").contains("new root cannot be empty"));
+}
+
+#[test]
+fn typos_are_placed_and_corrected() {
+    let tree = Memory::new()
+        .with("kustomization.yaml", "resources: [pod.yaml]\nnamePrefx: x-\n")
+        .with("pod.yaml", POD);
+    let error = build(&tree, "/").unwrap_err();
+    assert_eq!(error.to_string(), "invalid Kustomization: json: unknown field \"namePrefx\"");
+    let diagnostic = kiln_diagnostic::Diagnostic::from(error);
+    assert_eq!(diagnostic.place.unwrap().to_string(), "/kustomization.yaml:2:1");
+    assert_eq!(diagnostic.hint.as_deref(), Some("did you mean \"namePrefix\"?"));
+}
+
+#[test]
+fn conflicting_ids_name_both_places() {
+    let tree = Memory::new()
+        .with("kustomization.yaml", "resources: [a.yaml, b.yaml]\n")
+        .with("a.yaml", POD)
+        .with("b.yaml", format!("# second\n{POD}"));
+    let error = build(&tree, "/").unwrap_err();
+    assert!(
+        error.message().contains(
+            "may not add resource with an already registered id: Pod.v1.[noGrp]/a.[noNs]"
+        )
+    );
+    let diagnostic = kiln_diagnostic::Diagnostic::from(error);
+    assert_eq!(diagnostic.place.unwrap().to_string(), "/b.yaml:2:1");
+    assert_eq!(diagnostic.hint.as_deref(), Some("the first object with this id is at /a.yaml:1:1"));
+}
+
+#[test]
+fn a_missing_file_is_placed_at_its_entry() {
+    let tree = Memory::new().with("kustomization.yaml", "resources:\n- gone.yaml\n");
+    let message = fails(&tree, "/");
+    assert!(message.starts_with("/kustomization.yaml:2:3: accumulating resources: "), "{message}");
+    assert!(message.contains("lstat /gone.yaml: no such file or directory"), "{message}");
+}
+
+#[test]
+fn a_patch_without_an_object_is_an_error_and_one_that_selects_none_a_warning() {
+    let patch = |target: &str| {
+        Memory::new()
+            .with("pod.yaml", POD)
+            .with(
+                "kustomization.yaml",
+                format!("resources: [pod.yaml]\npatches:\n- path: p.yaml\n{target}"),
+            )
+            .with("p.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: {x: 1}\n")
+    };
+    let message = fails(&patch(""), "/");
+    assert!(
+        message.starts_with("/kustomization.yaml:3:3: no resource matches strategic merge patch"),
+        "{message}"
+    );
+    let output = build(&patch("  target: {kind: Job}\n"), "/").unwrap();
+    let [warning] = output.warnings.as_slice() else { panic!("{:?}", output.warnings) };
+    assert_eq!(
+        warning.to_string(),
+        "/kustomization.yaml:3:3: the target of the patch [path: \"p.yaml\"] selects no object (correct the target, or remove the patch)"
+    );
+}
+
+#[test]
+fn odd_texts_are_errors_not_panics() {
+    let texts = [
+        "",
+        "null",
+        "[]",
+        "1",
+        "x: [",
+        "resources: 1",
+        "resources: [1]",
+        "resources: [null]",
+        "patches: [{}]",
+        "patches: [{patch: ''}]",
+        "patches: [{patch: x}]",
+        "patchesStrategicMerge: ['']",
+        "patchesJson6902: [{}]",
+        "patchesJson6902: [{target: {name: a}, patch: '[1]'}]",
+        "configMapGenerator: [{}]",
+        "configMapGenerator: [{name: a, literals: ['=']}]",
+        "configMapGenerator: [{name: a, files: ['a=b=c', '=']}]",
+        "images: [{name: '('}]\nresources: []",
+        "replacements: [{}]",
+        "replacements: [{source: {}, targets: [{}]}]",
+        "vars: [{}]",
+        "generators: ['{}']",
+        "transformers: ['x: y']",
+        "openapi: {version: v9}",
+        "crds: [nope]",
+        "replicas: [{name: a, count: x}]",
+        "sortOptions: {order: x}\nresources: []",
+        "labels: [{pairs: {a: 1}}]",
+        "kind: Kustomization",
+        "helmCharts: [{}]",
+        "namespace: x\nnamespace: y",
+        "buildMetadata: [x]\nresources: []",
+    ];
+    for text in texts {
+        let tree = Memory::new().with("kustomization.yaml", text).with("pod.yaml", POD);
+        let _ = build(&tree, "/");
+    }
+    let objects = [
+        "kind: List",
+        "kind: List\nitems: 1",
+        "kind: List\nitems: [1, null, {}]",
+        "kind: A\nmetadata: 1",
+        "kind: [a]\nmetadata: {name: b}",
+        "kind: A\nmetadata: {name: [b]}",
+        "--- a\n--- b\n",
+        "kind: A\nmetadata: {name: a, annotations: 1, labels: [x]}",
+        "kind: A\nmetadata: {name: a, annotations: {a: [1], b: {c: d}, e: null}}\nspec: .inf",
+    ];
+    let kustomization = "resources: [a.yaml]\nnamePrefix: x-\nnamespace: n\nlabels: [{pairs: {a: b}, includeSelectors: true}]\ncommonAnnotations: {a: b}\nimages: [{name: a, newTag: b}]\nconfigMapGenerator: [{name: c}]\n";
+    for text in objects {
+        let tree = Memory::new().with("kustomization.yaml", kustomization).with("a.yaml", text);
+        let _ = build(&tree, "/");
+    }
+}
