@@ -90,7 +90,8 @@ impl<'t, T: Clone> Anchors<'t, T> {
         Ok(anchored.clone())
     }
 
+    /// Names to suggest; comparing a million of them would be an effort.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.named.keys().copied()
+        self.named.keys().copied().take(1000)
     }
 }

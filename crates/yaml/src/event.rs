@@ -4,12 +4,12 @@
 //! and cannot panic. Measured on 10 000 resources (7.2 MB, 850 000 events) and on the 413 recorded
 //! reading cases (does the parser accept exactly what go-yaml accepts?):
 //!
-//! | parser | time | verdicts that differ | panics |
+//! | parser | CPU time | verdicts that differ | panics |
 //! |---|---|---|---|
-//! | ours | 0.04 s | 0 | |
-//! | libyaml-safer 0.3.0 | 0.12 s | 0 | on `[!a, b]`, and on a backslash at the end of a text |
-//! | saphyr-parser 0.3.3 | 0.12 to 0.16 s | 26 | |
-//! | granit-parser 2.1.0 | 0.17 to 0.19 s | 23 | |
+//! | ours | 0.05 s | 0 | |
+//! | libyaml-safer 0.3.0 | 0.14 s | 0 | on `[!a, b]`, and on a backslash at the end of a text |
+//! | saphyr-parser 0.3.3 | 0.13 s | 26 | |
+//! | granit-parser 2.1.0 | 0.19 s | 23 | |
 //!
 //! The two that implement YAML 1.2 do not know its 1.1 line breaks and let through what go-yaml
 //! refuses. libyaml-safer is near, but also refuses `{a:}`, which go-yaml reads as the key `a:`.

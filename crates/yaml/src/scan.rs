@@ -294,6 +294,7 @@ impl<'t> Scanner<'t> {
 
     /// Skips blanks, comments and line breaks.
     fn skip_to_token(&mut self) {
+        let mut comment_above = false;
         loop {
             // Files that were put one after the other may have more than one byte order mark.
             let outside = self.flow_level == 0 && self.indent < 0;
@@ -310,6 +311,14 @@ impl<'t> Scanner<'t> {
             while matches!(self.byte(0), Some(b' ')) || tabs && self.byte(0) == Some(b'\t') {
                 self.at += 1;
             }
+            // go-yaml v3: below a comment, a tab may stand before another one.
+            if comment_above && self.byte(0) == Some(b'\t') {
+                let blanks = self.bytes[self.at..].iter().take_while(|b| matches!(b, b' ' | b'\t'));
+                let blanks = blanks.count();
+                self.at += if self.byte(blanks) == Some(b'#') { blanks } else { 0 };
+            }
+            comment_above = self.byte(0) == Some(b'#')
+                && self.bytes[self.line_start..self.at].iter().all(u8::is_ascii_whitespace);
             self.skip_comment();
             if !self.skip_break() {
                 return;

@@ -98,6 +98,14 @@ fn documents_are_separate_and_empty_ones_are_left_out() {
 }
 
 #[test]
+fn a_tab_may_indent_a_comment_below_a_comment() {
+    let document = one("a: 1\n# x\n\t # y\n\t# z\nb: 2\n", ReadOptions::kustomize_resource());
+    assert_eq!(document.value(), &value!({"a": 1, "b": 2}));
+    let tab = "a: 1 # x\n\t# y\nb: 2\n";
+    assert!(read_bytes("f", tab.as_bytes(), ReadOptions::kustomize_resource()).is_err());
+}
+
+#[test]
 fn line_ends_of_windows_read_as_line_ends() {
     let document = one("a: |\r\n  x\r\n  y\r\nb: 'c\r\n  d'\r\n", ReadOptions::kubernetes());
     assert_eq!(document.value(), &value!({"a": "x\ny\n", "b": "c d"}));
