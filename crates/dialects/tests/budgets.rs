@@ -284,3 +284,23 @@ generate: {{apiVersion: v1, kind: Secret, name: 'x-{{{{ length(a) }}}}', namespa
         assert_eq!(outcomes[0].verdict, Verdict::Pass, "{:?}", outcomes[0].failures);
     });
 }
+
+#[test]
+fn what_an_element_loads_is_given_back() {
+    let mut data = list_of("x", 50);
+    data.set(["text"], "x".repeat(10_000).as_str()).unwrap();
+    let rest = PER_ELEMENT.replace(
+        "    apiVersion: v1",
+        "    context: [{name: a, variable: {jmesPath: request.object.data.text}}]\n    preconditions: {all: [{key: '{{ length(a) }}', operator: Equals, value: 10000}]}\n    apiVersion: v1",
+    );
+    let rules = rules(&policy(&rest));
+    let limits = Limits { context_bytes: 20_000, ..Limits::default() };
+    let event = Event::created(config_map(&data));
+    let outcome = run_within(&rules, &event, &Objects::default(), limits).remove(0);
+    assert_eq!(
+        (outcome.verdict, outcome.effects.len()),
+        (Verdict::Pass, 50),
+        "{:?}",
+        outcome.failures
+    );
+}

@@ -68,7 +68,15 @@ pub(crate) struct Context<'c> {
     outer: Option<&'c Context<'c>>,
     values: Map,
     entries: Vec<Slot<'c>>,
+    /// What its entries have loaded, in bytes; given back when it ends.
+    held: Cell<u64>,
     deleting: bool,
+}
+
+impl Drop for Context<'_> {
+    fn drop(&mut self) {
+        self.shared.counters.forget_context(self.held.get());
+    }
 }
 
 struct Slot<'c> {
@@ -85,7 +93,14 @@ impl<'c> Context<'c> {
         entries: &'c [ContextEntry],
         deleting: bool,
     ) -> Self {
-        Context { shared, outer: None, values, entries: slots(shared, entries), deleting }
+        Context {
+            shared,
+            outer: None,
+            values,
+            entries: slots(shared, entries),
+            held: Cell::new(0),
+            deleting,
+        }
     }
 
     /// A context inside this one, with values and entries of its own.
@@ -95,6 +110,7 @@ impl<'c> Context<'c> {
             outer: Some(self),
             values,
             entries: slots(self.shared, entries),
+            held: Cell::new(0),
             deleting: self.deleting,
         }
     }
@@ -279,7 +295,9 @@ impl Context<'_> {
                     remark.path.get_or_insert_with(|| entry.path.join("apiCall").join("urlPath"));
                 }
                 let value = loaded?;
-                self.shared.counters.context(weight(&value))?;
+                let bytes = weight(&value);
+                self.held.set(self.held.get() + bytes);
+                self.shared.counters.context(bytes)?;
                 Ok(value)
             },
             |loaded: &Result<Value, Failure>| match loaded {

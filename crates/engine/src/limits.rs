@@ -10,7 +10,7 @@ pub struct Limits {
     pub steps: u64,
     /// Bytes that its expressions and templates make.
     pub bytes: u64,
-    /// Bytes of what its context entries load.
+    /// Bytes of what its context entries hold at one time.
     pub context_bytes: u64,
     /// Elements of all lists it runs for.
     pub elements: u64,
@@ -124,6 +124,11 @@ impl Counters {
             "loads",
             "bytes into its context",
         )
+    }
+
+    /// Gives back what a part of the context held.
+    pub(crate) fn forget_context(&self, bytes: u64) {
+        self.context_bytes.set(self.context_bytes.get().saturating_sub(bytes));
     }
 
     pub(crate) fn bytes(&self, bytes: u64) -> Result<(), Exceeded> {
