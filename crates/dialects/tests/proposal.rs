@@ -264,7 +264,7 @@ fn a_list_of_objects_is_no_list_of_names() {
         made(&policy, SECRET, NAMESPACES),
         "\
 # clone-secret-to-multiple-namespace: error
-# warning: policy.yaml:21:7: parameters after the first are joined with `&`: write `&limit=5`, not `?limit=5`
+# warning: policy.yaml:23:18: parameters after the first are joined with `&`: write `&limit=5`, not `?limit=5`
 # failed: policy.yaml:28:13: the namespace of the target must be a string, and this is a whole NamespaceList object \
 (add `jmesPath: items[].metadata.name` to the call that gave the list; parameters after the first are joined with `&`: \
 write `&limit=5`, not `?limit=5`)
