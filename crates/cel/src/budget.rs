@@ -34,21 +34,16 @@ pub(crate) struct Meter<'i> {
     limit: u64,
     /// Where to look up next: the limit, or the next question to the interrupt.
     checkpoint: u64,
-    /// Elements walked but not yet charged.
-    walked: u64,
     budget: Budget,
     interrupt: Option<Box<Interrupt<'i>>>,
 }
 
 /// How many units pass between two questions to the interrupt.
 const INTERRUPT_EVERY: u64 = 1_000;
-/// How many elements of a walk (equality, conversion) make up one unit.
-const WALK_PER_UNIT: u64 = 10;
 
 impl<'i> Meter<'i> {
     pub(crate) fn new(budget: Budget) -> Self {
-        let mut meter =
-            Meter { spent: 0, limit: 0, checkpoint: 0, walked: 0, budget, interrupt: None };
+        let mut meter = Meter { spent: 0, limit: 0, checkpoint: 0, budget, interrupt: None };
         meter.begin_expression();
         meter
     }
@@ -93,16 +88,6 @@ impl<'i> Meter<'i> {
     #[inline]
     pub(crate) fn charge_text(&mut self, size: u64) -> Result<(), Failure> {
         self.charge(size.div_ceil(10))
-    }
-
-    /// Charges for one more element of a walk.
-    pub(crate) fn charge_walk(&mut self) -> Result<(), Failure> {
-        self.walked += 1;
-        if self.walked >= WALK_PER_UNIT {
-            self.walked = 0;
-            return self.charge(1);
-        }
-        Ok(())
     }
 
     #[cold]

@@ -187,7 +187,7 @@ impl Writer<'_, '_> {
     fn map(&mut self, map: &crate::value::Map) -> Result<(), Failure> {
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map.iter() {
-            self.context.meter.charge_walk()?;
+            self.context.meter.charge(1)?;
             let mut text = Writer { context: self.context, out: String::new() };
             text.value(&key)?;
             entries.push((text.out, value));

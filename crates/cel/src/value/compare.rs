@@ -58,7 +58,7 @@ fn equal_lists(a: &List, b: &List, meter: &mut Meter<'_>) -> Result<bool, Failur
         return Ok(!has_nan(&Value::List(a.clone())));
     }
     for (a, b) in a.iter().zip(b.iter()) {
-        meter.charge_walk()?;
+        meter.charge(1)?;
         if !equal(&a, &b, meter)? {
             return Ok(false);
         }
@@ -71,7 +71,7 @@ fn equal_maps(a: &Map, b: &Map, meter: &mut Meter<'_>) -> Result<bool, Failure> 
         return Ok(false);
     }
     for (key, value) in a.iter() {
-        meter.charge_walk()?;
+        meter.charge(1)?;
         match b.get(&key) {
             Some(other) if equal(&value, &other, meter)? => {}
             _ => return Ok(false),
