@@ -101,6 +101,8 @@ impl<'i> Meter<'i> {
             }))
         };
         if self.spent > self.limit {
+            // What was refused was not done.
+            self.spent = self.limit;
             return stop(EvalErrorKind::Budget, "operation cancelled: actual cost limit exceeded");
         }
         if let Some(interrupt) = &mut self.interrupt

@@ -200,6 +200,10 @@ impl Planner<'_> {
         let Reference::Call { overloads, .. } = self.reference(id).clone() else {
             return fail(format!("no such overload: {function}"), span);
         };
+        // `dyn` matters to the checker only.
+        if let ("dyn", [arg]) = (function.as_str(), args) {
+            return self.plan(*arg);
+        }
         let args = args.iter().map(|arg| self.plan(*arg)).collect();
         Node::Call(Box::new(Call { function: function.clone(), overloads, args, span }))
     }

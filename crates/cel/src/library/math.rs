@@ -132,7 +132,8 @@ fn sign(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(match &args[0] {
         Val::Int(i) => Val::Int(i.signum()),
         Val::UInt(u) => Val::UInt(u64::from(*u > 0)),
-        Val::Double(x) if *x == 0.0 || x.is_nan() => Val::Double(*x),
+        Val::Double(x) if x.is_nan() => Val::Double(*x),
+        Val::Double(0.0) => Val::Double(0.0),
         Val::Double(x) => Val::Double(x.signum()),
         _ => return Err(no_such_overload()),
     })
