@@ -98,6 +98,7 @@ impl<'i> Meter<'i> {
                 message: message.to_owned(),
                 span: None,
                 variable: None,
+                hint: None,
             }))
         };
         if self.spent > self.limit {

@@ -72,6 +72,8 @@ pub struct EvalError {
     pub span: Option<Span>,
     /// The policy variable whose expression failed, when it was not the evaluated one.
     pub variable: Option<Arc<str>>,
+    /// What to write instead.
+    pub hint: Option<String>,
 }
 
 /// Kinds of failure.
@@ -106,6 +108,7 @@ pub(crate) fn failure(message: impl Into<String>) -> Failure {
         message: message.into(),
         span: None,
         variable: None,
+        hint: None,
     })
 }
 

@@ -309,6 +309,26 @@ fn failures_say_what_users_know() {
 }
 
 #[test]
+fn a_missing_key_has_a_place_and_a_hint() {
+    let env = Env::policies(PolicyScope::Cluster);
+    let mut world = World;
+    let mut session = Session::new(&env, &mut world);
+    session.set("object", object());
+    for (source, at, hint) in [
+        (
+            "1 > 0 && object.metadata.annotations['a/b'] == ''",
+            "object.metadata.annotations['a/b']",
+            ".?annotations[?'a/b'].orValue(…)",
+        ),
+        ("[object][0].status", ".status", ".?status.orValue(…)"),
+    ] {
+        let error = session.eval(&env.compile(source).unwrap()).unwrap_err();
+        assert_eq!(error.span.map(|span| &source[span.range()]), Some(at));
+        assert_eq!(error.hint, Some(format!("if it may be missing, write {hint}")));
+    }
+}
+
+#[test]
 fn a_compile_error_points_at_its_place() {
     let env = Env::policies(PolicyScope::Cluster);
     let error = env.compile("object.a ==\n  missing").unwrap_err();

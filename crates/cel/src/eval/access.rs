@@ -1,5 +1,7 @@
 //! Fields and elements: `a.b`, `a.?b`, `a[b]`, `a[?b]`, `has(a.b)`.
 
+use std::fmt::Write as _;
+
 use kiln_value::{Str, Value};
 
 use crate::Val;
@@ -10,19 +12,35 @@ fn no_such_key(key: impl std::fmt::Display) -> Failure {
     failure(format!("no such key: {key}"))
 }
 
+/// Names the first of these keys, and shows how to write all of them so that they may be missing.
+fn no_such_path(keys: &[Str]) -> Failure {
+    let mut guarded = String::new();
+    for key in keys {
+        let word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if word && !key.starts_with(|c: char| c.is_ascii_digit()) {
+            let _ = write!(guarded, ".?{key}");
+        } else {
+            let _ = write!(guarded, "[?'{key}']");
+        }
+    }
+    let mut error = no_such_key(keys.first().map_or("", Str::as_str));
+    error.hint = Some(format!("if it may be missing, write {guarded}.orValue(…)"));
+    error
+}
+
 /// Several plain fields, one below the other; parts on the way are not copied.
 pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
     let Some((first, rest)) = fields.split_first() else { return Ok(value.clone()) };
     let Val::Map(map) = value else {
         return rest.iter().try_fold(select(value, first)?, |value, field| select(&value, field));
     };
-    let mut part = map.part(first).ok_or_else(|| no_such_key(first))?;
+    let mut part = map.part(first).ok_or_else(|| no_such_path(fields))?;
     for (at, field) in rest.iter().enumerate() {
         part = match part {
             Part::Json(Value::Map(map)) => {
-                Part::Json(map.get(field).ok_or_else(|| no_such_key(field))?)
+                Part::Json(map.get(field).ok_or_else(|| no_such_path(&rest[at..]))?)
             }
-            Part::Val(Val::Map(map)) => map.part(field).ok_or_else(|| no_such_key(field))?,
+            Part::Val(Val::Map(map)) => map.part(field).ok_or_else(|| no_such_path(&rest[at..]))?,
             // An optional or a message on the way.
             Part::Val(other) => return path_slowly(other, &rest[at..]),
             Part::Json(_) => return Err(no_such_overload()),
@@ -48,7 +66,7 @@ fn field(value: &Val, field: &str) -> Result<Option<Val>, Failure> {
 pub(super) fn select(value: &Val, name: &str) -> Result<Val, Failure> {
     match value {
         Val::Optional(_) => select_optional(value, name),
-        _ => field(value, name)?.ok_or_else(|| no_such_key(name)),
+        _ => field(value, name)?.ok_or_else(|| no_such_path(&[Str::new(name)])),
     }
 }
 
@@ -114,7 +132,7 @@ pub(super) fn index(value: &Val, index: &Val) -> Result<Val, Failure> {
         (Val::List(_), Val::Int(i)) => failure(format!("index out of bounds: {i}")),
         (Val::List(_), Val::UInt(u)) => failure(format!("index out of bounds: {u}")),
         (Val::List(_), _) => failure("index out of bounds"),
-        (_, Val::String(key)) => no_such_key(key),
+        (_, Val::String(key)) => no_such_path(std::slice::from_ref(key)),
         (_, Val::Int(key)) => no_such_key(key),
         (_, Val::UInt(key)) => no_such_key(key),
         (_, Val::Bool(key)) => no_such_key(key),
