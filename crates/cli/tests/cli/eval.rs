@@ -105,3 +105,52 @@ fn conditions_say_what_was_compared_and_how() {
         run.stderr
     );
 }
+
+#[test]
+fn cel_takes_variables_from_the_input_and_from_files() {
+    let folder =
+        Folder::with(&[("pod.yaml", POD), ("vars.yaml", "object: {replicas: 3}\nname: web\n")]);
+    let run = folder.kiln(&[
+        "eval",
+        "cel",
+        "-i",
+        "vars.yaml",
+        "object.replicas > 2 && name.startsWith('w')",
+    ]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "true\n"), "{}", run.stderr);
+    let run = folder.kiln(&[
+        "eval",
+        "cel",
+        "--var",
+        "pod=pod.yaml",
+        "pod.spec.containers.map(c, c.image)",
+    ]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "[\n  \"nginx\"\n]\n"), "{}", run.stderr);
+    for (expression, result) in [
+        ("b'abc'", "\"YWJj\"\n"),
+        ("timestamp('2024-01-02T03:04:05Z')", "\"2024-01-02T03:04:05Z\"\n"),
+        ("type(1)", "\"int\"\n"),
+        ("optional.none()", "null\n"),
+        ("optional.of('x')", "\"x\"\n"),
+        ("quantity('1Gi').isGreaterThan(quantity('512Mi'))", "true\n"),
+    ] {
+        let run = folder.kiln(&["eval", "cel", expression]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, result), "{expression}: {}", run.stderr);
+    }
+    let run = folder.kiln(&["eval", "cel", "--type", "[1].map(x, x * 2)"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "list(int)\n"), "{}", run.stderr);
+}
+
+#[test]
+fn cel_errors_have_a_caret_and_code_1() {
+    let folder = Folder::with(&[("list.json", "[1]"), ("vars.yaml", "object: {}\n")]);
+    let run = folder.kiln(&["eval", "cel", "1 + 'a'"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    assert!(run.stderr.contains("1 | 1 + 'a'\n  |   ^"), "{}", run.stderr);
+    let run = folder.kiln(&["eval", "cel", "-i", "vars.yaml", "object.missing"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("missing"), "{}", run.stderr);
+    assert_eq!(folder.kiln(&["eval", "cel", "unknown"]).code, 1);
+    assert_eq!(folder.kiln(&["eval", "cel", "-i", "list.json", "1"]).code, 2);
+    assert_eq!(folder.kiln(&["eval", "cel", "--var", "x", "1"]).code, 2);
+}

@@ -1,5 +1,6 @@
 //! `kiln eval`: expressions on their own, outside of any rule.
 
+mod cel;
 mod conditions;
 mod jmespath;
 
@@ -29,12 +30,14 @@ pub(crate) struct Args {
 enum Language {
     #[command(name = "jmespath")]
     JmesPath(jmespath::Args),
+    Cel(cel::Args),
     Conditions(conditions::Args),
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
+        Language::Cel(args) => cel::run(ui, global, args),
         Language::Conditions(args) => conditions::run(ui, global, args),
     }
 }

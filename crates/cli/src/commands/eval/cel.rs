@@ -1,0 +1,176 @@
+//! `kiln eval cel`
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use clap::ValueEnum;
+use kiln_cel::{
+    Budget, CompileError, Env, EvalError, Host, HostError, HostResult, PolicyScope, Session, Span,
+    Timestamp, Type,
+};
+use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_jmespath::Sources;
+use kiln_value::Value;
+use kiln_yaml::{ReadOptions, read_bytes};
+
+use super::{Surroundings, print_result, read_one};
+use crate::args::Global;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+
+/// Evaluate a CEL expression, type-checked, within the budgets that Kubernetes sets
+///
+/// The keys of the input are its variables. Bytes are printed as base64, timestamps as RFC 3339, types by their name, an
+/// optional as its value or null. With --format yaml the result is YAML instead of JSON.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The expression
+    expression: String,
+
+    /// A JSON or YAML file with a map of variables; standard input without it
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<String>,
+
+    /// One more variable, from a JSON or YAML file
+    #[arg(long = "var", value_name = "NAME=FILE")]
+    variables: Vec<String>,
+
+    /// Print the type of the result, and evaluate nothing
+    #[arg(long = "type")]
+    only_type: bool,
+
+    /// Which functions there are
+    #[arg(long, value_enum, default_value_t = Environment::Policies)]
+    environment: Environment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Environment {
+    /// Those of policies: Kubernetes' and Kyverno's libraries too
+    Policies,
+    /// Those of the language's conformance suite
+    Suite,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let variables = variables(global, args)?;
+    let base = match args.environment {
+        Environment::Policies => Env::policies(PolicyScope::Cluster),
+        Environment::Suite => Env::suite(),
+    };
+    let mut builder = base.extend();
+    for (name, _) in &variables {
+        builder = builder.variable(name, Type::Dyn);
+    }
+    let env = builder.build();
+    let source = Arc::new(Source::new("<expression>", args.expression.as_str()));
+    if args.only_type {
+        return match env.check(&args.expression) {
+            Ok(report) => {
+                let mut out = ui.stdout();
+                writeln!(out, "{}", report.result)?;
+                out.flush()?;
+                Ok(Outcome::Done)
+            }
+            Err(error) => Ok(refuse(ui, &source, &error)),
+        };
+    }
+    let program = match env.compile(&args.expression) {
+        Ok(program) => program,
+        Err(error) => return Ok(refuse(ui, &source, &error)),
+    };
+    let mut host = Surroundings;
+    let mut session = Session::with_budget(&env, &mut host, Budget::default());
+    for (name, value) in variables {
+        session.set(&name, value);
+    }
+    match session.eval_json(&program) {
+        Ok(result) => {
+            print_result(ui, &result)?;
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            ui.problem(&failure(&source, error));
+            Ok(Outcome::No)
+        }
+    }
+}
+
+/// The variables: the keys of the input, then those given one by one, which count more.
+fn variables(global: &Global, args: &Args) -> Result<Vec<(String, Value)>, Failure> {
+    let mut variables: Vec<(String, Value)> = Vec::new();
+    // With variables given one by one, nobody waits for standard input.
+    let input = match (&args.input, args.variables.is_empty() && !args.only_type) {
+        (None, false) => Value::Null,
+        (input, _) => read_one(input.as_deref(), global)?,
+    };
+    match input {
+        Value::Null => {}
+        Value::Map(map) => {
+            variables.extend(map.iter().map(|(key, value)| (key.to_string(), value.clone())));
+        }
+        other => {
+            let found = other.type_name();
+            return Err(Diagnostic::error(format!(
+                "the input is a {found}, not a map of variables"
+            ))
+            .hint("give it a name with --var NAME=FILE")
+            .into());
+        }
+    }
+    for pair in &args.variables {
+        let Some((name, path)) = pair.split_once('=') else {
+            return Err(Diagnostic::error(format!("--var {pair} names no file"))
+                .hint("write --var NAME=FILE")
+                .into());
+        };
+        let value = read_one(Some(path), global)?;
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.to_owned(), value));
+    }
+    Ok(variables)
+}
+
+fn refuse(ui: &Ui, source: &Arc<Source>, error: &CompileError) -> Outcome {
+    for issue in &error.issues {
+        let place = Place::new(Arc::clone(source), bytes(issue.span));
+        ui.problem(&Diagnostic::error(&issue.message).at(place));
+    }
+    Outcome::No
+}
+
+fn failure(source: &Arc<Source>, error: EvalError) -> Diagnostic {
+    let problem = Diagnostic::error(error.message).maybe_hint(error.hint);
+    match error.span {
+        Some(span) => problem.at(Place::new(Arc::clone(source), bytes(span))),
+        None => problem,
+    }
+}
+
+fn bytes(span: Span) -> Range<usize> {
+    span.start as usize..span.end as usize
+}
+
+/// Time, chance and YAML; no cluster and no network.
+impl Host for Surroundings {
+    fn now(&mut self) -> HostResult<Timestamp> {
+        Sources::now(self)
+            .and_then(|now| now.duration_since(UNIX_EPOCH).ok())
+            .and_then(|since| {
+                Timestamp::new(i64::try_from(since.as_secs()).ok()?, since.subsec_nanos())
+            })
+            .ok_or_else(|| HostError::new("the clock shows no time that CEL can name"))
+    }
+
+    fn random(&mut self) -> HostResult<u64> {
+        Sources::random(self).ok_or_else(|| HostError::new("there is no randomness here"))
+    }
+
+    fn parse_yaml(&mut self, text: &str) -> HostResult<Value> {
+        let documents = read_bytes("<yaml>", text.as_bytes(), ReadOptions::kubernetes())
+            .map_err(|problem| HostError::new(problem.to_string()))?;
+        Ok(documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value))
+    }
+}
