@@ -38,8 +38,15 @@ pub(crate) struct Accumulator {
     vars: Vars,
 }
 
+/// What a build gives.
+pub(crate) struct Built {
+    pub(crate) objects: Vec<Value>,
+    pub(crate) file_names: Vec<String>,
+    pub(crate) yaml: String,
+}
+
 /// Builds the kustomization in a directory.
-pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<(Vec<Value>, String)> {
+pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<Built> {
     let root = session.files.top(directory, session.options.load_restrictions)?;
     let mut target = session.clock.time(Phase::Load, || Target::load(root, session))?;
     target.choose_schema(session)?;
@@ -68,7 +75,7 @@ pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<(Vec<Value
     }
     session.clock.time(Phase::Sort, || order(&mut list, &target, session))?;
     finish(&mut list, &metadata, session)?;
-    session.clock.time(Phase::Write, || write(list))
+    Ok(session.clock.time(Phase::Write, || write(list)))
 }
 
 /// Adds the hash of their content to the names of objects that ask for it.
@@ -145,18 +152,40 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
     Ok(())
 }
 
-fn write(list: Vec<Resource>) -> Result<(Vec<Value>, String)> {
-    let mut text = String::new();
+fn write(list: Vec<Resource>) -> Built {
+    let file_names = file_names(&list);
+    let mut yaml = String::new();
     let mut objects = Vec::with_capacity(list.len());
     for resource in list {
         let object = resource.into_object();
         if !objects.is_empty() {
-            text.push_str("---\n");
+            yaml.push_str("---\n");
         }
-        kiln_yaml::emit_into(&mut text, &object, &kiln_yaml::EmitOptions::default());
+        kiln_yaml::emit_into(&mut yaml, &object, &kiln_yaml::EmitOptions::default());
         objects.push(object);
     }
-    Ok((objects, text))
+    Built { objects, file_names, yaml }
+}
+
+/// `[namespace_][group_]version_kind_name.yaml`, the namespace only if there are several.
+fn file_names(list: &[Resource]) -> Vec<String> {
+    let namespaces: FxHashSet<&str> = list
+        .iter()
+        .filter(|resource| !resource.id().cluster_scoped)
+        .map(|resource| resource.id().effective_namespace())
+        .collect();
+    list.iter()
+        .map(|resource| {
+            let id = resource.id();
+            let mut parts = Vec::new();
+            if namespaces.len() > 1 && !id.cluster_scoped {
+                parts.push(id.effective_namespace());
+            }
+            parts.extend([id.gvk.group.as_str(), &id.gvk.version, &id.gvk.kind, &id.name]);
+            parts.retain(|part| !part.is_empty());
+            format!("{}.yaml", parts.join("_").to_lowercase())
+        })
+        .collect()
 }
 
 /// Gathers what a kustomization describes. A component works on what its user has gathered.

@@ -187,6 +187,8 @@ pub struct Build<'h> {
 pub struct Output {
     /// The objects, in order.
     pub objects: Vec<Value>,
+    /// The name of a file for each object, for builds that write one file each.
+    pub file_names: Vec<String>,
     /// The objects as YAML documents.
     pub yaml: String,
     /// What was odd, but no error: old fields, patches that hit nothing, vars that nobody uses.
@@ -247,7 +249,7 @@ impl<'h> Build<'h> {
         let built = accumulate::build(directory, &session);
         let warnings = session.take_warnings();
         match built {
-            Ok((objects, yaml)) => Ok(Output {
+            Ok(accumulate::Built { objects, file_names, yaml }) => Ok(Output {
                 stats: Stats {
                     kustomizations: session.files.roots_entered(),
                     documents: session.documents_read(),
@@ -258,6 +260,7 @@ impl<'h> Build<'h> {
                     phases: session.clock.spent(),
                 },
                 objects,
+                file_names,
                 yaml,
                 warnings,
                 touches: session.take_touches(),

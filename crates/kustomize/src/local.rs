@@ -1,13 +1,16 @@
-//! Programs of the machine itself, for hosts that have one.
+//! Programs and `git` of the machine itself, for hosts that have one.
 
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::host::{Argument, Command, Finished, Programs};
+use crate::host::{Argument, Command, Fetch, Finished, Programs};
+use crate::remote::Repository;
 
 /// Runs programs with the environment of this process.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +83,131 @@ impl Programs for Local {
     }
 }
 
+/// Clones repositories with `git`, each once, into temporary folders that go away with it.
+#[derive(Debug, Default)]
+pub struct Git {
+    clones: RefCell<Vec<(String, PathBuf)>>,
+}
+
+impl Git {
+    fn clone_into(repository: &Repository, directory: &Path) -> Result<()> {
+        let url = repository.url();
+        let reference = match repository.reference() {
+            "" => "HEAD",
+            reference => reference,
+        };
+        let mut steps: Vec<Vec<&str>> = vec![
+            vec!["init"],
+            vec!["remote", "add", "origin", &url],
+            vec!["fetch", "--depth=1", &url, reference],
+            vec!["checkout", "FETCH_HEAD"],
+        ];
+        if repository.submodules() {
+            steps.push(vec!["submodule", "update", "--init", "--recursive"]);
+        }
+        for words in steps {
+            // An address or a revision that looks like an option is neither.
+            if words.iter().skip(1).any(|word| word.starts_with('-') && !word.starts_with("--")) {
+                return Err(Error::new(format!("{url} is no address of a repository")));
+            }
+            run_git(&words, directory, repository.timeout())?;
+        }
+        Ok(())
+    }
+}
+
+fn run_git(words: &[&str], directory: &Path, timeout: Duration) -> Result<()> {
+    let shown = || format!("git {}", words.join(" "));
+    let failed = |error: &io::Error| Error::new(format!("cannot run {}: {error}", shown()));
+    let mut child = Process::new("git")
+        .args(words)
+        .current_dir(directory)
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    let errors = child.stderr.take();
+    thread::scope(|scope| {
+        let errors = scope.spawn(|| drain(errors));
+        let start = Instant::now();
+        let status = loop {
+            match child.try_wait().map_err(|error| failed(&error))? {
+                Some(status) => break status,
+                None if start.elapsed() > timeout => {
+                    // It may have ended by itself in this moment.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(Error::new(format!(
+                        "hit {}s timeout running '{}'",
+                        timeout.as_secs(),
+                        shown()
+                    )));
+                }
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let said = errors.join().ok().and_then(io::Result::ok).unwrap_or_default();
+        Err(Error::new(format!(
+            "failed to run '{}': {}",
+            shown(),
+            String::from_utf8_lossy(&said).trim_end()
+        )))
+    })
+}
+
+impl Fetch for Git {
+    fn get(&self, url: &str) -> Result<Vec<u8>> {
+        // kustomize: an address that is no file may be a repository.
+        if Repository::parse(url).is_some() {
+            return Err(Error::new("URL is a git repository"));
+        }
+        Err(Error::http(format!("HTTP Error: cannot fetch {url}"))
+            .hint("download the file and name it as a local resource"))
+    }
+
+    fn clone_repository(&self, repository: &Repository) -> Result<String> {
+        let key = format!("{}?{}", repository.url(), repository.reference());
+        let known = self.clones.borrow().iter().find(|(k, _)| *k == key).map(|(_, d)| d.clone());
+        let directory = match known {
+            Some(directory) => directory,
+            None => {
+                let directory = temporary_path();
+                std::fs::create_dir(&directory)
+                    .map_err(|error| Error::new(format!("cannot make a folder: {error}")))?;
+                self.clones.borrow_mut().push((key.clone(), directory.clone()));
+                let cloned = Git::clone_into(repository, &directory);
+                if let Err(error) = cloned {
+                    self.clones.borrow_mut().retain(|(k, _)| *k != key);
+                    let _ = std::fs::remove_dir_all(&directory);
+                    return Err(error);
+                }
+                directory
+            }
+        };
+        Ok(directory.display().to_string())
+    }
+}
+
+impl Drop for Git {
+    fn drop(&mut self) {
+        for (_, directory) in self.clones.borrow().iter() {
+            // Somebody else may have cleaned up.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+fn temporary_path() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("kiln-{}-{count}", std::process::id()))
+}
+
 fn drain(from: Option<impl Read>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
@@ -95,14 +223,8 @@ struct TemporaryFile {
 
 impl TemporaryFile {
     fn new(contents: &[u8]) -> io::Result<Self> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         loop {
-            let name = format!(
-                "kiln-plugin-{}-{}",
-                std::process::id(),
-                COUNT.fetch_add(1, Ordering::Relaxed)
-            );
-            let path = std::env::temp_dir().join(name);
+            let path = temporary_path();
             match std::fs::File::create_new(&path) {
                 Ok(mut file) => {
                     let file_made = TemporaryFile { path };

@@ -2,6 +2,7 @@
 //! runs it.
 
 mod apply;
+mod build;
 mod check;
 mod completion;
 mod eval;
@@ -20,6 +21,7 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Apply(apply::Args),
+    Build(build::Args),
     Check(check::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
@@ -33,6 +35,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let ui = Ui::new(&args.global);
     let result = match args.command {
         Command::Apply(command) => apply::run(&ui, &args.global, &command),
+        Command::Build(command) => build::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),

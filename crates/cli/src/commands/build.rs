@@ -1,0 +1,275 @@
+//! `kiln build`
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use kiln_diagnostic::Diagnostic;
+use kiln_kustomize::fs::Disk;
+use kiln_kustomize::local::{Git, Local};
+use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
+
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+
+/// Build a kustomization, with the same bytes as `kustomize build`
+///
+/// Old fields, patches that select nothing and vars that nobody uses are warnings on standard error.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A directory with a kustomization file, or the address of a repository
+    #[arg(default_value = ".", value_name = "DIR")]
+    directory: String,
+
+    /// Write to this file, or into this existing directory one file for each object
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<String>,
+
+    /// Which files a kustomization may read
+    #[arg(long, value_enum, default_value_t = Restrictor::RootOnly)]
+    load_restrictor: Restrictor,
+
+    /// The order of the output, unless sortOptions says it
+    #[arg(long, value_enum, hide = true)]
+    reorder: Option<Order>,
+
+    /// Allow plugins
+    #[arg(long, help_heading = "Plugins")]
+    enable_alpha_plugins: bool,
+
+    /// Allow functions that are programs
+    #[arg(long, help_heading = "Plugins")]
+    enable_exec: bool,
+
+    /// Allow functions in containers to use the network, if they ask for it
+    #[arg(long, help_heading = "Plugins")]
+    network: bool,
+
+    /// The network of containers
+    #[arg(long, default_value = "bridge", value_name = "NAME", help_heading = "Plugins")]
+    network_name: String,
+
+    /// Mount this in containers (type=…,src=…,dst=…)
+    #[arg(long, value_name = "MOUNT", help_heading = "Plugins")]
+    mount: Vec<String>,
+
+    /// Set this in the environment of functions (NAME=VALUE)
+    #[arg(short, long, value_name = "VARIABLE", help_heading = "Plugins")]
+    env: Vec<String>,
+
+    /// Run containers as the current user
+    #[arg(long, help_heading = "Plugins")]
+    as_current_user: bool,
+
+    /// Let helm render charts
+    #[arg(long, help_heading = "Helm")]
+    enable_helm: bool,
+
+    /// The helm to use
+    #[arg(long, default_value = "helm", value_name = "PROGRAM", help_heading = "Helm")]
+    helm_command: String,
+
+    /// API versions that charts may ask for
+    #[arg(long, value_delimiter = ',', value_name = "VERSIONS", help_heading = "Helm")]
+    helm_api_versions: Vec<String>,
+
+    /// The Kubernetes version that charts may ask for
+    #[arg(long, default_value = "", value_name = "VERSION", help_heading = "Helm")]
+    helm_kube_version: String,
+
+    /// Let helm say more
+    #[arg(long, help_heading = "Helm")]
+    helm_debug: bool,
+
+    /// Label everything with the kustomize version
+    #[arg(long, hide = true)]
+    enable_managedby_label: bool,
+
+    /// Say on standard error how long each phase took and what was counted
+    #[arg(long)]
+    stats: bool,
+
+    /// Print which files, generators, patches and transformers touched an object, and nothing else
+    #[arg(long, value_name = "KIND/NAME")]
+    explain: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Restrictor {
+    /// Files in or below its own directory
+    #[value(name = "LoadRestrictionsRootOnly")]
+    RootOnly,
+    /// Any file
+    #[value(name = "LoadRestrictionsNone")]
+    None,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Order {
+    Legacy,
+    None,
+}
+
+pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
+    let here = std::env::current_dir()?.display().to_string();
+    let is_remote = kiln_kustomize::Repository::parse(&args.directory).is_some();
+    let directory = if is_remote || args.directory.starts_with('/') {
+        args.directory.clone()
+    } else {
+        format!("{here}/{}", args.directory)
+    };
+    let options = options(args, here);
+    let programs = Local { plugin_home: plugin_home(), ..Local::default() };
+    let git = Git::default();
+    let start = Instant::now();
+    let now = || start.elapsed();
+    let build = Build::new(&Disk, &options).programs(&programs).fetch(&git).clock(&now);
+    let output = build.run(&directory).map_err(|failed| {
+        for warning in &failed.warnings {
+            ui.problem(warning);
+        }
+        Failure::BadInput(vec![failed.error.into()])
+    })?;
+    for warning in &output.warnings {
+        ui.problem(warning);
+    }
+    match (&args.explain, &args.output) {
+        (Some(object), _) => explain(ui, object, &output)?,
+        (None, Some(path)) => write_to(path, &output)?,
+        (None, None) => print(ui, &output)?,
+    }
+    if args.stats {
+        report(&output);
+    }
+    Ok(Outcome::Done)
+}
+
+fn options(args: &Args, here: String) -> Options {
+    let label = std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|on| on == "on");
+    Options {
+        load_restrictions: match args.load_restrictor {
+            Restrictor::RootOnly => LoadRestrictions::RootOnly,
+            Restrictor::None => LoadRestrictions::None,
+        },
+        reorder: match args.reorder {
+            None => Reorder::Unspecified,
+            Some(Order::Legacy) => Reorder::Legacy,
+            Some(Order::None) => Reorder::None,
+        },
+        enable_plugins: args.enable_alpha_plugins,
+        enable_exec: args.enable_exec,
+        helm: args.enable_helm.then(|| Helm {
+            command: args.helm_command.clone(),
+            api_versions: args.helm_api_versions.clone(),
+            kube_version: args.helm_kube_version.clone(),
+            debug: args.helm_debug,
+        }),
+        managed_by_label: args.enable_managedby_label || label,
+        network: args.network,
+        network_name: args.network_name.clone(),
+        mounts: args.mount.clone(),
+        environment: args.env.clone(),
+        as_current_user: args.as_current_user,
+        working_directory: here,
+        explain: args.explain.is_some(),
+    }
+}
+
+/// Where kustomize looks for exec plugins: the first that exists.
+fn plugin_home() -> Option<String> {
+    let below =
+        |variable: &str, path: &str| Some(format!("{}{path}", std::env::var(variable).ok()?));
+    [
+        below("KUSTOMIZE_PLUGIN_HOME", ""),
+        below("XDG_CONFIG_HOME", "/kustomize/plugin"),
+        below("HOME", "/.config/kustomize/plugin"),
+        below("HOME", "/kustomize/plugin"),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|path| Path::new(path).is_dir())
+}
+
+fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {
+    let mut out = ui.stdout();
+    if ui.format() == Format::Json {
+        for object in &output.objects {
+            writeln!(out, "{}", kiln_value::json::to_string(object))?;
+        }
+    } else {
+        out.write_all(output.yaml.as_bytes())?;
+    }
+    Ok(out.flush()?)
+}
+
+fn write_to(path: &str, output: &Output) -> Result<(), Failure> {
+    let write = |path: &Path, text: &str| {
+        std::fs::write(path, text).map_err(|error| {
+            Failure::from(Diagnostic::error(format!("cannot write {}: {error}", path.display())))
+        })
+    };
+    let path = Path::new(path);
+    if !path.is_dir() {
+        return write(path, &output.yaml);
+    }
+    for (name, object) in output.file_names.iter().zip(&output.objects) {
+        // Names of objects may hold anything, file names may not.
+        let name = name.replace(['/', '\\', '\0'], "_");
+        write(&path.join(name), &kiln_yaml::emit(object))?;
+    }
+    Ok(())
+}
+
+fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), Failure> {
+    let (kind, name) = wanted.split_once('/').unwrap_or(("", wanted));
+    let named = |k: &str, n: &str| n == name && (kind.is_empty() || k.eq_ignore_ascii_case(kind));
+    // An object is known by any name it had.
+    let originals: Vec<&str> = output
+        .touches
+        .iter()
+        .filter(|touch| named(&touch.kind, &touch.name))
+        .map(|touch| touch.original.as_str())
+        .collect();
+    let mut out = ui.stdout();
+    let mut any = false;
+    for touch in output.touches.iter().filter(|t| originals.contains(&t.original.as_str())) {
+        any = true;
+        let what = match touch.what {
+            What::Read => "read from",
+            What::Generated => "made by",
+            What::Changed => "changed by",
+            What::Deleted => "deleted by",
+            What::Hashed => "renamed by its hash",
+            What::References => "names of other objects updated",
+            What::Vars => "vars replaced",
+        };
+        let by = [touch.by.as_str(), touch.file.as_str()].map(str::trim);
+        let by: Vec<&str> = by.into_iter().filter(|part| !part.is_empty()).collect();
+        writeln!(out, "{}: {what} {}", touch.id, by.join(" in "))?;
+    }
+    out.flush()?;
+    if any {
+        return Ok(());
+    }
+    Err(Diagnostic::error(format!("this build has no object {wanted}"))
+        .hint("write KIND/NAME with a name the object has or had")
+        .into())
+}
+
+fn report(output: &Output) {
+    let stats = &output.stats;
+    for phase in Phase::ALL {
+        eprintln!("{:12} {:10.3} ms", phase.as_str(), stats.time(phase).as_secs_f64() * 1e3);
+    }
+    eprintln!(
+        "{} kustomizations, {} documents, {} bytes read; {} transformers; {} objects, {} bytes written",
+        stats.kustomizations,
+        stats.documents,
+        stats.bytes_read,
+        stats.transformers,
+        stats.objects,
+        stats.bytes_written
+    );
+}
