@@ -1,6 +1,7 @@
 //! What came of a run.
 
-use kiln_engine::{Failure, Step};
+use kiln_diagnostic::Diagnostic;
+use kiln_engine::Step;
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Value;
@@ -11,8 +12,10 @@ use serde::Serialize;
 pub struct Report {
     /// What each rule did with each resource that concerned it.
     pub results: Vec<RuleResult>,
+    /// Resources whose kind no rule names, if that was asked for.
+    pub untouched: Vec<ObjectId>,
     /// Warnings of rules, each once.
-    pub warnings: Vec<kiln_diagnostic::Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// What one rule did with one resource.
@@ -26,8 +29,8 @@ pub struct RuleResult {
     pub status: Status,
     /// What it made.
     pub made: Vec<Made>,
-    /// What failed.
-    pub failures: Vec<Failure>,
+    /// What failed, and where in the rule.
+    pub problems: Vec<Diagnostic>,
     /// Why it ended so, if a trace was asked for.
     pub trace: Option<Step>,
 }

@@ -84,6 +84,9 @@ impl State<'_> {
                 .rules
                 .evaluate_each(event, &world, |rule, event| self.prepare(event, &rule.id, &trigger))
         };
+        if outcomes.is_empty() && self.job.explain && event.lineage.is_empty() {
+            self.report.untouched.push(trigger.clone());
+        }
         for outcome in outcomes {
             self.carry_out(outcome, &trigger, events);
         }
@@ -139,12 +142,15 @@ impl State<'_> {
                 Effect::Patch(_) | Effect::Reject { .. } | Effect::Delete(_) => {}
             }
         }
+        let origin = self.job.rules.rule(&outcome.rule).map(|rule| &rule.origin);
+        let problems =
+            outcome.failures.iter().filter_map(|failure| Some(failure.diagnose(origin?))).collect();
         self.report.results.push(RuleResult {
             rule: outcome.rule,
             trigger: trigger.clone(),
             status,
             made,
-            failures: outcome.failures,
+            problems,
             trace: outcome.trace,
         });
     }

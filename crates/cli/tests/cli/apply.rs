@@ -107,6 +107,7 @@ fn a_failing_rule_says_what_is_missing_and_others_still_run() {
     let folder = folder();
     let run = folder.kiln(&["apply", "policy.yaml", "-r", "namespaces.yaml"]);
     assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("    error: policy.yaml:"), "{}", run.stdout);
     assert!(run.stdout.contains("owner"), "{}", run.stdout);
     assert!(
         run.stdout.ends_with("\npass: 0, fail: 0, warn: 0, error: 1, skip: 1\n"),
@@ -167,7 +168,17 @@ fn the_trace_says_why_a_resource_does_not_match() {
     let run = folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "--trace"]);
     assert_eq!(run.code, 0);
     assert!(run.stdout.contains("Namespace x: no match"), "{}", run.stdout);
-    assert!(run.stdout.contains("team-*"), "{}", run.stdout);
+    assert!(run.stdout.contains("no match: names: \"x\" is none of team-*"), "{}", run.stdout);
+
+    let excluded = POLICY.replace(
+        "    context:",
+        "    exclude:\n      any:\n      - resources: {names: [x]}\n    context:",
+    );
+    folder.write("policy.yaml", excluded);
+    folder.write("other.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
+    let run = folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "other.yaml", "--trace"]);
+    assert!(run.stdout.contains("no match: names: \"x\" is one of x"), "{}", run.stdout);
+    assert!(run.stdout.contains("Secret default/s: no rule names this kind"), "{}", run.stdout);
 }
 
 #[test]

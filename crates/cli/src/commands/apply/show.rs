@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use kiln_engine::{Answer, Step};
+use kiln_object::ObjectId;
 use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
@@ -41,9 +42,11 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
         for made in &result.made {
             writeln!(out, "    {} {}", made.change.as_str(), made.id)?;
         }
-        for failure in &result.failures {
-            writeln!(out, "    error: {}", failure.message)?;
-            if let Some(hint) = &failure.hint {
+        for problem in &result.problems {
+            let place =
+                problem.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+            writeln!(out, "    error: {place}{}", problem.message)?;
+            if let Some(hint) = &problem.hint {
                 writeln!(out, "    help: {hint}")?;
             }
         }
@@ -52,6 +55,9 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
                 writeln!(out, "    | {line}")?;
             }
         }
+    }
+    for resource in &report.untouched {
+        writeln!(out, "{}: no rule names this kind", describe(resource))?;
     }
     let objects = report.objects();
     let changed: Vec<_> = objects
@@ -79,7 +85,10 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
 }
 
 fn name(result: &RuleResult) -> String {
-    let id = &result.trigger;
+    describe(&result.trigger)
+}
+
+fn describe(id: &ObjectId) -> String {
     match id.namespace.as_str() {
         "" => format!("{} {}", id.gvk.kind, id.name),
         namespace => format!("{} {namespace}/{}", id.gvk.kind, id.name),
@@ -88,19 +97,30 @@ fn name(result: &RuleResult) -> String {
 
 fn verdict(result: &RuleResult) -> String {
     let because = match result.status {
-        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(decisive),
+        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(reason),
         Status::Pass | Status::Error => None,
     };
     match because {
+        Some(Step { what, why: Some(why), .. }) => {
+            format!("{}: {what}: {why}", word(result.status))
+        }
         Some(step) => format!("{}: {}", word(result.status), step.what),
         None => word(result.status).to_owned(),
     }
 }
 
-/// The innermost of the steps that said no last.
-fn decisive(step: &Step) -> Option<&Step> {
-    let no = step.steps.iter().rfind(|step| step.answer == Answer::No)?;
-    Some(decisive(no).unwrap_or(no))
+/// The step that kept a rule from running: an exclusion that applied, or else what was not met.
+fn reason(trace: &Step) -> Option<&Step> {
+    match trace.steps.last() {
+        Some(last) if last.answer == Answer::Yes => innermost(trace, &Answer::Yes),
+        _ => innermost(trace, &Answer::No),
+    }
+}
+
+/// The innermost of the steps that gave this answer last.
+fn innermost<'s>(step: &'s Step, answer: &Answer) -> Option<&'s Step> {
+    let found = step.steps.iter().rfind(|step| step.answer == *answer)?;
+    Some(innermost(found, answer).unwrap_or(found))
 }
 
 fn word(status: Status) -> &'static str {
@@ -121,8 +141,8 @@ fn summary(report: &Report) -> String {
 }
 
 fn message(result: &RuleResult) -> String {
-    match result.failures.first() {
-        Some(failure) => failure.message.clone(),
+    match result.problems.first() {
+        Some(problem) => problem.message.clone(),
         None if result.made.is_empty() => verdict(result),
         None => {
             let made: Vec<_> =
@@ -164,14 +184,14 @@ fn result_as_value(result: &RuleResult) -> Value {
             ]))
         })
         .collect();
-    let failures: Value = result.failures.iter().map(|f| Value::from(f.message.clone())).collect();
+    let problems: Value = result.problems.iter().map(|p| Value::from(p.to_string())).collect();
     Value::from(Map::from_iter([
         ("policy", Value::from(result.rule.policy.key())),
         ("rule", Value::from(result.rule.rule.clone())),
         ("resource", Value::from(result.trigger.to_string())),
         ("result", Value::from(word(result.status))),
         ("made", made),
-        ("failures", failures),
+        ("problems", problems),
     ]))
 }
 
