@@ -172,3 +172,21 @@ fn value_projections_also_run_on_nulls_as_in_kyverno() {
     assert_eq!(search("m.* | [*].length(@)"), Ok(value!([1, 1])));
     assert_eq!(search("m.*.[@]"), Ok(value!([["a"], ["b"]])));
 }
+
+#[test]
+fn arguments_of_functions_without_parameters_are_ignored() {
+    struct Epoch;
+    impl kiln_jmespath::Sources for Epoch {
+        fn now(&self) -> Option<std::time::SystemTime> {
+            Some(std::time::UNIX_EPOCH)
+        }
+    }
+    let environment = Environment { sources: &Epoch, ..Environment::default() };
+    for source in ["time_now()", "time_now('x', missing)", "time_now_utc(`1`)"] {
+        let found = Expression::compile(source).unwrap().search(&Value::map(), &environment);
+        assert_eq!(found.unwrap(), value!("1970-01-01T00:00:00Z"), "{source}");
+    }
+    let refused = Expression::compile("time_now()").unwrap();
+    let refused = refused.search(&Value::map(), &Environment::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Failed);
+}

@@ -297,12 +297,13 @@ pub(crate) fn call(
     arguments: &[Argument<'_>],
 ) -> Result<Value, Fault> {
     let function = check(search.tree, id, call)?;
-    let types = function.parameters.iter().chain(
-        // Kyverno checks no variadic argument and panics on some; here all are like the last.
-        std::iter::repeat(function.parameters.last()).flatten(),
-    );
-    for (at, (argument, parameter)) in arguments.iter().zip(types).enumerate() {
-        if function.arity != Arity::Ignored && !accepts(search, id, parameter, argument)? {
+    for (at, argument) in arguments.iter().enumerate() {
+        // Kyverno checks no variadic argument and panics on some; here further ones are like the
+        // last. A function without parameters ignores what it is given.
+        let Some(parameter) = function.parameters.get(at).or(function.parameters.last()) else {
+            break;
+        };
+        if !accepts(search, id, parameter, argument)? {
             return Err(wrong_type(search, function, call, at, parameter, argument).into());
         }
     }
