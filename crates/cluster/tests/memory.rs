@@ -5,6 +5,8 @@ use kiln_cluster::{Call, Change, KindKey, Memory, ObjectPatch, Preconditions, Re
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
 use kiln_value::{Value, value};
 
+// Values are written in place.
+#[allow(clippy::needless_pass_by_value)]
 fn config_map(namespace: &str, name: &str, data: Value) -> Value {
     value!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -52,7 +54,7 @@ fn an_update_must_know_the_version_it_replaces() {
     second.set(["data", "k"], "2").unwrap();
     let second = memory.update(second).unwrap();
     assert_ne!(metadata::resource_version(&first), metadata::resource_version(&second));
-    let mut late = first.clone();
+    let mut late = first;
     late.set(["data", "k"], "3").unwrap();
     assert_eq!(memory.update(late).unwrap_err().reason, Reason::Conflict);
     let before = memory.revision();
@@ -128,7 +130,7 @@ fn a_subresource_writes_its_part_alone() {
     let stored = memory.call("u", &call).unwrap().object().unwrap();
     assert_eq!(stored.get_path(["spec", "replicas"]).and_then(Value::as_i64), Some(1));
     assert_eq!(stored.get_path(["metadata", "generation"]).and_then(Value::as_i64), Some(1));
-    let mut next = stored.clone();
+    let mut next = stored;
     next.set(["spec", "replicas"], 3).unwrap();
     next.remove(["status"]);
     let stored = memory.update(next).unwrap();
@@ -142,7 +144,7 @@ fn watches_see_what_happened_in_order_until_it_is_forgotten() {
     let kind = Gvk::new("v1", "ConfigMap");
     let start = memory.revision();
     let made = memory.create(config_map("default", "a", value!({"k": "1"}))).unwrap();
-    let mut next = made.clone();
+    let mut next = made;
     next.set(["data", "k"], "2").unwrap();
     memory.update(next).unwrap();
     memory.delete(&id("ConfigMap", "default", "a")).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use kiln_object::ObjectId;
 use kiln_value::{Str, Value};
 
-use super::{Memory, Table};
+use super::Memory;
 use crate::call::KindKey;
 use crate::error::{ApiError, Reason};
 
