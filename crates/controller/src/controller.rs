@@ -1,0 +1,439 @@
+//! The state machine: what goes in, what comes out, and in which order things are done.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
+use kiln_engine::{ContentHash, RuleSet};
+use kiln_object::{Gvk, Kinds, ObjectId, Selector};
+use kiln_rules::{Policy, RuleId};
+use kiln_schema::{Schema, Version};
+use kiln_value::{Str, Value};
+
+use crate::changes::Hints;
+use crate::keys::{Condition, Key, Keys};
+use crate::mirror::{Mirror, State};
+use crate::plan::Job;
+use crate::record::{Checkpoint, LABEL, Record};
+use crate::requests::Requests;
+use crate::settings::Settings;
+
+/// Turns stored policies into rules.
+pub trait Compile {
+    /// The kinds of policies.
+    fn kinds(&self) -> Vec<Gvk>;
+
+    /// Compiles a policy.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String>;
+}
+
+/// A call that a host is to carry out, and to answer under its number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The number.
+    pub ticket: u64,
+    /// The call.
+    pub call: Call,
+}
+
+/// Keeps what rules want and what a cluster holds the same.
+pub struct Controller {
+    pub(crate) settings: Settings,
+    pub(crate) kinds: Kinds,
+    pub(crate) schema: Schema,
+    pub(crate) compile: Box<dyn Compile>,
+    pub(crate) now: u64,
+    pub(crate) mirror: Mirror,
+    pub(crate) rules: RuleSet,
+    pub(crate) keys: Keys,
+    pub(crate) jobs: HashMap<Key, Job>,
+    pub(crate) hints: Hints,
+    pub(crate) policies: BTreeMap<ObjectId, Held>,
+    /// Policies that cannot be compiled, with the reason.
+    pub(crate) broken: BTreeMap<ObjectId, String>,
+    pub(crate) start: Start,
+    /// Rules that have looked at the objects of a kind that were there before them.
+    pub(crate) begun: BTreeSet<(RuleId, KindKey)>,
+    /// Keys of the pass over everything that were not looked at yet.
+    pub(crate) pass: usize,
+    /// Keys with something to delete, which waits for the end of the pass.
+    pub(crate) deferred: BTreeSet<Key>,
+    /// Objects whose deletion was asked for and not seen yet, by UID.
+    pub(crate) deleting: HashSet<Str>,
+    /// Objects that are being written: by which key, and which keys wait for it.
+    pub(crate) writing: HashMap<ObjectId, (Key, BTreeSet<Key>)>,
+    /// What differs from what was sent right after it was written: what a server adds.
+    pub(crate) settled: HashMap<ObjectId, (ContentHash, ContentHash)>,
+    pub(crate) contests: HashMap<ObjectId, Contest>,
+    pub(crate) checkpoint: CheckpointState,
+    pub(crate) requests: Requests,
+    /// Keys that cannot go on before a kind is known.
+    pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
+    pub(crate) next_resync: u64,
+    pub(crate) tickets: HashMap<u64, Purpose>,
+    pub(crate) next_ticket: u64,
+    pub(crate) out: Vec<Request>,
+    /// Times at which kinds are listed again after a failure.
+    pub(crate) relist: BTreeMap<KindKey, u64>,
+    pub(crate) retry_records: u64,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("now", &self.now)
+            .field("policies", &self.policies.len())
+            .field("jobs", &self.jobs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A policy whose rules act, or did.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) record: Record,
+    pub(crate) policy: Option<Arc<Policy>>,
+    /// The version of the ConfigMap that holds the record; none when there is none yet.
+    pub(crate) version: Option<Str>,
+    pub(crate) saving: Saving,
+    /// Rules that were known before this process started.
+    pub(crate) from_before: BTreeSet<Str>,
+    /// Its rules act.
+    pub(crate) active: bool,
+}
+
+/// Whether a record is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Saving {
+    Stored,
+    Dirty,
+    /// On its way; whether it changed meanwhile.
+    Sent {
+        again: bool,
+    },
+}
+
+/// How far the start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Records are to be read, not before this time.
+    Records {
+        at: u64,
+        asked: bool,
+    },
+    /// Policies are to be listed.
+    Policies,
+    Running,
+}
+
+/// Corrections of one object in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Contest {
+    pub(crate) corrections: u32,
+    /// When it was last put right.
+    pub(crate) last: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointState {
+    pub(crate) stored: Checkpoint,
+    pub(crate) version: Option<Str>,
+    pub(crate) sent: Option<Checkpoint>,
+    pub(crate) next: u64,
+    /// A trigger of a rule that does not synchronise came or was served.
+    pub(crate) dirty: bool,
+    /// What was stored when this process started.
+    pub(crate) at_start: Checkpoint,
+}
+
+/// What an answer is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    Records,
+    List(KindKey),
+    Step(Key),
+    Refresh(Key, ObjectId),
+    Record(ObjectId),
+    RecordRead(ObjectId),
+    Checkpoint,
+    CheckpointRead,
+    UpdateRequest(String),
+}
+
+impl Controller {
+    /// A controller that knows nothing yet.
+    pub fn new(settings: Settings, kinds: Kinds, compile: Box<dyn Compile>) -> Self {
+        let next_resync = settings.resync;
+        Controller {
+            settings,
+            kinds,
+            schema: Schema::builtin(Version::V1_36),
+            compile,
+            now: 0,
+            mirror: Mirror::default(),
+            rules: RuleSet::default(),
+            keys: Keys::default(),
+            jobs: HashMap::new(),
+            hints: Hints::default(),
+            policies: BTreeMap::new(),
+            broken: BTreeMap::new(),
+            start: Start::Records { at: 0, asked: false },
+            begun: BTreeSet::new(),
+            pass: 0,
+            deferred: BTreeSet::new(),
+            deleting: HashSet::new(),
+            writing: HashMap::new(),
+            settled: HashMap::new(),
+            contests: HashMap::new(),
+            checkpoint: CheckpointState::default(),
+            requests: Requests::default(),
+            waiting: BTreeMap::new(),
+            next_resync,
+            tickets: HashMap::new(),
+            next_ticket: 0,
+            out: Vec::new(),
+            relist: BTreeMap::new(),
+            retry_records: 0,
+        }
+    }
+
+    /// Tells which kinds there are now, and their shapes.
+    pub fn set_kinds(&mut self, kinds: Kinds, schema: Schema) {
+        self.kinds = kinds;
+        self.schema = schema;
+    }
+
+    /// What is to be done now. Calls come once, and each wants an answer.
+    pub fn poll(&mut self, now: u64) -> Vec<Request> {
+        self.now = self.now.max(now);
+        if let Start::Records { at, asked: false } = self.start
+            && at <= self.now
+        {
+            self.start = Start::Records { at, asked: true };
+            let selector = Selector::parse(LABEL).unwrap_or_else(|_| Selector::everything());
+            let call = Call::List {
+                kind: Gvk::new("v1", "ConfigMap"),
+                namespace: Some(self.settings.namespace.clone()),
+                selector,
+                limit: None,
+                resume: None,
+            };
+            self.ask(Purpose::Records, call);
+        }
+        if self.next_resync <= self.now {
+            self.next_resync = self.now + self.settings.resync;
+            self.resync();
+        }
+        self.list_kinds();
+        self.save_records();
+        self.hints.forget_old(self.now, self.settings.hint_life);
+        self.keys.wake(self.now);
+        self.show_requests();
+        while self.jobs.len() < self.settings.workers {
+            let jobs = &self.jobs;
+            let Some(key) = self.keys.pop(|key| jobs.contains_key(key)) else { break };
+            self.work(&key);
+        }
+        self.list_kinds();
+        self.save_checkpoint();
+        std::mem::take(&mut self.out)
+    }
+
+    /// The answer to a call.
+    pub fn answer(&mut self, ticket: u64, answer: Result<Reply, ApiError>, now: u64) {
+        self.now = self.now.max(now);
+        let Some(purpose) = self.tickets.remove(&ticket) else { return };
+        match purpose {
+            Purpose::Records => self.records_answered(answer),
+            Purpose::List(kind) => self.listed(&kind, answer),
+            Purpose::Step(key) => self.step_answered(&key, answer),
+            Purpose::Refresh(key, id) => self.refreshed(&key, &id, answer),
+            Purpose::Record(policy) => self.record_answered(&policy, answer),
+            Purpose::RecordRead(policy) => self.record_read(&policy, answer),
+            Purpose::Checkpoint => self.checkpoint_answered(answer),
+            Purpose::CheckpointRead => self.checkpoint_read(answer),
+            Purpose::UpdateRequest(name) => self.request_answered(&name, answer),
+        }
+    }
+
+    /// The kinds to watch, and the revision after which.
+    pub fn watches(&self) -> Vec<(Gvk, u64)> {
+        let synced = self.mirror.kinds.values().filter(|kind| matches!(kind.state, State::Synced));
+        synced.map(|kind| (kind.gvk.clone(), kind.revision)).collect()
+    }
+
+    /// Something that a watch told.
+    pub fn watched(&mut self, gvk: &Gvk, event: &WatchEvent, now: u64) {
+        self.now = self.now.max(now);
+        let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk)) else { return };
+        kind.revision = kind.revision.max(event.revision);
+        if let Some(difference) = self.mirror.note(&event.object, event.change) {
+            self.on_difference(&difference, false);
+        }
+    }
+
+    /// How far a watch has come when it told nothing, as a bookmark says.
+    pub fn watched_upto(&mut self, gvk: &Gvk, revision: u64) {
+        if let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk)) {
+            kind.revision = kind.revision.max(revision);
+        }
+    }
+
+    /// A watch ended because what it asked for is no longer known: the kind is listed again.
+    pub fn watch_lost(&mut self, gvk: &Gvk) {
+        if let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk))
+            && matches!(kind.state, State::Synced)
+        {
+            kind.state = State::Unlisted;
+        }
+    }
+
+    /// When to poll again if nothing else happens.
+    pub fn next_time(&self) -> Option<u64> {
+        let start = match self.start {
+            Start::Records { at, asked: false } => Some(at),
+            _ => None,
+        };
+        let checkpoint = self.checkpoint_due().then_some(self.checkpoint.next);
+        [
+            self.keys.next_time(),
+            Some(self.next_resync),
+            self.relist.values().min().copied(),
+            start,
+            checkpoint,
+            self.requests.next_time(),
+            (self.retry_records > self.now).then_some(self.retry_records),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether nothing is to be done before [`Controller::next_time`].
+    pub fn is_idle(&self) -> bool {
+        self.keys.queue_is_empty() && self.jobs.is_empty() && self.tickets.is_empty()
+    }
+
+    /// Why work is not done, key by key.
+    pub fn conditions(&self) -> impl Iterator<Item = (&Key, &Condition)> {
+        let found = self.keys.iter();
+        found.filter_map(|(key, state)| state.condition.as_ref().map(|condition| (key, condition)))
+    }
+
+    /// Policies that do not act, and why.
+    pub fn broken_policies(&self) -> impl Iterator<Item = (&ObjectId, &str)> {
+        self.broken.iter().map(|(policy, why)| (policy, why.as_str()))
+    }
+
+    /// The rules that act.
+    pub fn rules(&self) -> impl Iterator<Item = &RuleId> {
+        self.rules.rules().map(|rule| &rule.id)
+    }
+
+    /// How many keys are held in memory.
+    pub fn keys_held(&self) -> usize {
+        self.keys.iter().count()
+    }
+
+    pub(crate) fn ask(&mut self, purpose: Purpose, call: Call) {
+        self.next_ticket += 1;
+        self.tickets.insert(self.next_ticket, purpose);
+        self.out.push(Request { ticket: self.next_ticket, call });
+    }
+
+    /// Lists everything again, and looks at every key.
+    fn resync(&mut self) {
+        for kind in self.mirror.kinds.values_mut() {
+            if matches!(kind.state, State::Synced) {
+                kind.state = State::Unlisted;
+            }
+        }
+        let keys: VecDeque<Key> = self.keys.iter().map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.keys.enqueue(&key, self.now);
+        }
+    }
+
+    fn list_kinds(&mut self) {
+        let now = self.now;
+        let due: Vec<(KindKey, Gvk)> = self
+            .mirror
+            .kinds
+            .iter()
+            .filter(|(key, kind)| match kind.state {
+                State::Unlisted => true,
+                State::Failed(_) => self.relist.get(*key).is_none_or(|time| *time <= now),
+                _ => false,
+            })
+            .map(|(key, kind)| (key.clone(), kind.gvk.clone()))
+            .collect();
+        for (key, gvk) in due {
+            self.relist.remove(&key);
+            if let Some(kind) = self.mirror.kinds.get_mut(&key) {
+                kind.state = State::Listing(Vec::new());
+            }
+            self.ask_list(key, gvk, None);
+        }
+    }
+
+    fn ask_list(&mut self, key: KindKey, kind: Gvk, resume: Option<String>) {
+        let call = Call::List {
+            kind,
+            namespace: None,
+            selector: Selector::everything(),
+            limit: Some(500),
+            resume,
+        };
+        self.ask(Purpose::List(key), call);
+    }
+
+    fn listed(&mut self, key: &KindKey, answer: Result<Reply, ApiError>) {
+        let Some(kind) = self.mirror.kinds.get_mut(key) else { return };
+        let gvk = kind.gvk.clone();
+        let listing = match answer.map(Reply::listing) {
+            Ok(listing) => listing.unwrap_or_default(),
+            Err(error) => {
+                let wait = match error.reason {
+                    Reason::Unavailable => self.settings.backoff * 2,
+                    Reason::Gone => 0,
+                    _ => self.settings.longest_backoff,
+                };
+                kind.state = State::Failed(error);
+                self.relist.insert(key.clone(), self.now + wait);
+                self.wake_waiting_for(key);
+                return;
+            }
+        };
+        let State::Listing(known) = &mut kind.state else { return };
+        let Listing { objects, revision, resume } = listing;
+        known.extend(objects);
+        if resume.is_some() {
+            self.ask_list(key.clone(), gvk, resume);
+            return;
+        }
+        let objects = std::mem::take(known);
+        let first = kind.revision == 0;
+        let differences = self.mirror.note_all(key, &objects, revision.max(1));
+        // What was deleted while nobody looked needs no second deletion.
+        for difference in &differences {
+            if first {
+                self.on_claim(difference);
+            } else {
+                self.on_difference(difference, false);
+            }
+        }
+        self.wake_waiting_for(key);
+        self.kind_synced(key, first);
+    }
+
+    /// Looks again at keys that could not go on before a kind was known.
+    fn wake_waiting_for(&mut self, key: &KindKey) {
+        for waiting in self.jobs_waiting_for(key) {
+            self.keys.enqueue(&waiting, self.now);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Keeps what rules want and what a cluster holds the same: a state machine without I/O.
+//!
+//! A host carries out the calls of [`Controller::poll`], gives back their answers, passes on what watches
+//! and admission requests tell, and says what time it is. Nothing else goes in, so every run can be
+//! replayed.
+//!
+//! ```text
+//! watches ─▶ mirror ─▶ difference ─▶ keys (rule, trigger) ─▶ decide ─▶ plan ─▶ calls
+//! requests ─▶ hints ──────┘             ▲                     engine       │
+//!                                       └───────── answers ◀───────────────┘
+//! ```
+//!
+//! **Desired** is what the engine makes of every trigger that is one; **actual** is what carries the claim
+//! of its rule and trigger. A key is looked at whenever something changed that either depends on, and only
+//! the difference is written: one write for a changed object, none for one that is as it should be.
+//! Every write names the version it was decided on. Nothing is deleted that carries no claim of the rule and
+//! the trigger, nothing is ever written to a source, and a failed evaluation deletes nothing.
+//!
+//! # Which objects are triggers
+//!
+//! An object that changed after its rule came, and matches: that is what its revision says, against the
+//! revision that brought the rule. Older ones count when the rule runs for existing objects, or when a claim
+//! of the rule says that they did. So a restart needs no list of triggers.
+//!
+//! # What is remembered, where, how much, and what if it is lost
+//!
+//! | memory | where | bound | when it is lost |
+//! |---|---|---|---|
+//! | claim: rule, trigger, source, operation, user, pattern, life of the policy | labels and annotations of the downstream object | one per object | the object is nobody's: it is never deleted, and taken over when its rule wants it |
+//! | record: since when each rule acts, how it leaves what it made, what is still to be run for or removed | a ConfigMap per policy, written before anything is done | one per policy, a few lines per rule | the policy counts as new since its last change: existing objects are run for again; what a policy deleted meanwhile made stays |
+//! | checkpoint: how far changes were seen, for rules that do not synchronise | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers | triggers since the rule came are run for again: what is missing is made, what is there stays |
+//! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
+//! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from mirror, claims and checkpoint |
+//! | hints: who sent what | process | [`Settings::hints`], [`Settings::hint_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
+//! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
+//! | corrections of contested objects | process | one per such object | the count begins again |
+//! | UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
+//!
+//! # Errors
+//!
+//! Gone: dropped. Forbidden: parked, with a [`Condition`] and a request that users can read. Conflict: read
+//! again and decided anew. Invalid: failed, after three retries. Unavailable: tried again, less and less
+//! often. What is missing (a source, a namespace) is waited for.
+
+mod changes;
+mod compare;
+mod controller;
+mod decide;
+mod finish;
+mod keys;
+mod mark;
+mod mirror;
+mod plan;
+mod policies;
+mod record;
+mod requests;
+mod saving;
+mod settings;
+
+pub use changes::Hint;
+pub use controller::{Compile, Controller, Request};
+pub use keys::{Condition, Key, Waiting};
+pub use settings::{ResourceFilter, Settings};

@@ -1,0 +1,197 @@
+//! The claim on a downstream object, as the controller writes it and reads it back.
+//!
+//! Labels are Kyverno's. Annotations hold what does not fit into labels and cannot be found out again:
+//! the operation and user that made the trigger one, which part of the rule made the object, and the life
+//! of the policy that did.
+
+use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, User};
+use kiln_object::{ObjectId, metadata};
+use kiln_rules::{Emitter, Operation, Program, Rule, RuleId, TargetNamespace, What};
+use kiln_value::{Map, Str, Value, json};
+use kiln_variables::Template;
+
+/// The claim on an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) labels: ClaimLabels,
+    rule: Option<Str>,
+    pub(crate) pattern: Option<Str>,
+    pub(crate) policy_uid: Option<Str>,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) content: Option<Str>,
+    pub(crate) user: Option<User>,
+    /// It came from a source.
+    pub(crate) copied: bool,
+}
+
+const PATTERN: &str = "kiln.dev/pattern";
+const POLICY_UID: &str = "kiln.dev/policy-uid";
+const USER: &str = "kiln.dev/user";
+/// What may differ without making a write worth it.
+const VOLATILE: [&str; 4] =
+    ["kiln.dev/slot", "kiln.dev/operation", "kiln.dev/content", "kiln.dev/user"];
+
+impl Mark {
+    /// Reads the claim of an object; none when no rule made it.
+    pub(crate) fn read(object: &Value) -> Option<Self> {
+        let labels = ClaimLabels::read(object)?;
+        let text = |key: &str| metadata::annotation(object, key).map(Str::from);
+        let source_kind = metadata::label(object, "generate.kyverno.io/source-kind");
+        Some(Mark {
+            copied: labels.source_uid.is_some() || source_kind.is_some(),
+            labels,
+            rule: text("kiln.dev/rule"),
+            pattern: text(PATTERN),
+            policy_uid: text(POLICY_UID),
+            operation: text("kiln.dev/operation").and_then(|word| word.parse().ok()),
+            content: text("kiln.dev/content"),
+            user: text(USER).and_then(|text| read_user(&json::parse(&text).ok()?)),
+        })
+    }
+
+    /// Whether a rule made it.
+    pub(crate) fn is_of(&self, rule: &RuleId) -> bool {
+        match &self.rule {
+            Some(named) => *named == rule.to_string(),
+            None => self.labels.names(rule),
+        }
+    }
+
+    /// Whether it comes from this life of the policy. Claims of others say nothing about it.
+    pub(crate) fn is_of_life(&self, policy_uid: &str) -> bool {
+        self.policy_uid.as_ref().is_none_or(|uid| uid == policy_uid)
+    }
+
+    /// Whether the trigger was one only in passing, so that nothing follows it afterwards.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.operation, Some(Operation::Delete | Operation::Connect))
+    }
+}
+
+/// The object of an effect with its whole claim.
+pub(crate) fn marked(ensure: &Ensure, rule: &Rule, policy_uid: &str, user: Option<&User>) -> Value {
+    let mut object = ensure.object.clone();
+    let mut annotations = ensure.claim.annotations();
+    annotations.push((PATTERN.into(), pattern_of(ensure, rule)));
+    annotations.push((POLICY_UID.into(), policy_uid.into()));
+    if let Some(user) = user {
+        annotations.push((USER.into(), json::to_string(&write_user(user)).into()));
+    }
+    for (key, value) in annotations {
+        // The engine made the object, and its metadata is a map.
+        let _ = metadata::set_annotation(&mut object, &key, &value);
+    }
+    object
+}
+
+/// An object without what says whose it is: nobody looks after it from now on.
+pub(crate) fn released(live: &Value) -> Value {
+    let mut object = live.clone();
+    for part in ["policy-name", "policy-namespace", "rule-name"] {
+        metadata::remove_label(&mut object, &format!("generate.kyverno.io/{part}"));
+    }
+    let own: Vec<String> = metadata::annotations(live)
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|key| key.starts_with(ANNOTATION_PREFIX))
+        .map(|key| key.as_str().to_owned())
+        .collect();
+    for key in own {
+        metadata::remove_annotation(&mut object, &key);
+    }
+    object
+}
+
+/// Takes off what may differ without making a write worth it.
+pub(crate) fn strip_volatile(object: &mut Value) {
+    for key in VOLATILE {
+        metadata::remove_annotation(object, key);
+    }
+}
+
+/// The patterns of all parts of a rule, for objects of these kinds.
+pub(crate) fn patterns(rule: &Rule, target: &ObjectId) -> Vec<Str> {
+    let Program::Generate(program) = &rule.program else { return Vec::new() };
+    program.emitters().map(|(_, _, emitter)| pattern(emitter, target)).collect()
+}
+
+fn pattern_of(ensure: &Ensure, rule: &Rule) -> Str {
+    let Program::Generate(program) = &rule.program else { return Str::default() };
+    let slot = ensure.claim.slot;
+    program
+        .blocks
+        .get(slot.block)
+        .and_then(|block| block.emitters.get(slot.emitter))
+        .map_or_else(Str::default, |emitter| pattern(emitter, &ensure.target))
+}
+
+/// Which objects a part of a rule makes, as written, hashed. When it changes, what the part made before
+/// is let go.
+fn pattern(emitter: &Emitter, target: &ObjectId) -> Str {
+    let document = |template: &Template| template.document().clone();
+    let named = |target: &kiln_rules::Target| {
+        let namespace = match &target.namespace {
+            TargetNamespace::None => Value::Null,
+            TargetNamespace::Written(namespace) => document(namespace),
+            TargetNamespace::OfTrigger => Value::from(true),
+        };
+        let parts = [&target.api_version, &target.kind, &target.name].map(document);
+        Value::from_iter(parts.into_iter().chain([namespace]))
+    };
+    let optional = |template: Option<&Template>| template.map_or(Value::Null, document);
+    let written = match &emitter.what {
+        What::Data { target, .. } => named(target),
+        What::Clone { source, target } => {
+            let parts = [&source.api_version, &source.kind, &source.name].map(document);
+            let source = parts.into_iter().chain([optional(source.namespace.as_ref())]);
+            Value::from_iter([named(target), Value::from_iter(source)])
+        }
+        What::CloneSelect(select) => {
+            let kind = Value::from(target.gvk.kind.clone());
+            // Each kind on its own, so that leaving one out says nothing about the others.
+            let listed = select.kinds.iter().any(|kind| {
+                !kind.is_plain()
+                    || kind
+                        .document()
+                        .as_str()
+                        .is_some_and(|kind| kind.rsplit('/').next() == Some(&target.gvk.kind))
+            });
+            Value::from_iter([
+                kind,
+                Value::from(listed),
+                optional(select.namespace.as_ref()),
+                optional(select.selector.as_ref()),
+                optional(select.target_namespace.as_ref()),
+            ])
+        }
+    };
+    ContentHash::of(&written).to_string().into()
+}
+
+fn write_user(user: &User) -> Value {
+    let list = |texts: &[Str]| Value::from_iter(texts.iter().cloned());
+    let mut map = Map::new();
+    map.insert("username", user.username.clone());
+    map.insert("uid", user.uid.clone());
+    map.insert("groups", list(&user.groups));
+    map.insert("roles", list(&user.roles));
+    map.insert("clusterRoles", list(&user.cluster_roles));
+    Value::Map(map)
+}
+
+/// Reads a user as [`Mark`]s and UpdateRequests write one.
+pub(crate) fn read_user(value: &Value) -> Option<User> {
+    let text = |key: &str| value.str_at([key]).unwrap_or_default().into();
+    let list = |key: &str| {
+        let list = value.get(key).and_then(Value::as_list);
+        list.into_iter().flat_map(|l| l.iter()).filter_map(Value::as_str).map(Str::from).collect()
+    };
+    Some(User {
+        username: value.str_at(["username"])?.into(),
+        uid: text("uid"),
+        groups: list("groups"),
+        extra: Map::new(),
+        roles: list("roles"),
+        cluster_roles: list("clusterRoles"),
+    })
+}

@@ -1,0 +1,576 @@
+//! Policies as they come, change and go: which rules act, since when, and what is left of those that do not.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kiln_cluster::{ApiError, KindKey, Reason, Reply};
+use kiln_engine::{ContentHash, RuleSet};
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::{Operation, Policy, Program, Rule, What};
+use kiln_text::time::Time;
+use kiln_value::{Str, Value};
+use kiln_variables::Template;
+
+use crate::controller::{Controller, Held, Saving, Start};
+use crate::keys::{Cause, Key, Pending};
+use crate::mark::Mark;
+use crate::mirror::{Entry, revision_of};
+use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
+
+impl Controller {
+    pub(crate) fn is_policy_kind(&self, gvk: &Gvk) -> bool {
+        self.compile.kinds().iter().any(|kind| KindKey::of(kind) == KindKey::of(gvk))
+    }
+
+    pub(crate) fn records_answered(&mut self, answer: Result<Reply, ApiError>) {
+        let Ok(reply) = answer else {
+            self.start = Start::Records { at: self.now + self.settings.backoff, asked: false };
+            return;
+        };
+        for object in reply.listing().unwrap_or_default().objects {
+            let version = metadata::resource_version(&object).map(Str::from);
+            if let Some(checkpoint) = Checkpoint::read(&object) {
+                self.checkpoint.version = version;
+                self.checkpoint.stored = checkpoint.clone();
+                self.checkpoint.at_start = checkpoint;
+            } else if let Some(record) = Record::read(&object) {
+                let held = Held {
+                    from_before: record.rules.keys().cloned().collect(),
+                    record,
+                    policy: None,
+                    version,
+                    saving: Saving::Stored,
+                    active: false,
+                };
+                self.policies.insert(held.record.object.clone(), held);
+            }
+        }
+        self.start = Start::Policies;
+        for kind in self.compile.kinds() {
+            self.mirror.follow(&kind);
+        }
+        self.mirror.follow(&Gvk::new("v1", "Namespace"));
+        self.mirror.follow(&crate::requests::kind());
+    }
+
+    /// A kind is known: rules that it fires may begin.
+    pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
+        if self.start == Start::Policies {
+            let kinds = self.compile.kinds();
+            let known = |kind: &Gvk| {
+                let state = self.mirror.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
+                matches!(state, Some(crate::mirror::State::Synced))
+                    || matches!(state, Some(crate::mirror::State::Failed(error))
+                        if error.reason == Reason::UnknownKind)
+            };
+            if kinds.iter().all(known) {
+                self.start = Start::Running;
+                let stored: Vec<(ObjectId, Value)> = kinds
+                    .iter()
+                    .flat_map(|kind| self.mirror.entries(&KindKey::of(kind)))
+                    .filter_map(|entry| {
+                        Some((ObjectId::of(&entry.object).ok()?, entry.object.clone()))
+                    })
+                    .collect();
+                for (id, object) in &stored {
+                    self.policy_changed(id, Some(object));
+                }
+                let lost: Vec<ObjectId> = self
+                    .policies
+                    .iter()
+                    .filter(|(id, _)| self.mirror.get(id).is_none())
+                    .map(|(id, _)| id.clone())
+                    .collect();
+                for id in lost {
+                    self.policy_changed(&id, None);
+                }
+            }
+        }
+        if *key == KindKey::of(&crate::requests::kind()) {
+            let stored: Vec<Value> =
+                self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
+            for object in stored {
+                if let Ok(id) = ObjectId::of(&object) {
+                    self.request_changed(&id, Some(&object));
+                }
+            }
+        }
+        if first && self.start == Start::Running {
+            if self.is_policy_kind(&Gvk {
+                group: key.group.clone(),
+                version: Str::default(),
+                kind: key.kind.clone(),
+            }) {
+                let stored: Vec<Value> =
+                    self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
+                for object in stored {
+                    if let Ok(id) = ObjectId::of(&object)
+                        && !self.policies.get(&id).is_some_and(|held| held.active)
+                    {
+                        self.policy_changed(&id, Some(&object));
+                    }
+                }
+            }
+            let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+            for rule in rules {
+                self.begin(&rule, key);
+            }
+        }
+    }
+
+    /// A policy is there, is another one, or is gone.
+    pub(crate) fn policy_changed(&mut self, id: &ObjectId, object: Option<&Value>) {
+        if self.start != Start::Running {
+            return;
+        }
+        let Some(object) = object.filter(|object| !metadata::is_deleted(object)) else {
+            self.broken.remove(id);
+            let Some(held) = self.policies.get_mut(id) else { return };
+            held.record.leave_all();
+            held.policy = None;
+            held.change();
+            // Nothing fires any more; what is left is seen to when the record is stored.
+            self.rebuild_rules();
+            return;
+        };
+        let policy = match self.compile.compile(object, &self.kinds) {
+            Ok(policy) => policy,
+            // The rules that were good go on.
+            Err(why) => return drop(self.broken.insert(id.clone(), why)),
+        };
+        self.broken.remove(id);
+        let uid: Str = metadata::uid(object).unwrap_or_default().into();
+        let spec: Str =
+            ContentHash::of(object.get("spec").unwrap_or(&Value::Null)).to_string().into();
+        let born = created_at(object).unwrap_or_default();
+        let now = i64::try_from(self.now / 1000).unwrap_or(i64::MAX);
+        let held = self.policies.entry(id.clone()).or_insert_with(|| Held {
+            record: Record {
+                object: id.clone(),
+                policy: policy.id.clone(),
+                uid: uid.clone(),
+                spec: Str::default(),
+                rules: Default::default(),
+                removed: Vec::new(),
+            },
+            policy: None,
+            version: None,
+            saving: Saving::Stored,
+            from_before: BTreeSet::new(),
+            active: false,
+        });
+        if held.record.uid != uid {
+            held.record.leave_all();
+            held.from_before.clear();
+            self.begun.retain(|(rule, _)| rule.policy != held.record.policy);
+            held.record.uid = uid;
+            held.record.spec = Str::default();
+        }
+        let unchanged = held.record.spec == spec;
+        held.policy = Some(Arc::clone(&policy));
+        if unchanged {
+            if !held.active && held.saving == Saving::Stored {
+                self.activate(id);
+            }
+            return;
+        }
+        let brand_new = held.record.spec.is_empty();
+        held.record.spec = spec;
+        let revision = revision_of(object);
+        let time = if brand_new { born } else { now };
+        let names: BTreeSet<&Str> = policy.rules.iter().map(|rule| &rule.id.rule).collect();
+        let uid = held.record.uid.clone();
+        let gone: Vec<Str> =
+            held.record.rules.keys().filter(|name| !names.contains(name)).cloned().collect();
+        for name in gone {
+            if let Some(rule) = held.record.rules.remove(&name) {
+                held.from_before.remove(&name);
+                held.record.removed.push(Removed {
+                    rule: name,
+                    uid: uid.clone(),
+                    leaving: rule.leaving,
+                });
+            }
+        }
+        for rule in &policy.rules {
+            let leaving = leaving(rule);
+            let known = held.record.rules.get(&rule.id.rule);
+            let starts_to_synchronise =
+                known.is_some_and(|known| !known.leaving.synchronize && leaving.synchronize);
+            let (revision, time) = match known {
+                Some(known) if !starts_to_synchronise => (known.revision, known.time),
+                _ => (revision, time),
+            };
+            let existing = rule.lifecycle.existing;
+            let entry = RuleRecord { revision, time, existing, leaving };
+            held.record.rules.insert(rule.id.rule.clone(), entry);
+        }
+        held.change();
+    }
+
+    /// The record is stored: the rules act, and what removed ones left is seen to.
+    pub(crate) fn activate(&mut self, id: &ObjectId) {
+        let Some(held) = self.policies.get_mut(id) else { return };
+        held.active = true;
+        let removed: Vec<(Key, Vec<Gvk>)> = held
+            .record
+            .removed
+            .iter()
+            .map(|removed| {
+                let rule = held.record.rule_id(&removed.rule);
+                (Key { rule, trigger: Str::default() }, removed.leaving.kinds.clone())
+            })
+            .collect();
+        self.rebuild_rules();
+        for (key, kinds) in removed {
+            for kind in kinds {
+                self.mirror.follow(&kind);
+            }
+            self.keys.enqueue(&key, self.now);
+        }
+        let Some(policy) = self.policies.get(id).and_then(|held| held.policy.clone()) else {
+            return;
+        };
+        for rule in &policy.rules {
+            let rule = Arc::clone(rule);
+            for kind in kinds_of(&rule) {
+                self.mirror.follow(&kind);
+            }
+            for kind in self.trigger_kinds(&rule) {
+                if !self.mirror.follow(&kind) && self.mirror.is_known(&KindKey::of(&kind)) {
+                    self.begin(&rule, &KindKey::of(&kind));
+                }
+            }
+            let known: Vec<Key> = self
+                .keys
+                .iter()
+                .map(|(key, _)| key)
+                .filter(|key| key.rule == rule.id)
+                .cloned()
+                .collect();
+            let claimed: Vec<(Key, Mark)> = self
+                .mirror
+                .claimed()
+                .filter(|_| rule.lifecycle.synchronize)
+                .filter_map(|(_, object)| {
+                    let mark = Mark::read(object).filter(|mark| mark.is_of(&rule.id))?;
+                    let trigger = mark.labels.trigger_uid.clone()?;
+                    Some((Key { rule: rule.id.clone(), trigger }, mark))
+                })
+                .collect();
+            for (key, mark) in &claimed {
+                self.remember_cause(key, mark);
+            }
+            for key in known.iter().chain(claimed.iter().map(|(key, _)| key)) {
+                self.keys.entry(key).failures = 0;
+                self.enqueue_in_pass(key);
+            }
+        }
+        self.end_pass_if_done();
+    }
+
+    fn rebuild_rules(&mut self) {
+        let policies: Vec<Arc<Policy>> = self
+            .policies
+            .values()
+            .filter(|held| held.active)
+            .filter_map(|held| held.policy.clone())
+            .collect();
+        self.rules = RuleSet::new(policies);
+        self.begun.retain(|(rule, _)| self.rules.rule(rule).is_some());
+        self.checkpoint.dirty = true;
+        let gone: Vec<Key> = self
+            .keys
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| !key.trigger.is_empty() && self.rules.rule(&key.rule).is_none())
+            .cloned()
+            .collect();
+        for key in gone {
+            self.forget(&key);
+        }
+    }
+
+    /// The kinds whose objects may fire a rule.
+    pub(crate) fn trigger_kinds(&self, rule: &Rule) -> Vec<Gvk> {
+        let patterns: Vec<_> = rule
+            .trigger
+            .include
+            .filters()
+            .iter()
+            .flat_map(|filter| &filter.kinds)
+            .filter(|pattern| pattern.subresource.is_empty() || &*pattern.subresource == "*")
+            .collect();
+        let mut seen = BTreeSet::new();
+        self.kinds
+            .iter()
+            .filter(|kind| {
+                let watched = kind.verbs().contains(&"watch");
+                watched
+                    && patterns
+                        .iter()
+                        .any(|p| p.matches(kind.group(), kind.version(), kind.kind(), ""))
+            })
+            .filter(|kind| seen.insert(KindKey::of(&kind.gvk())))
+            .map(kiln_object::Kind::gvk)
+            .collect()
+    }
+
+    /// Runs a rule for the objects of a kind that are its triggers already.
+    fn begin(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
+        if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind) {
+            return;
+        }
+        let Some((record, from_before)) = self.record_of(rule) else { return };
+        let seen = self.checkpoint.at_start.seen.get(kind).copied().unwrap_or(0);
+        let has_status = self
+            .kinds
+            .preferred(&kind.group, &kind.kind)
+            .is_some_and(|kind| kind.subresource("status").is_some());
+        let later = |entry: &Entry, revision: u64| {
+            let touched = entry.touched > revision;
+            // A list does not tell a change of the status from one that counts.
+            touched
+                && !(entry.listed
+                    && has_status
+                    && created_at(&entry.object).unwrap_or(i64::MAX) < record.time)
+        };
+        let waiting: BTreeSet<(&str, Option<&str>)> = self
+            .checkpoint
+            .at_start
+            .waiting
+            .iter()
+            .filter(|(name, _, _)| from_before && *name == rule.id.to_string())
+            .map(|(_, uid, operation)| (uid.as_str(), operation.as_deref()))
+            .collect();
+        let again = !self.begun.insert((rule.id.clone(), kind.clone()));
+        let mut begun = Vec::new();
+        for entry in self.mirror.entries(kind) {
+            let object = &entry.object;
+            let (Some(uid), Ok(id)) = (metadata::uid(object), ObjectId::of(object)) else {
+                continue;
+            };
+            if metadata::is_deleted(object)
+                || !rule.scope.reaches(reached(object))
+                || self.is_filtered(&id)
+            {
+                continue;
+            }
+            let key = Key { rule: rule.id.clone(), trigger: uid.into() };
+            let mark = self
+                .mirror
+                .claimed_by(uid)
+                .filter_map(|(_, object)| Mark::read(object))
+                .find(|mark| mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule)));
+            let made_by_us = rule.trigger.ignore_own_requests && Mark::read(object).is_some();
+            let sync = rule.lifecycle.synchronize;
+            let since = match (sync, from_before) {
+                (true, _) => record.revision,
+                // What happened since then was seen as it happened.
+                (false, _) if again => u64::MAX,
+                (false, true) => record.revision.max(seen),
+                (false, false) => record.revision,
+            };
+            let waited = waiting.iter().filter(|_| !again).find(|(waiting, _)| *waiting == uid);
+            let operation = if let Some((_, operation)) = waited {
+                Some(operation.and_then(|word| word.parse().ok()))
+            } else if sync && mark.is_some() {
+                Some(None)
+            } else if made_by_us {
+                None
+            } else if later(entry, since) {
+                let new = created_at(object).is_none_or(|time| time >= record.time);
+                Some(Some(if new { Operation::Create } else { Operation::Update }))
+            } else if record.existing || (sync && rule.lifecycle.existing) {
+                Some(None)
+            } else {
+                None
+            };
+            if let Some(operation) = operation {
+                begun.push((key, id, mark, operation));
+            }
+        }
+        for (key, id, mark, operation) in begun {
+            let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
+            let state = self.keys.entry(&key);
+            state.trigger = Some(id);
+            match mark {
+                Some(mark) if rule.lifecycle.synchronize => {
+                    let cause = Cause { operation: mark.operation, user: mark.user };
+                    state.cause.get_or_insert(cause);
+                }
+                _ if known => {}
+                _ => {
+                    state.add(Pending { operation, old: None, user: None, own: false, sent: None });
+                }
+            }
+            self.enqueue_in_pass(&key);
+        }
+    }
+
+    fn record_of(&self, rule: &Rule) -> Option<(RuleRecord, bool)> {
+        let held = self.held(rule)?;
+        let record = held.record.rules.get(&rule.id.rule)?.clone();
+        Some((record, held.from_before.contains(&rule.id.rule)))
+    }
+
+    fn held(&self, rule: &Rule) -> Option<&Held> {
+        self.policies.values().find(|held| held.record.policy == rule.id.policy)
+    }
+
+    /// The UID of a rule's policy.
+    pub(crate) fn life_of(&self, rule: &Rule) -> Str {
+        self.held(rule).map(|held| held.record.uid.clone()).unwrap_or_default()
+    }
+
+    /// A removed rule, as it was.
+    pub(crate) fn removed(&self, key: &Key) -> Vec<Removed> {
+        let held = self.policies.values().find(|held| held.record.policy == key.rule.policy);
+        let removed = held.into_iter().flat_map(|held| &held.record.removed);
+        removed.filter(|removed| removed.rule == key.rule.rule).cloned().collect()
+    }
+
+    /// What a removed rule left is seen to.
+    pub(crate) fn removed_is_done(&mut self, key: &Key, done: &[Removed]) {
+        let held = self.policies.values_mut().find(|held| held.record.policy == key.rule.policy);
+        if let Some(held) = held {
+            held.record.removed.retain(|removed| !done.contains(removed));
+            held.change();
+        }
+    }
+
+    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Mark) {
+        let state = self.keys.entry(key);
+        if state.cause.is_none() && !mark.is_final() {
+            state.cause = Some(Cause { operation: mark.operation, user: mark.user.clone() });
+        }
+    }
+
+    fn enqueue_in_pass(&mut self, key: &Key) {
+        let state = self.keys.entry(key);
+        if !std::mem::replace(&mut state.in_pass, true) {
+            self.pass += 1;
+        }
+        self.keys.enqueue(key, self.now);
+    }
+
+    /// A key was looked at.
+    pub(crate) fn leave_pass(&mut self, key: &Key) {
+        if let Some(state) = self.keys.get_mut(key)
+            && std::mem::take(&mut state.in_pass)
+        {
+            self.pass = self.pass.saturating_sub(1);
+            self.end_pass_if_done();
+        }
+    }
+
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.leave_pass(key);
+        self.unshow(key);
+        self.keys.remove(key);
+        if self.rules.rule(&key.rule).is_some_and(|rule| !rule.lifecycle.synchronize) {
+            self.checkpoint.dirty = true;
+        }
+    }
+
+    fn end_pass_if_done(&mut self) {
+        if self.pass > 0 {
+            return;
+        }
+        for key in std::mem::take(&mut self.deferred) {
+            self.keys.enqueue(&key, self.now);
+        }
+        // What was there before has been run for, as far as it is known.
+        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+        for rule in rules {
+            let known = self
+                .trigger_kinds(&rule)
+                .iter()
+                .all(|kind| self.mirror.is_known(&KindKey::of(kind)));
+            let held = self.policies.values_mut().find(|held| held.record.policy == rule.id.policy);
+            if known
+                && let Some(held) = held
+                && held.active
+                && let Some(record) = held.record.rules.get_mut(&rule.id.rule)
+                && std::mem::take(&mut record.existing)
+            {
+                held.change();
+            }
+        }
+    }
+}
+
+impl Held {
+    /// The record is to be stored.
+    fn change(&mut self) {
+        self.saving = match self.saving {
+            Saving::Sent { .. } => Saving::Sent { again: true },
+            _ => Saving::Dirty,
+        };
+    }
+}
+
+impl Record {
+    /// Every rule is gone.
+    fn leave_all(&mut self) {
+        let uid = self.uid.clone();
+        let rules = std::mem::take(&mut self.rules);
+        self.removed.extend(rules.into_iter().map(|(rule, record)| Removed {
+            rule,
+            uid: uid.clone(),
+            leaving: record.leaving,
+        }));
+    }
+}
+
+fn leaving(rule: &Rule) -> Leaving {
+    Leaving {
+        synchronize: rule.lifecycle.synchronize,
+        on_policy_delete: rule.lifecycle.on_policy_delete,
+        kinds: kinds_of(rule),
+    }
+}
+
+/// The kinds that a rule makes or copies, as far as they are written down.
+fn kinds_of(rule: &Rule) -> Vec<Gvk> {
+    let Program::Generate(program) = &rule.program else { return Vec::new() };
+    fn plain(template: &Template) -> Option<&str> {
+        template.document().as_str().filter(|_| template.is_plain())
+    }
+    let mut kinds = Vec::new();
+    for (_, _, emitter) in program.emitters() {
+        match &emitter.what {
+            What::Data { target, .. } | What::Clone { target, .. } => {
+                if let (Some(api_version), Some(kind)) =
+                    (plain(&target.api_version), plain(&target.kind))
+                {
+                    let kind = kind.split('/').next().unwrap_or(kind);
+                    kinds.push(Gvk::new(api_version, kind));
+                }
+            }
+            What::CloneSelect(select) => {
+                kinds.extend(select.plain_kinds().filter_map(Gvk::parse));
+            }
+        }
+        if let What::Clone { source, .. } = &emitter.what
+            && let (Some(api_version), Some(kind)) =
+                (plain(&source.api_version), plain(&source.kind))
+        {
+            kinds.push(Gvk::new(api_version, kind));
+        }
+    }
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+/// The namespace that a scope is asked about.
+fn reached(object: &Value) -> Option<&str> {
+    metadata::namespace(object)
+}
+
+/// When an object was made, in seconds.
+pub(crate) fn created_at(object: &Value) -> Option<i64> {
+    let text = object.str_at(["metadata", "creationTimestamp"])?;
+    Time::parse_rfc3339(text).ok().map(|time| time.unix())
+}

@@ -1,0 +1,116 @@
+//! What a host decides about a controller.
+
+use kiln_engine::Limits;
+use kiln_rules::KindPattern;
+use kiln_text::wildcard;
+use kiln_value::Str;
+
+/// What a host decides about a controller. Times are in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the controller keeps its records and UpdateRequests.
+    pub namespace: Str,
+    /// The user that the controller's calls are made as.
+    pub user: Str,
+    /// How many keys are worked on at once.
+    pub workers: usize,
+    /// How often everything is listed again, so that lost events heal.
+    pub resync: u64,
+    /// How often the checkpoint is written at most.
+    pub checkpoint: u64,
+    /// The first wait after a failure; each further one is twice as long.
+    pub backoff: u64,
+    /// The longest wait after a failure.
+    pub longest_backoff: u64,
+    /// How long work waits that the cluster forbids, before it is tried again.
+    pub park: u64,
+    /// How often work is tried again that fails by itself.
+    pub retries: u32,
+    /// How many times within a minute an object is put right before the controller backs off.
+    pub corrections: u32,
+    /// How long a request waits for the object it was about.
+    pub hint_life: u64,
+    /// How many requests wait at most.
+    pub hints: usize,
+    /// How long a failed UpdateRequest stays readable.
+    pub failed_request_life: u64,
+    /// How long work waits before an UpdateRequest shows it.
+    pub pending_after: u64,
+    /// Objects that fire no rule: kind, namespace and name, with wildcards.
+    pub filters: Vec<ResourceFilter>,
+    /// What one evaluation may cost.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            namespace: "kyverno".into(),
+            user: "system:serviceaccount:kyverno:kyverno-background-controller".into(),
+            workers: 8,
+            resync: 600_000,
+            checkpoint: 1_000,
+            backoff: 500,
+            longest_backoff: 60_000,
+            park: 300_000,
+            retries: 3,
+            corrections: 5,
+            hint_life: 60_000,
+            hints: 10_000,
+            failed_request_life: 60_000,
+            pending_after: 5_000,
+            filters: ResourceFilter::usual("kyverno"),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Objects that fire no rule.
+#[derive(Clone, Debug)]
+pub struct ResourceFilter {
+    kind: KindPattern,
+    namespace: Str,
+    name: Str,
+}
+
+impl ResourceFilter {
+    /// A filter of wildcards; none when the kind cannot be read.
+    pub fn new(kind: &str, namespace: &str, name: &str) -> Option<Self> {
+        let kind = KindPattern::parse(kind)?;
+        Some(ResourceFilter { kind, namespace: namespace.into(), name: name.into() })
+    }
+
+    /// Those that Kyverno has from the beginning: what the cluster itself lives on, and the engine.
+    pub fn usual(namespace: &str) -> Vec<Self> {
+        let lines = [
+            ("Event", "*"),
+            ("*/*", "kube-system"),
+            ("*/*", "kube-public"),
+            ("*/*", "kube-node-lease"),
+            ("Node", "*"),
+            ("APIService", "*"),
+            ("TokenReview", "*"),
+            ("SubjectAccessReview", "*"),
+            ("SelfSubjectAccessReview", "*"),
+            ("Binding", "*"),
+            ("ReplicaSet", "*"),
+            ("EphemeralReport", "*"),
+            ("ClusterEphemeralReport", "*"),
+            ("UpdateRequest", "*"),
+            ("*/*", namespace),
+        ];
+        lines.iter().filter_map(|(kind, namespace)| Self::new(kind, namespace, "*")).collect()
+    }
+
+    /// Whether an object is meant.
+    pub fn matches(&self, gvk: &kiln_object::Gvk, namespace: &str, name: &str) -> bool {
+        // Kyverno: for a Namespace, its name counts as well.
+        let inside = match (gvk.group.as_str(), gvk.kind.as_str()) {
+            ("", "Namespace") => name,
+            _ => namespace,
+        };
+        self.kind.matches(&gvk.group, &gvk.version, &gvk.kind, "")
+            && wildcard::matches(&self.namespace, inside)
+            && wildcard::matches(&self.name, name)
+    }
+}

@@ -1,0 +1,281 @@
+//! A cluster in memory with a controller on it, moved step by step.
+// Each test uses a part of it, and writes values in place.
+#![allow(dead_code, unreachable_pub, clippy::needless_pass_by_value)]
+
+use std::sync::Arc;
+
+use kiln_cluster::{Call, Memory, Reason};
+use kiln_controller::{Compile, Controller, Hint, Settings};
+use kiln_engine::User;
+use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
+use kiln_rules::{Operation, Policy};
+use kiln_value::{Value, json, value};
+use kiln_yaml::{ReadOptions, read_bytes};
+
+/// Compiles Kyverno's policies.
+pub struct Kyverno;
+
+impl Compile for Kyverno {
+    fn kinds(&self) -> Vec<Gvk> {
+        ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into()
+    }
+
+    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
+        let text = json::to_string(policy);
+        let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
+            .map_err(|error| error.to_string())?;
+        let compiled = kiln_dialects::compile(&documents, kinds);
+        let problems = || compiled.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
+        compiled.policies.first().cloned().ok_or_else(|| problems().join("; "))
+    }
+}
+
+pub struct World {
+    pub memory: Memory,
+    pub controller: Controller,
+    /// Milliseconds.
+    pub now: u64,
+    pub user: String,
+    pub settings: Settings,
+    /// Everything the controller asked for, since the last [`World::forget_calls`].
+    pub calls: Vec<Call>,
+}
+
+fn definition(group: &str, version: &str, scope: &str, kind: &str, plural: &str) -> Value {
+    value!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": scope, "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": version, "served": true, "storage": true, "subresources": {"status": {}}}],
+        },
+    })
+}
+
+impl World {
+    pub fn new() -> Self {
+        let mut memory = Memory::new();
+        memory.set_time(1_000);
+        memory.create(namespace("kyverno", value!({}))).unwrap();
+        for (kind, plural, scope, version) in [
+            ("ClusterPolicy", "clusterpolicies", "Cluster", "v1"),
+            ("Policy", "policies", "Namespaced", "v1"),
+            ("UpdateRequest", "updaterequests", "Namespaced", "v2"),
+        ] {
+            memory.create(definition("kyverno.io", version, scope, kind, plural)).unwrap();
+        }
+        let settings = Settings::default();
+        let controller =
+            Controller::new(settings.clone(), memory.kinds().clone(), Box::new(Kyverno));
+        let user = settings.user.to_string();
+        World { memory, controller, now: 1_000_000, user, settings, calls: Vec::new() }
+    }
+
+    /// A new process that knows nothing.
+    pub fn restart(&mut self) {
+        self.controller =
+            Controller::new(self.settings.clone(), self.memory.kinds().clone(), Box::new(Kyverno));
+    }
+
+    /// Lets watches tell what happened.
+    pub fn deliver(&mut self) {
+        for (gvk, after) in self.controller.watches() {
+            match self.memory.watch(&self.user, &gvk, after, 1_000) {
+                Ok((events, upto)) => {
+                    for event in events {
+                        self.controller.watched(&gvk, &event, self.now);
+                    }
+                    self.controller.watched_upto(&gvk, upto);
+                }
+                Err(error) if error.reason == Reason::Gone => self.controller.watch_lost(&gvk),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// One round: calls are carried out and answered.
+    pub fn step(&mut self) -> bool {
+        let requests = self.controller.poll(self.now);
+        let some = !requests.is_empty();
+        for request in requests {
+            let answer = self.memory.call(&self.user, &request.call);
+            self.calls.push(request.call);
+            self.controller.answer(request.ticket, answer, self.now);
+        }
+        some
+    }
+
+    /// Until nothing is left to do at this time.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.memory.set_time(i64::try_from(self.now / 1000).unwrap());
+            self.deliver();
+            let stepped = self.step();
+            self.deliver();
+            if !stepped && self.controller.is_idle() {
+                return;
+            }
+        }
+        panic!(
+            "the controller does not come to rest: {:?}",
+            self.calls.iter().rev().take(8).collect::<Vec<_>>()
+        );
+    }
+
+    /// Lets time pass, and everything that is due happen.
+    pub fn pass_time(&mut self, milliseconds: u64) {
+        let end = self.now + milliseconds;
+        self.settle();
+        for _ in 0..100_000 {
+            match self.controller.next_time() {
+                Some(next) if next <= end => self.now = self.now.max(next),
+                _ => break,
+            }
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    pub fn seconds(&mut self, seconds: u64) {
+        self.pass_time(seconds * 1000);
+    }
+
+    pub fn apply(&mut self, yaml: &str) {
+        let documents = read_bytes("applied", yaml.as_bytes(), ReadOptions::kubernetes()).unwrap();
+        for document in documents {
+            self.put(document.value().clone());
+        }
+    }
+
+    /// Creates or replaces an object.
+    pub fn put(&mut self, object: Value) -> Value {
+        let id = ObjectId::of(&object).unwrap();
+        match self.memory.get(&id) {
+            Ok(live) => {
+                let mut object = object;
+                if object.get_path(["metadata", "resourceVersion"]).is_none() {
+                    let version = metadata::resource_version(&live).unwrap().to_owned();
+                    object.set(["metadata", "resourceVersion"], version).unwrap();
+                }
+                self.memory.update(object).unwrap()
+            }
+            Err(_) => self.memory.create(object).unwrap(),
+        }
+    }
+
+    /// Puts an object as a user whose request an admission webhook sees.
+    pub fn put_as(&mut self, user: &User, object: Value) {
+        let id = ObjectId::of(&object).unwrap();
+        let old = self.memory.get(&id).ok();
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        self.hint(user, operation, &id, Some(object.clone()), old);
+        self.put(object);
+    }
+
+    pub fn delete_as(&mut self, user: &User, id: &ObjectId) {
+        let old = self.memory.get(id).ok();
+        self.hint(user, Operation::Delete, id, None, old);
+        self.memory.delete(id).unwrap();
+    }
+
+    pub fn hint(
+        &mut self,
+        user: &User,
+        operation: Operation,
+        id: &ObjectId,
+        object: Option<Value>,
+        old_object: Option<Value>,
+    ) {
+        let hint = Hint {
+            operation,
+            kind: id.gvk.clone(),
+            subresource: "".into(),
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            object,
+            old_object,
+            user: user.clone(),
+            dry_run: false,
+        };
+        self.controller.hint(hint, self.now);
+    }
+
+    pub fn get(&self, id: &ObjectId) -> Option<Value> {
+        self.memory.get(id).ok()
+    }
+
+    pub fn has(&self, id: &ObjectId) -> bool {
+        self.memory.has(id)
+    }
+
+    pub fn delete(&mut self, id: &ObjectId) {
+        self.memory.delete(id).unwrap();
+    }
+
+    pub fn edit(&mut self, id: &ObjectId, path: &[&str], value: impl Into<Value>) {
+        let mut object = self.memory.get(id).unwrap();
+        object.set(path.iter().copied(), value).unwrap();
+        self.memory.update(object).unwrap();
+    }
+
+    pub fn all(&self, gvk: &Gvk) -> Vec<Value> {
+        let all = Selector::everything();
+        self.memory.list(gvk, None, &all, None, None).map(|l| l.objects).unwrap_or_default()
+    }
+
+    pub fn forget_calls(&mut self) {
+        self.calls.clear();
+    }
+
+    /// Writes other than to the controller's own records.
+    pub fn writes(&self) -> Vec<&Call> {
+        self.calls
+            .iter()
+            .filter(|call| call.changes())
+            .filter(|call| call.about().namespace != "kyverno")
+            .collect()
+    }
+
+    /// What there is to say when something is not as it should be.
+    pub fn explain(&self) -> String {
+        let broken: Vec<_> = self.controller.broken_policies().collect();
+        let rules: Vec<_> = self.controller.rules().map(ToString::to_string).collect();
+        let calls: Vec<_> =
+            self.calls.iter().map(|call| format!("{} {}", call.verb(), call.about())).collect();
+        let conditions = self.conditions();
+        format!("rules {rules:?}, broken {broken:?}, conditions {conditions:?}, calls {calls:#?}")
+    }
+
+    pub fn conditions(&self) -> Vec<String> {
+        let conditions = self.controller.conditions();
+        conditions.map(|(_, c)| format!("{:?}: {}", c.reason, c.message)).collect()
+    }
+}
+
+pub fn namespace(name: &str, labels: Value) -> Value {
+    value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+}
+
+pub fn config_map(namespace: &str, name: &str, data: Value) -> Value {
+    value!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace}, "data": data,
+    })
+}
+
+pub fn secret(namespace: &str, name: &str, data: Value) -> Value {
+    value!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace}, "stringData": data,
+    })
+}
+
+pub fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
+    let api_version = match kind {
+        "ClusterPolicy" | "Policy" => "kyverno.io/v1",
+        "UpdateRequest" => "kyverno.io/v2",
+        _ => "v1",
+    };
+    ObjectId::new(Gvk::new(api_version, kind), namespace, name)
+}
