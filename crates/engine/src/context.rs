@@ -115,6 +115,34 @@ impl<'c> Context<'c> {
         }
     }
 
+    /// The same context with another value under a name. What was loaded stays loaded; what is loaded
+    /// from now on sees the new value.
+    pub(crate) fn renewed(&self, name: &str, value: Value) -> Context<'c> {
+        let mut values = self.values.clone();
+        values.insert(name, value);
+        let renew = |slot: &Slot<'c>| Slot {
+            entry: slot.entry,
+            loaded: slot.loaded.clone(),
+            loading: Cell::new(false),
+        };
+        Context {
+            shared: self.shared,
+            outer: self.outer,
+            values,
+            entries: self.entries.iter().map(renew).collect(),
+            // What was loaded is held by the context that loaded it.
+            held: Cell::new(0),
+            deleting: self.deleting,
+        }
+    }
+
+    /// The request, with another object in it.
+    pub(crate) fn request_with(&self, object: &Value) -> Result<Value, Failure> {
+        let mut request = self.all().value_of("request")?.unwrap_or_else(Value::map);
+        place(&mut request, "object", object.clone());
+        Ok(request)
+    }
+
     /// Everything, for expressions of the rule itself.
     pub(crate) fn all(&self) -> Layer<'_> {
         Layer { context: self, upto: self.entries.len() }

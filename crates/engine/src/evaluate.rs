@@ -7,11 +7,13 @@
 //!  was it a trigger before? then what it made lapses; otherwise nothing happens
 //! ```
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_rules::{Operation, Program, Rule, RuleId};
+use kiln_rules::{Exception, Mutate, Operation, Program, Rule, RuleId};
 use kiln_value::{Map, Value};
 
 use crate::claim::ObjectRef;
@@ -23,6 +25,7 @@ use crate::generate::Run;
 use crate::limits::{Cost, Counters};
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
+use crate::mutate;
 use crate::trace::{Answer, Step, Tracer};
 use crate::view::{Gate, Read};
 use crate::world::World;
@@ -34,6 +37,8 @@ pub struct Outcome {
     pub rule: RuleId,
     /// How it ended.
     pub verdict: Verdict,
+    /// Why it ended so, in words, where the verdict alone does not say.
+    pub why: Option<Cow<'static, str>>,
     /// What is to be done. After failures this is what did work; a host must not take it for all that
     /// the rule wants.
     pub effects: Vec<Effect>,
@@ -79,6 +84,16 @@ impl Verdict {
 
 /// Evaluates a rule for an event. The same input gives the same outcome.
 pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+    evaluate_except(rule, &[], event, world)
+}
+
+/// Evaluates a rule for an event, unless one of the exceptions means the object.
+pub(crate) fn evaluate_except(
+    rule: &Rule,
+    exceptions: &[Arc<Exception>],
+    event: &Event,
+    world: &World<'_>,
+) -> Outcome {
     let counters = Counters::new(&world.limits);
     let meter = Meter::new(&ExpressionLimits {
         steps: world.limits.steps,
@@ -103,7 +118,8 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
         levels: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
     };
-    let mut evaluation = Evaluation { rule, event, shared: &shared, ended: Ended::default() };
+    let mut evaluation =
+        Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
     let Ended { mut effects, failures, lineage, why } = evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
@@ -124,14 +140,17 @@ pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
     cost.steps = meter.steps_used();
     cost.bytes += meter.bytes_used();
     let reads = gate.reads.take();
-    let why = why
-        .map_or_else(|| verdict.as_str().to_owned(), |why| format!("{}: {why}", verdict.as_str()));
-    let trace = tracer.finish(Answer::Done, Some(why));
-    Outcome { rule: rule.id.clone(), verdict, effects, failures, reads, lineage, cost, trace }
+    let shown = match &why {
+        Some(why) => format!("{}: {why}", verdict.as_str()),
+        None => verdict.as_str().to_owned(),
+    };
+    let trace = tracer.finish(Answer::Done, Some(shown));
+    Outcome { rule: rule.id.clone(), verdict, why, effects, failures, reads, lineage, cost, trace }
 }
 
 struct Evaluation<'e> {
     rule: &'e Rule,
+    exceptions: &'e [Arc<Exception>],
     event: &'e Event,
     shared: &'e Shared<'e>,
     ended: Ended,
@@ -142,7 +161,7 @@ struct Ended {
     effects: Vec<Effect>,
     failures: Vec<Failure>,
     lineage: Lineage,
-    why: Option<&'static str>,
+    why: Option<Cow<'static, str>>,
 }
 
 impl<'e> Evaluation<'e> {
@@ -150,21 +169,104 @@ impl<'e> Evaluation<'e> {
         if self.event.own && self.rule.trigger.ignore_own_requests {
             return self.because(Verdict::NoMatch, "the request is one of our own");
         }
-        match &self.rule.program {
-            Program::Generate(_) if self.event.dry_run => {
-                self.because(Verdict::NoMatch, "the request is only a trial")
-            }
-            Program::Generate(_) => self.generate().unwrap_or_else(|failure| {
-                self.ended.failures.push(failure);
-                Verdict::Error
-            }),
-            Program::Mutate(_) => self.because(Verdict::NoMatch, "mutate rules do not run here"),
+        let changes_trigger =
+            matches!(&self.rule.program, Program::Mutate(mutate) if mutate.changes_trigger());
+        if self.event.dry_run && !changes_trigger {
+            return self.because(Verdict::NoMatch, "the request is only a trial");
         }
+        let verdict = match &self.rule.program {
+            Program::Generate(_) => self.generate(),
+            Program::Mutate(program) => self.mutate(program),
+        };
+        verdict.unwrap_or_else(|failure| {
+            self.ended.failures.push(failure);
+            Verdict::Error
+        })
     }
 
-    fn because(&mut self, verdict: Verdict, why: &'static str) -> Verdict {
-        self.ended.why = Some(why);
+    fn because(&mut self, verdict: Verdict, why: impl Into<Cow<'static, str>>) -> Verdict {
+        self.ended.why = Some(why.into());
         verdict
+    }
+
+    fn mutate(&mut self, program: &Mutate) -> Result<Verdict, Failure> {
+        let event = self.event;
+        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        // Kyverno: a deleted object fires a rule only if the rule asks for that by name, and then there
+        // is nothing left of it to change.
+        let on_delete = self.rule.trigger.named_operations().contains(Operation::Delete);
+        let gone = event.old_object.as_ref().filter(|_| on_delete && !program.changes_trigger());
+        let Some(object) = event.object.as_ref().or(gone) else {
+            return Ok(self.because(Verdict::NoMatch, "there is no object"));
+        };
+        if !matcher.matches(self.rule, object, Compare::Operations)? {
+            return Ok(Verdict::NoMatch);
+        }
+        let context = self.context(object, event.old_object.as_ref());
+        if let Some(exception) = self.excepted(object, &context)? {
+            return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
+        }
+        if !self.guards_hold(&context, "preconditions")? {
+            return Ok(self.because(Verdict::Skip, "preconditions not met"));
+        }
+        if program.changes_trigger() {
+            self.ended.lineage = event.lineage.clone();
+            let patch = mutate::changed_object(program, object, &context)?;
+            self.ended.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
+        } else {
+            let trigger = self.trigger(object);
+            self.ended.lineage = event.lineage.then(
+                &self.rule.id,
+                &trigger.to_string(),
+                &self.shared.world.limits,
+            )?;
+            let mut run =
+                mutate::Run { rule: self.rule, patches: Vec::new(), failures: Vec::new() };
+            run.targets(program, &context);
+            self.ended.failures.extend(run.failures);
+            let patches = run.patches.into_iter();
+            self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
+        }
+        if self.ended.effects.is_empty() && self.ended.failures.is_empty() {
+            return Ok(self.because(Verdict::Skip, "no patches applied"));
+        }
+        Ok(Verdict::Pass)
+    }
+
+    /// The first exception that means the object.
+    fn excepted(
+        &self,
+        object: &Value,
+        context: &Context<'_>,
+    ) -> Result<Option<Arc<Exception>>, Failure> {
+        let matcher = Matcher::new(self.event, self.shared.world.view, self.shared.tracer);
+        for exception in self.exceptions {
+            let asked = || -> Result<bool, Failure> {
+                let taken = matcher.takes("match", &exception.include, object)?;
+                match &exception.guard {
+                    Some(guard) if taken => context.holds(guard),
+                    _ => Ok(taken),
+                }
+            };
+            let holds = self.shared.tracer.within(
+                || format!("exception {}", exception.name),
+                asked,
+                |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+            );
+            match holds {
+                Ok(true) => return Ok(Some(Arc::clone(exception))),
+                Ok(false) => {}
+                Err(failure) if failure.is_final() => return Err(failure),
+                // Kyverno: an exception that cannot be evaluated excepts nothing.
+                Err(failure) => self.shared.tracer.note(|| Step {
+                    what: failure.message.clone(),
+                    answer: Answer::Failed,
+                    why: failure.hint.clone(),
+                    steps: Vec::new(),
+                }),
+            }
+        }
+        Ok(None)
     }
 
     fn generate(&mut self) -> Result<Verdict, Failure> {
@@ -199,6 +301,9 @@ impl<'e> Evaluation<'e> {
     /// The object matches: asks the guards, then runs the program.
     fn fire(&mut self, object: &Value, old: Option<&Value>) -> Result<Verdict, Failure> {
         let context = self.context(object, old);
+        if let Some(exception) = self.excepted(object, &context)? {
+            return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
+        }
         if !self.guards_hold(&context, "preconditions")? {
             // What it was may have met the guards.
             let Some(old) = old else { return Ok(Verdict::Skip) };
@@ -292,4 +397,8 @@ impl<'e> Evaluation<'e> {
         let values = values.as_map().cloned().unwrap_or_default();
         Context::new(self.shared, values, &self.rule.context, deleting)
     }
+}
+
+fn skipped_by(exception: &Exception) -> String {
+    format!("rule is skipped due to policy exception {}", exception.name)
 }

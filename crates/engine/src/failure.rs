@@ -43,6 +43,8 @@ pub enum FailureKind {
     SourceMissing(Box<MissingSource>),
     /// What the rule makes is not an object that can be written.
     Target,
+    /// A patch does not fit the object, or is none.
+    Patch,
     /// Two parts of the rule make different objects of one name.
     Conflict,
     /// A budget is used up.

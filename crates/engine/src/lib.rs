@@ -19,6 +19,7 @@
 //! | `matching` | whether an object fires a rule |
 //! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
 //! | `generate`, `target` | what a generate program makes, and whether it may be written |
+//! | `mutate` | what a mutate program changes, and in which objects |
 //! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
 //! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
 
@@ -35,6 +36,7 @@ mod limits;
 mod lineage;
 mod load;
 mod matching;
+mod mutate;
 mod outside;
 mod roles;
 mod rule_set;
@@ -54,7 +56,7 @@ pub use failure::{Failure, FailureKind, MissingSource};
 pub use limits::{Cost, Exceeded, Limits};
 pub use lineage::{Lineage, Loop};
 pub use outside::{Offline, Outside, OutsideError, ServiceRequest};
-pub use rule_set::RuleSet;
+pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};
 pub use view::{ListQuery, Nothing, Page, Read, ReadError, View};
 pub use world::World;

@@ -20,6 +20,8 @@ pub struct Limits {
     pub reads: u64,
     /// Objects that it reads by lists.
     pub listed: u64,
+    /// Values of all objects that its patches go over, each time one does.
+    pub patched: u64,
     /// Levels of expressions of context entries that ask for one another. Each takes about a kilobyte of
     /// stack.
     pub levels: usize,
@@ -42,6 +44,7 @@ impl Default for Limits {
             objects: 5_000,
             reads: 5_000,
             listed: 100_000,
+            patched: 50_000_000,
             levels: 800,
             repeats: 4,
             chain: 32,
@@ -101,6 +104,7 @@ pub(crate) struct Counters {
     objects: Cell<u64>,
     reads: Cell<u64>,
     listed: Cell<u64>,
+    patched: Cell<u64>,
 }
 
 impl Counters {
@@ -113,6 +117,7 @@ impl Counters {
             objects: Cell::new(0),
             reads: Cell::new(0),
             listed: Cell::new(0),
+            patched: Cell::new(0),
         }
     }
 
@@ -149,6 +154,10 @@ impl Counters {
 
     pub(crate) fn listed(&self, objects: u64) -> Result<(), Exceeded> {
         count(&self.listed, objects, self.limits.listed, "reads", "objects")
+    }
+
+    pub(crate) fn patched(&self, values: u64) -> Result<(), Exceeded> {
+        count(&self.patched, values, self.limits.patched, "patches", "values")
     }
 
     pub(crate) fn bytes_left(&self) -> u64 {

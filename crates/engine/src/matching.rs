@@ -54,6 +54,17 @@ impl<'m> Matcher<'m> {
         Ok(!self.block("exclude", &rule.trigger.exclude, &subject, compare, false)?)
     }
 
+    /// Whether filters that stand by themselves take an object.
+    pub(crate) fn takes(
+        &self,
+        name: &str,
+        filters: &Filters,
+        object: &Value,
+    ) -> Result<bool, ReadError> {
+        let subject = Subject::of(self.event, object);
+        self.block(name, filters, &subject, Compare::Operations, true)
+    }
+
     fn block(
         &self,
         name: &str,

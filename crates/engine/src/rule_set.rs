@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kiln_rules::{Apply, Operation, Policy, Rule, RuleId, Scope};
-use kiln_value::Str;
+use kiln_rules::{Apply, Exception, Operation, Policy, Program, Rule, RuleId, Scope};
+use kiln_value::{Str, Value};
 
-use crate::evaluate::{Outcome, Verdict, evaluate};
+use crate::effect::Effect;
+use crate::evaluate::{Outcome, Verdict, evaluate_except};
 use crate::event::Event;
 use crate::world::World;
 
@@ -27,6 +28,16 @@ pub struct RuleSet {
 struct Entry {
     rule: Arc<Rule>,
     policy: usize,
+    exceptions: Vec<Arc<Exception>>,
+}
+
+/// What mutate rules made of the object of an event.
+#[derive(Clone, Debug)]
+pub struct Mutated {
+    /// The object, changed or not; null when the event has none.
+    pub object: Value,
+    /// What each rule did, in order. The patches of a rule begin where those of the rule before it ended.
+    pub outcomes: Vec<Outcome>,
 }
 
 impl RuleSet {
@@ -39,7 +50,8 @@ impl RuleSet {
             for rule in &held.rules {
                 let at = set.rules.len();
                 set.by_id.insert(rule.id.clone(), at);
-                set.rules.push(Entry { rule: Arc::clone(rule), policy });
+                let exceptions = Vec::new();
+                set.rules.push(Entry { rule: Arc::clone(rule), policy, exceptions });
                 let mut kinds: Vec<_> =
                     rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
                 // A filter without kinds takes all of them.
@@ -56,6 +68,18 @@ impl RuleSet {
             }
         }
         set
+    }
+
+    /// The same rules, which leave alone what the exceptions mean.
+    #[must_use]
+    pub fn with_exceptions(mut self, exceptions: impl IntoIterator<Item = Arc<Exception>>) -> Self {
+        let mut exceptions: Vec<_> = exceptions.into_iter().collect();
+        exceptions.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in &mut self.rules {
+            let meant = exceptions.iter().filter(|exception| exception.means(&entry.rule.id));
+            entry.exceptions.extend(meant.cloned());
+        }
+        self
     }
 
     /// The policies, in the order of their names.
@@ -83,8 +107,58 @@ impl RuleSet {
         merged(named, &self.any_kind).filter(move |at| concerns(&self.rules[*at].rule, event))
     }
 
-    /// Evaluates every rule that an event may concern. Outcomes come in the order of the rules; those
-    /// without a match are left out, unless they have a trace to show.
+    /// Changes the object of an event by every mutate rule that takes it, one after the other: each rule
+    /// sees what those before it left, in matching and in its variables. A host does this before the
+    /// object is stored, with what people send and with what rules make alike.
+    ///
+    /// Outcomes come in the order of the rules; those without a match are left out, unless they have a
+    /// trace to show. A rule that fails changes nothing.
+    pub fn mutate(&self, event: &Event, world: &World<'_>) -> Mutated {
+        self.mutate_each(event, world, |_, event| event.clone())
+    }
+
+    /// Like [`RuleSet::mutate`], for hosts that know more about the event for one rule than for another:
+    /// `prepare` gives the event as the rule is to see it.
+    pub fn mutate_each(
+        &self,
+        event: &Event,
+        world: &World<'_>,
+        prepare: impl Fn(&Rule, &Event) -> Event,
+    ) -> Mutated {
+        let mut event = event.clone();
+        let mut outcomes = Vec::new();
+        let mut done = None;
+        let found: Vec<usize> = self.found(&event).collect();
+        for at in found {
+            let entry = &self.rules[at];
+            if done == Some(entry.policy) || !changes_trigger(&entry.rule) {
+                continue;
+            }
+            let outcome = self.run(entry, &prepare(&entry.rule, &event), world);
+            for effect in &outcome.effects {
+                if let Effect::Patch(patch) = effect {
+                    event.object = Some(patch.after.clone());
+                }
+            }
+            // Kyverno: a rule that fails or changes nothing does not count as the one that applies.
+            let only_one = self.policies[entry.policy].apply == Apply::One;
+            if only_one && outcome.verdict == Verdict::Pass {
+                done = Some(entry.policy);
+            }
+            if outcome.verdict != Verdict::NoMatch || outcome.trace.is_some() {
+                outcomes.push(outcome);
+            }
+        }
+        Mutated { object: event.object.unwrap_or(Value::Null), outcomes }
+    }
+
+    fn run(&self, entry: &Entry, event: &Event, world: &World<'_>) -> Outcome {
+        evaluate_except(&entry.rule, &entry.exceptions, event, world)
+    }
+
+    /// Evaluates every rule that an event may concern, but for those that [`RuleSet::mutate`] runs.
+    /// Outcomes come in the order of the rules; those without a match are left out, unless they have a
+    /// trace to show.
     pub fn evaluate(&self, event: &Event, world: &World<'_>) -> Vec<Outcome> {
         self.evaluate_each(event, world, |_, event| event.clone())
     }
@@ -101,10 +175,10 @@ impl RuleSet {
         let mut done = None;
         for at in self.found(event) {
             let entry = &self.rules[at];
-            if done == Some(entry.policy) {
+            if done == Some(entry.policy) || changes_trigger(&entry.rule) {
                 continue;
             }
-            let outcome = evaluate(&entry.rule, &prepare(&entry.rule, event), world);
+            let outcome = self.run(entry, &prepare(&entry.rule, event), world);
             if outcome.verdict == Verdict::NoMatch {
                 // Who asks why wants to know why not, too.
                 if outcome.trace.is_some() {
@@ -120,6 +194,10 @@ impl RuleSet {
         }
         outcomes
     }
+}
+
+fn changes_trigger(rule: &Rule) -> bool {
+    matches!(&rule.program, Program::Mutate(program) if program.changes_trigger())
 }
 
 /// Whether an event can concern a rule, as far as is known without looking at the object.

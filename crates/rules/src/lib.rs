@@ -10,17 +10,20 @@
 //! | `trigger`, `kind_pattern`, `operation` | what fires a rule: objects, operations, users |
 //! | `scope` | how far a rule reaches |
 //! | `context` | named values and where they come from |
-//! | `program` | what a rule does once it fires |
+//! | `program`, `mutate` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
+//! | `exception` | objects that rules leave alone |
 //! | `origin` | where it was written |
 //!
 //! The model knows nothing of the languages' syntax and nothing of how rules are run. A difference
 //! between languages is a field with a name here, never a question of where a rule came from.
 
 mod context;
+mod exception;
 mod id;
 mod kind_pattern;
 mod lifecycle;
+mod mutate;
 mod operation;
 mod origin;
 mod program;
@@ -29,14 +32,15 @@ mod scope;
 mod trigger;
 
 pub use context::{Call, Callee, ContextEntry, Load, Method, QueryText};
+pub use exception::{ExceptedRules, Exception};
 pub use id::{Dialect, PolicyId, RuleId};
 pub use kind_pattern::{KindPattern, is_version};
 pub use lifecycle::{Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
+pub use mutate::{Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody};
 pub use operation::{Operation, Operations, UnknownOperation};
 pub use origin::Origin;
 pub use program::{
-    Block, CloneSelect, Emitter, ForEach, Generate, Mutate, Program, Source, Target,
-    TargetNamespace, What,
+    Block, CloneSelect, Emitter, ForEach, Generate, Program, Source, Target, TargetNamespace, What,
 };
 pub use rule::{Apply, Policy, Rule};
 pub use scope::Scope;

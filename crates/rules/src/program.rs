@@ -8,6 +8,7 @@ use kiln_value::Path;
 use kiln_variables::{Conditions, Template};
 
 use crate::context::{ContextEntry, QueryText};
+use crate::mutate::Mutate;
 
 /// What a rule does.
 #[derive(Clone, Debug)]
@@ -181,13 +182,6 @@ pub struct CloneSelect {
     pub selector: Option<Template>,
     /// Where the copies go; none for cluster-scoped ones.
     pub target_namespace: Option<Template>,
-}
-
-/// Changes objects. The block is kept as written until it is compiled.
-#[derive(Clone, Debug)]
-pub struct Mutate {
-    /// Where the block was written, from the root of the rule's document.
-    pub path: Path,
 }
 
 impl CloneSelect {

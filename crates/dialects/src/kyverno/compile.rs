@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use kiln_object::Kinds;
 use kiln_rules::{
-    Dialect, Filters, Lifecycle, Mutate, OnPolicyDelete, Origin, OwnershipLabels, Policy, PolicyId,
+    Dialect, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels, Policy, PolicyId,
     Program, Rule, RuleId, Trigger, Write,
 };
 use kiln_value::Path;
 use kiln_yaml::Document;
 
 use crate::fields::{Node, Report};
+use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
 use crate::kyverno::generate::Compiler;
+use crate::kyverno::mutate;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
 use crate::kyverno::variables::Check;
 use crate::{Compiled, NotRun};
@@ -36,12 +38,15 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
             name: doc.name.clone(),
         };
         check_policy(&report, &doc);
-        let rules: Vec<_> = doc
+        let mut rules: Vec<_> = doc
             .rules
             .iter()
             .filter_map(|rule| compile_rule(&doc, rule, &id, kinds, compiled))
             .map(Arc::new)
             .collect();
+        if !report.has_errors() {
+            add_derived(&mut rules, &report, &doc, &id, kinds);
+        }
         Policy {
             api_version: doc.api_version.to_string(),
             kind: doc.kind.to_string(),
@@ -55,6 +60,38 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
         compiled.policies.extend(policy.map(Arc::new));
     }
     compiled.diagnostics.extend(report.finish());
+}
+
+/// Adds the rules that are rewritten for the controllers of Pods.
+fn add_derived(
+    rules: &mut Vec<Arc<Rule>>,
+    report: &Report<'_>,
+    doc: &PolicyDoc<'_, '_>,
+    id: &PolicyId,
+    kinds: &Kinds,
+) {
+    let derived = autogen::derive(report.document().value());
+    if derived.is_empty() {
+        return;
+    }
+    // Kyverno: older versions wrote them into the policy.
+    rules.retain(|rule| !autogen::is_derived_name(&rule.id.rule));
+    let path = Path::from_iter(["spec", "rules"]);
+    for Derived { from, rule } in &derived {
+        // The rule it was made from has said everything there is to say.
+        let quiet = Report::new(report.document());
+        let node = Node { value: rule, path: path.join(*from), report: &quiet };
+        let compiled = parse::rule(node)
+            .and_then(|rule| compile_rule(doc, &rule, id, kinds, &mut Compiled::default()));
+        match compiled {
+            Some(rule) if !quiet.has_errors() => rules.push(Arc::new(rule)),
+            _ => report.warn(
+                &path.join(*from),
+                "the rule cannot be rewritten for the controllers of Pods, so it acts on Pods alone",
+                Some("write a rule for the controllers".into()),
+            ),
+        }
+    }
 }
 
 fn check_policy(report: &Report<'_>, doc: &PolicyDoc<'_, '_>) {
@@ -124,22 +161,28 @@ fn compile_rule(
     let old_form_allowed = !doc.api_version.ends_with("/v2beta1");
     let head = parse::head(rule, &doc.scope, old_form_allowed)?;
     check::head(doc, rule, &head, kinds);
-    let changes = matches!(rule.operation, OperationDoc::Mutate(_));
-    let has_target = changes && block.value.get("targets").is_some();
-    let mut variables = Check::new(block.report, &rule.name, doc.background, has_target);
+    // Kyverno: who made the request may be asked where existing objects are changed.
+    let has_targets = |rule: &RuleDoc<'_, '_>| match &rule.operation {
+        OperationDoc::Mutate(block) => block.value.get("targets").is_some(),
+        _ => false,
+    };
+    let background = doc.background && !doc.rules.iter().any(has_targets);
+    let mut variables = Check::new(block.report, &rule.name, background);
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
-    let (program, lifecycle) = if changes {
-        (Program::Mutate(Mutate { path: block.path.clone() }), unkept())
-    } else {
-        generate(doc, &head, block, kinds, &mut variables)?
+    let (program, lifecycle) = match rule.operation {
+        OperationDoc::Mutate(_) => mutate(doc, &head, block, &rule.name, &mut variables)?,
+        _ => generate(doc, &head, block, kinds, &mut variables)?,
     };
+    // Kyverno: what the engine writes itself passes through mutate rules like everything else; only
+    // what makes or changes other objects could go round in circles.
+    let changes_trigger = matches!(&program, Program::Mutate(program) if program.changes_trigger());
     Some(Rule {
         id: RuleId { policy: policy.clone(), rule: rule.name.clone() },
         trigger: Trigger {
             include: head.include.filters,
             exclude: head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
-            ignore_own_requests: head.skip_background_requests,
+            ignore_own_requests: head.skip_background_requests && !changes_trigger,
         },
         scope: doc.scope.clone(),
         context: head.context,
@@ -194,13 +237,23 @@ fn generate(
     Some((Program::Generate(program), lifecycle))
 }
 
-/// The lifecycle of rules that make nothing.
-fn unkept() -> Lifecycle {
-    Lifecycle {
+fn mutate(
+    doc: &PolicyDoc<'_, '_>,
+    head: &HeadDoc<'_, '_>,
+    block: &Node<'_, '_>,
+    rule: &str,
+    variables: &mut Check<'_, '_>,
+) -> Option<(Program, Lifecycle)> {
+    let compiled = mutate::compile(block, doc, rule)?;
+    mutate::only_metadata(doc, &head.include, &compiled);
+    variables.mutate(&compiled.program);
+    let lifecycle = Lifecycle {
         synchronize: false,
-        existing: false,
+        existing: compiled.existing.or(doc.mutate_existing).unwrap_or(false)
+            && compiled.program.targets.is_some(),
         on_policy_delete: OnPolicyDelete::Keep,
         write: Write::Replace,
         labels: LABELS,
-    }
+    };
+    Some((Program::Mutate(compiled.program), lifecycle))
 }

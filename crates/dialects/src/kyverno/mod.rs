@@ -1,19 +1,21 @@
-//! Kyverno's ClusterPolicy and Policy: generate rules compiled, mutate rules kept for their compiler, all
-//! others named as not run.
+//! Kyverno's ClusterPolicy and Policy: generate and mutate rules compiled, all others named as not run.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
-//! | `compile`, `generate` | those types to rules |
+//! | `compile`, `generate`, `mutate` | those types to rules |
+//! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check` | what Kyverno refuses, in its words |
 //! | `variables` | which variables a rule may use |
 //! | `update` | which changes of a policy are refused or warned about |
 
+mod autogen;
 mod check;
 mod compile;
 mod entries;
 mod filters;
 mod generate;
+mod mutate;
 mod parse;
 mod update;
 mod variables;

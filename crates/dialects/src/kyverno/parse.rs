@@ -18,6 +18,7 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) background: bool,
     pub(crate) admission: Option<Node<'d, 'r>>,
     pub(crate) generate_existing: Option<bool>,
+    pub(crate) mutate_existing: Option<bool>,
     pub(crate) server_side_apply: bool,
     pub(crate) rules: Vec<RuleDoc<'d, 'r>>,
 }
@@ -221,6 +222,13 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
             Some("write generateExisting below `generate` of each rule".into()),
         );
     }
+    if let Some(old) = spec.get("mutateExistingOnPolicyUpdate") {
+        report.warn(
+            &old.path,
+            "spec.mutateExistingOnPolicyUpdate is deprecated",
+            Some("write mutateExistingOnPolicyUpdate below `mutate` of each rule".into()),
+        );
+    }
     let apply = match spec.text("applyRules").as_deref() {
         None | Some("All") => Apply::All,
         Some("One") => Apply::One,
@@ -250,6 +258,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
         background: spec.flag("background").unwrap_or(true),
         admission: spec.get("admission"),
         generate_existing: spec.flag("generateExisting"),
+        mutate_existing: spec.flag("mutateExistingOnPolicyUpdate"),
         server_side_apply: spec.flag("useServerSideApply").unwrap_or(false),
         rules: rules.into_iter().filter_map(rule).collect(),
         api_version,
@@ -260,7 +269,8 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
     })
 }
 
-fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
+/// Reads a rule; `None` when it does nothing, or too much.
+pub(crate) fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
     let fields = node.fields(RULE)?;
     let name = fields.required_text("name")?;
     if name.is_empty() || name.chars().count() > 63 {
@@ -319,7 +329,7 @@ pub(crate) fn head<'d, 'r>(
 }
 
 /// Reads conditions. In `foreach` only any and all are known, not the bare list.
-fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Option<Conditions> {
+pub(crate) fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Option<Conditions> {
     let node = node?;
     if !list_allowed && node.value.as_list().is_some() {
         node.error_with(

@@ -2,7 +2,10 @@
 
 use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
-use kiln_rules::{Callee, ContextEntry, Generate, Load, QueryText, TargetNamespace, What};
+use kiln_rules::{
+    Callee, Change, ContextEntry, ForEach, Generate, Load, Mutate, PatchBody, QueryText,
+    TargetNamespace, What,
+};
 use kiln_value::{Path, Segment};
 use kiln_variables::{Allowed, Conditions, ContextName, Refusal, RefusalReason, Template};
 
@@ -27,13 +30,8 @@ pub(crate) struct Check<'c, 'd> {
 }
 
 impl<'c, 'd> Check<'c, 'd> {
-    pub(crate) fn new(
-        report: &'c Report<'d>,
-        rule: &'c str,
-        background: bool,
-        target: bool,
-    ) -> Self {
-        let allowed = Allowed { background, target, entries: Vec::new() };
+    pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
+        let allowed = Allowed { background, target: false, entries: Vec::new() };
         Check { report, rule, names: Vec::new(), allowed }
     }
 
@@ -46,6 +44,12 @@ impl<'c, 'd> Check<'c, 'd> {
             if let Load::Variable { value: None, query: Some(query), .. } = &entry.load {
                 self.query(query, &entry.path.join("variable").join("jmesPath"));
             }
+            self.declare(std::slice::from_ref(entry));
+        }
+    }
+
+    fn declare(&mut self, entries: &[ContextEntry]) {
+        for entry in entries {
             let name = entry.name.to_string();
             self.allowed.entries.push(match entry.load {
                 Load::ConfigMap { .. } => ContextName::ConfigMap(name.clone()),
@@ -65,20 +69,74 @@ impl<'c, 'd> Check<'c, 'd> {
 
     pub(crate) fn program(&mut self, program: &Generate) {
         for block in &program.blocks {
-            let (names, entries) = (self.names.len(), self.allowed.entries.len());
-            if let Some(foreach) = &block.foreach {
-                self.query(&foreach.list, &foreach.path.join("list"));
-                self.context(&foreach.context);
-                self.guard(foreach.guard.as_ref());
+            self.scoped(|check| {
+                if let Some(foreach) = &block.foreach {
+                    check.foreach(foreach);
+                }
+                for emitter in &block.emitters {
+                    for template in emitted(&emitter.what) {
+                        check.template(template);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Checks a mutate program. Where a target lies nobody can ask the target itself.
+    pub(crate) fn mutate(&mut self, program: &Mutate) {
+        for target in program.targets.iter().flatten() {
+            let parts = [&target.api_version, &target.name, &target.namespace, &target.selector];
+            for template in parts.into_iter().flatten().chain([&target.kind]) {
+                self.template(template);
             }
-            for emitter in &block.emitters {
-                for template in emitted(&emitter.what) {
+        }
+        self.allowed.target = program.targets.is_some();
+        for target in program.targets.iter().flatten() {
+            self.scoped(|check| {
+                check.context(&target.context);
+                check.guard(target.guard.as_ref());
+            });
+        }
+        // Every target brings its own names.
+        self.scoped(|check| {
+            for target in program.targets.iter().flatten() {
+                check.declare(&target.context);
+            }
+            check.change(&program.change);
+        });
+    }
+
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Patch(patch) => match &patch.body {
+                PatchBody::Strategic(template) | PatchBody::JsonText(template) => {
                     self.template(template);
                 }
+                PatchBody::Json(_) => {}
+            },
+            Change::Loops(loops) => {
+                for entry in loops {
+                    self.scoped(|check| {
+                        check.foreach(&entry.foreach);
+                        check.change(&entry.change);
+                    });
+                }
             }
-            self.names.truncate(names);
-            self.allowed.entries.truncate(entries);
         }
+    }
+
+    fn foreach(&mut self, foreach: &ForEach) {
+        self.query(&foreach.list, &foreach.path.join("list"));
+        self.context(&foreach.context);
+        self.guard(foreach.guard.as_ref());
+    }
+
+    /// Names that are declared within are forgotten afterwards.
+    fn scoped(&mut self, run: impl FnOnce(&mut Self)) {
+        let (names, entries) = (self.names.len(), self.allowed.entries.len());
+        run(self);
+        self.names.truncate(names);
+        self.allowed.entries.truncate(entries);
     }
 
     fn template(&self, template: &Template) {
@@ -147,7 +205,8 @@ impl<'c, 'd> Check<'c, 'd> {
         };
         for root in expression.roots() {
             let declared = self.names.iter().any(|name| name.split('.').next() == Some(root));
-            if !declared && !GIVEN.contains(&root) && !root.starts_with("element") {
+            let given = GIVEN.contains(&root) || (root == "target" && self.allowed.target);
+            if !declared && !given && !root.starts_with("element") {
                 let known = self.names.iter().map(String::as_str).chain(GIVEN.iter().copied());
                 let hint = match did_you_mean(root, known) {
                     Some(meant) => format!("did you mean {meant:?}?"),

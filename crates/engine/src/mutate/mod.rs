@@ -1,0 +1,129 @@
+//! Running a mutate program: patches, loops over them, and the objects they act on.
+//!
+//! | module | holds |
+//! |---|---|
+//! | here | what a change makes of one object |
+//! | `patch` | one patch on one object |
+//! | `targets` | finding stored objects to change, and changing them |
+
+mod patch;
+mod targets;
+
+use kiln_rules::{Change, ChangeLoop, Order};
+use kiln_value::{List, Map, Value};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::trace::Answer;
+
+pub(crate) use targets::{Run, changed_object};
+
+/// The name under which a change sees the object that it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// `request.object`.
+    Trigger,
+    /// `target`.
+    Target,
+}
+
+/// What a change makes of an object. Nothing of it is kept when a part of it fails.
+pub(crate) fn change(
+    change: &Change,
+    object: &Value,
+    context: &Context<'_>,
+    subject: Subject,
+) -> Result<Value, Failure> {
+    changed(change, object, context, subject, 0)
+}
+
+fn changed(
+    change: &Change,
+    object: &Value,
+    context: &Context<'_>,
+    subject: Subject,
+    depth: usize,
+) -> Result<Value, Failure> {
+    let loops = match change {
+        Change::Patch(patch) => return patch::apply(patch, object, context),
+        Change::Loops(loops) => loops,
+    };
+    let mut object = object.clone();
+    let mut renewed: Option<Context<'_>> = None;
+    for (at, entry) in loops.iter().enumerate() {
+        let here = renewed.as_ref().unwrap_or(context);
+        let after = looped(entry, at, &object, here, subject, depth)?;
+        // Kyverno: the next loop sees what this one left; the elements of one loop do not see each
+        // other's changes.
+        if after != object {
+            object = after;
+            let values = match subject {
+                Subject::Trigger => ("request", here.request_with(&object)?),
+                Subject::Target => ("target", object.clone()),
+            };
+            renewed = Some(here.renewed(values.0, values.1));
+        }
+    }
+    Ok(object)
+}
+
+fn looped(
+    entry: &ChangeLoop,
+    at: usize,
+    object: &Value,
+    context: &Context<'_>,
+    subject: Subject,
+    depth: usize,
+) -> Result<Value, Failure> {
+    let list = entry.foreach.path.join("list");
+    let elements = context
+        .query(&entry.foreach.list)
+        .map_err(|failure| failure.at(&list).while_doing("in foreach.list"))?;
+    let elements = match elements {
+        Value::List(elements) => elements,
+        Value::Null => List::from(Vec::new()),
+        // Kyverno: what is no list is its only element.
+        one => List::from(vec![one]),
+    };
+    let mut object = object.clone();
+    let mut numbered: Vec<(usize, &Value)> = elements.iter().enumerate().collect();
+    if entry.order == Order::Descending {
+        numbered.reverse();
+    }
+    for (index, element) in numbered {
+        context.shared.counters.element().map_err(|exceeded| Failure::from(exceeded).at(&list))?;
+        if element.is_null() {
+            continue;
+        }
+        let inner = context.inner(element_values(element, index, depth), &entry.foreach.context);
+        let step = || {
+            if let Some(guard) = &entry.foreach.guard
+                && !inner.holds(guard).map_err(|failure| failure.at(&entry.foreach.path))?
+            {
+                return Ok(None);
+            }
+            changed(&entry.change, &object, &inner, subject, depth + 1).map(Some)
+        };
+        let after = context.shared.tracer.within(
+            || format!("foreach[{at}] element {index}"),
+            step,
+            |after| match after {
+                Ok(Some(_)) => (Answer::Done, None),
+                Ok(None) => (Answer::No, Some("preconditions not met".into())),
+                Err(_) => (Answer::Failed, None),
+            },
+        )?;
+        object = after.unwrap_or(object);
+    }
+    Ok(object)
+}
+
+/// `element` and `elementIndex`, also by their depth.
+fn element_values(element: &Value, index: usize, depth: usize) -> Map {
+    let mut values = Map::new();
+    for (name, value) in [("element", element.clone()), ("elementIndex", (index as u64).into())] {
+        values.insert(format!("{name}{depth}"), value.clone());
+        values.insert(name, value);
+    }
+    values
+}

@@ -1,0 +1,97 @@
+//! Programs that change objects.
+//!
+//! A change is one patch, or a list of loops whose bodies are changes. It acts on the object of the event, or
+//! on stored objects that the rule picks as its targets.
+
+use kiln_value::{Path, Value};
+use kiln_variables::{Conditions, Template};
+
+use crate::context::ContextEntry;
+use crate::program::ForEach;
+
+/// Changes objects.
+#[derive(Clone, Debug)]
+pub struct Mutate {
+    /// The stored objects to change; none for the object of the event itself.
+    pub targets: Option<Vec<MutateTarget>>,
+    /// What to change in them.
+    pub change: Change,
+}
+
+impl Mutate {
+    /// Whether it changes the object of the event, before that is stored.
+    pub fn changes_trigger(&self) -> bool {
+        self.targets.is_none()
+    }
+}
+
+/// What to change in an object.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// One patch.
+    Patch(Patch),
+    /// Loops, one after the other. Each sees what those before it left; within one, `request.object` (or
+    /// `target`) stays as it was when the loop began.
+    Loops(Vec<ChangeLoop>),
+}
+
+/// A patch.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// What kind of patch, and its text.
+    pub body: PatchBody,
+    /// Where it was written, from the root of the rule's document.
+    pub path: Path,
+}
+
+/// What kind of patch, and its text.
+#[derive(Clone, Debug)]
+pub enum PatchBody {
+    /// Kyverno's strategic merge, with anchors.
+    Strategic(Template),
+    /// JSON Patch: a list of operations.
+    Json(Value),
+    /// JSON Patch as the text of a list, to be filled in before it is read.
+    JsonText(Template),
+}
+
+/// A change for each element of a list.
+#[derive(Clone, Debug)]
+pub struct ChangeLoop {
+    /// The list, its context and guard.
+    pub foreach: ForEach,
+    /// Which element comes first.
+    pub order: Order,
+    /// The change.
+    pub change: Change,
+}
+
+/// Which element of a list comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The first.
+    Ascending,
+    /// The last.
+    Descending,
+}
+
+/// Stored objects to change.
+#[derive(Clone, Debug)]
+pub struct MutateTarget {
+    /// `apiVersion`; wildcards are allowed, and so is a version without its group.
+    pub api_version: Option<Template>,
+    /// `kind`, perhaps with a subresource behind a slash.
+    pub kind: Template,
+    /// The name, with wildcards; any when left out.
+    pub name: Option<Template>,
+    /// The namespace, with wildcards; any when left out.
+    pub namespace: Option<Template>,
+    /// A label selector to fill in.
+    pub selector: Option<Template>,
+    /// Named values of each target, which is `target` to them.
+    pub context: Vec<ContextEntry>,
+    /// Whether to change a target.
+    pub guard: Option<Conditions>,
+    /// Where it was written, from the root of the rule's document.
+    pub path: Path,
+}
