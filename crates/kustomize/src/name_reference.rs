@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::config::Referral;
 use crate::error::{Error, Result};
 use crate::field_spec::FieldSpec;
-use crate::id::Gvk;
+use crate::id::{DEFAULT_NAMESPACE, Gvk, NOT_NAMESPACED};
 use crate::output::wrong_node_kind;
 use crate::resource::{Resource, scalar_text};
 use crate::resources::{Resources, Slot};
@@ -89,23 +89,59 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// Objects by the names they had.
+/// Objects by the names they had, and within a name by their namespace, so that a thousand
+/// instances of one base are told apart without looking at all of them.
 struct Former {
-    by_name: FxHashMap<Str, Vec<Slot>>,
+    by_name: FxHashMap<Str, FxHashMap<Str, Bucket>>,
+    /// Objects by the namespace they began in.
+    by_first_namespace: FxHashMap<Str, Vec<Slot>>,
+}
+
+/// Objects of one former name in one namespace.
+#[derive(Default)]
+struct Bucket {
+    slots: Vec<Slot>,
+    by_prefix: FxHashMap<Option<Str>, Vec<Slot>>,
+    by_suffix: FxHashMap<Option<Str>, Vec<Slot>>,
 }
 
 impl Former {
     fn new(resources: &Resources) -> Self {
-        let mut by_name: FxHashMap<Str, Vec<Slot>> = FxHashMap::default();
+        let mut former =
+            Former { by_name: FxHashMap::default(), by_first_namespace: FxHashMap::default() };
         for (slot, resource) in resources.iter() {
-            for previous in &resource.previous {
-                let slots = by_name.entry(previous.name.clone()).or_default();
-                if slots.last() != Some(&slot) {
-                    slots.push(slot);
+            let first = Str::new(resource.original_id().effective_namespace());
+            former.by_first_namespace.entry(first).or_default().push(slot);
+            for (at, previous) in resource.previous.iter().enumerate() {
+                if resource.previous[..at].iter().any(|p| p.name == previous.name) {
+                    continue;
                 }
+                let namespaces = former.by_name.entry(previous.name.clone()).or_default();
+                let namespace = Str::new(resource.id().effective_namespace());
+                let bucket = namespaces.entry(namespace).or_default();
+                bucket.slots.push(slot);
+                bucket.by_prefix.entry(resource.prefixes.last().cloned()).or_default().push(slot);
+                bucket.by_suffix.entry(resource.suffixes.last().cloned()).or_default().push(slot);
             }
         }
-        Former { by_name }
+        former
+    }
+}
+
+impl Bucket {
+    /// The objects whose history can end like this one's: all that have the same last prefix (or
+    /// suffix), and all that have none.
+    fn alike(&self, own: &Resource) -> impl Iterator<Item = Slot> {
+        let groups = match (own.prefixes.last(), own.suffixes.last()) {
+            (Some(prefix), _) => {
+                [self.by_prefix.get(&Some(prefix.clone())), self.by_prefix.get(&None)]
+            }
+            (None, Some(suffix)) => {
+                [self.by_suffix.get(&Some(suffix.clone())), self.by_suffix.get(&None)]
+            }
+            (None, None) => [Some(&self.slots), None],
+        };
+        groups.into_iter().flatten().flatten().copied()
     }
 }
 
@@ -147,6 +183,22 @@ impl<'r> Referrer<'r> {
                     .at(self.resource.document.as_ref().map(|document| document.place()))
             },
         )
+    }
+
+    /// The namespaces in which this object can name others.
+    fn visible<'b>(&self, namespaces: &'b FxHashMap<Str, Bucket>) -> Vec<&'b Bucket> {
+        let own = self.resource.id();
+        if own.cluster_scoped {
+            return namespaces.values().collect();
+        }
+        let mut seen = vec![own.effective_namespace(), NOT_NAMESPACED];
+        for subject in &self.subject_namespaces {
+            let subject = if subject.is_empty() { DEFAULT_NAMESPACE } else { subject };
+            if !seen.contains(&subject) {
+                seen.push(subject);
+            }
+        }
+        seen.into_iter().filter_map(|namespace| namespaces.get(namespace)).collect()
     }
 
     /// Whether this object can name another at all.
@@ -281,30 +333,37 @@ impl<'s> Search<'s> {
         alike: Alike,
         limit: impl Fn(&Resource) -> bool,
     ) -> Result<Option<&'s Resource>> {
-        let Some(slots) = self.referrer.former.by_name.get(name) else {
+        let Some(namespaces) = self.referrer.former.by_name.get(name) else {
             return Ok(None);
         };
         let own = self.referrer.resource;
-        let candidates: Vec<&Resource> = slots
-            .iter()
-            .map(|slot| self.referrer.resources.get(*slot))
-            .filter(|candidate| self.referrer.can_see(candidate) && limit(candidate))
-            .filter(|candidate| {
-                let was = |gvk: &Gvk| candidate.previous_ids().any(|id| id.gvk.is_selected_by(gvk));
-                was(self.target) && self.role.is_none_or(was)
-            })
-            .filter(|candidate| {
-                own.id().cluster_scoped
-                    || candidate.id().cluster_scoped
-                    || candidate.kind() == "ServiceAccount"
-                    || own.id().same_namespace(candidate.id())
-            })
-            .collect();
-        if let [only] = candidates.as_slice() {
-            return Ok(Some(only));
+        let buckets = self.referrer.visible(namespaces);
+        let passes = |slot: &Slot| {
+            let candidate = self.referrer.resources.get(*slot);
+            let was = |gvk: &Gvk| candidate.previous_ids().any(|id| id.gvk.is_selected_by(gvk));
+            let near = own.id().cluster_scoped
+                || candidate.id().cluster_scoped
+                || candidate.kind() == "ServiceAccount"
+                || own.id().same_namespace(candidate.id());
+            self.referrer.can_see(candidate)
+                && limit(candidate)
+                && was(self.target)
+                && self.role.is_none_or(was)
+                && near
+        };
+        // Two are enough to know that histories must decide.
+        let mut candidates =
+            buckets.iter().flat_map(|bucket| bucket.slots.iter().copied()).filter(passes);
+        let Some(first) = candidates.next() else { return Ok(None) };
+        if candidates.next().is_none() {
+            return Ok(Some(self.referrer.resources.get(first)));
         }
-        let mut left: Vec<&Resource> = candidates
+        let mut slots: Vec<Slot> =
+            buckets.iter().flat_map(|bucket| bucket.alike(own)).filter(passes).collect();
+        slots.sort_unstable();
+        let mut left: Vec<&Resource> = slots
             .into_iter()
+            .map(|slot| self.referrer.resources.get(slot))
             .filter(|candidate| {
                 let fits = |a: &[Str], b: &[Str]| a.is_empty() || b.is_empty() || ends_alike(a, b);
                 fits(&candidate.prefixes, &own.prefixes) && fits(&candidate.suffixes, &own.suffixes)
