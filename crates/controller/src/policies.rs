@@ -549,7 +549,7 @@ fn kinds_of(rule: &Rule) -> Vec<Gvk> {
                 }
             }
             What::CloneSelect(select) => {
-                kinds.extend(select.plain_kinds().filter_map(Gvk::parse));
+                kinds.extend(select.plain_kinds());
             }
         }
         if let What::Clone { source, .. } = &emitter.what
