@@ -1,0 +1,82 @@
+//! What a build can say about itself: counts, times, and what touched an object.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use kiln_kustomize::fs::Memory;
+use kiln_kustomize::{Build, Options, Phase, What};
+
+fn tree() -> Memory {
+    Memory::new()
+        .with("base/kustomization.yaml", "resources: [d.yaml]\nconfigMapGenerator: [{name: c, literals: [a=b]}]\n")
+        .with(
+            "base/d.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: m, image: nginx, envFrom: [{configMapRef: {name: c}}]}]}}}\n",
+        )
+        .with(
+            "kustomization.yaml",
+            "resources: [base]\nnamePrefix: x-\npatches:\n- target: {kind: Deployment}\n  patch: '[{\"op\": \"add\", \"path\": \"/spec/replicas\", \"value\": 2}]'\n",
+        )
+}
+
+#[test]
+fn every_step_that_touched_an_object_is_told() {
+    let options = Options { explain: true, ..Options::default() };
+    let output = Build::new(&tree(), &options).run("/").unwrap();
+    let told: Vec<(What, &str, &str)> = output
+        .touches
+        .iter()
+        .filter(|touch| touch.kind == "Deployment")
+        .map(|touch| (touch.what, touch.by.as_str(), touch.file.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (What::Read, "", "/base/d.yaml"),
+            (What::Changed, "PatchTransformer", "/kustomization.yaml"),
+            (What::Changed, "PrefixTransformer", "/kustomization.yaml"),
+            (What::References, "", "/kustomization.yaml"),
+        ]
+    );
+    let hashed = output.touches.iter().find(|touch| touch.what == What::Hashed).unwrap();
+    assert_eq!(hashed.original, "ConfigMap.v1.[noGrp]/c.default");
+    assert!(hashed.name.starts_with("x-c-"));
+}
+
+#[test]
+fn work_is_counted_and_timed_by_the_hosts_clock() {
+    let ticks = Cell::new(0);
+    let now = || {
+        ticks.set(ticks.get() + 1);
+        Duration::from_millis(ticks.get())
+    };
+    let options = Options::default();
+    let output = Build::new(&tree(), &options).clock(&now).run("/").unwrap();
+    let stats = &output.stats;
+    // The patch is a document too.
+    assert_eq!((stats.kustomizations, stats.documents, stats.objects), (2, 2, 2));
+    assert_eq!(stats.transformers, 2);
+    assert_eq!(stats.bytes_written, output.yaml.len());
+    for phase in Phase::ALL {
+        assert!(stats.time(phase) > Duration::ZERO, "{}", phase.as_str());
+    }
+    assert_eq!(
+        output.file_names,
+        ["v1_configmap_x-c-4h2mbtbbt6.yaml", "apps_v1_deployment_x-d.yaml"]
+    );
+}
+
+#[test]
+fn reading_grows_with_the_input_and_no_faster() {
+    // One read of each document, however many overlays stand on top.
+    let mut tree = tree();
+    for level in 0..50 {
+        let below = if level == 0 { "../base".to_owned() } else { format!("../o{}", level - 1) };
+        tree.write(
+            &format!("o{level}/kustomization.yaml"),
+            format!("namePrefix: p-\nresources: [{below}]\n"),
+        );
+    }
+    let output = Build::new(&tree, &Options::default()).run("/o49").unwrap();
+    assert_eq!((output.stats.kustomizations, output.stats.documents), (51, 1));
+}
