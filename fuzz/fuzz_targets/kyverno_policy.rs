@@ -15,7 +15,7 @@ fuzz_target!(|text: &[u8]| {
     for found in &compiled.diagnostics {
         let _ = found.to_string();
     }
-    let rules = RuleSet::new(compiled.policies);
+    let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
     let limits = Limits { steps: 10_000, bytes: 1 << 20, ..Limits::default() }.traced();
     let world = World { limits, ..World::of(&Nothing, &kinds) };
     let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}}});
@@ -24,7 +24,8 @@ fuzz_target!(|text: &[u8]| {
         let events =
             [Event::created(object.clone()), Event::deleted(object.clone()), Event::updated(object.clone(), object)];
         for event in events {
-            for outcome in rules.evaluate(&event, &world) {
+            let mutated = rules.mutate(&event, &world);
+            for outcome in rules.evaluate(&event, &world).into_iter().chain(mutated.outcomes) {
                 let _ = outcome.trace.map(|trace| trace.to_string());
             }
         }

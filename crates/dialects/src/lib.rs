@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Place, Severity};
 use kiln_object::{Gvk, Kinds};
-use kiln_rules::Policy;
+use kiln_rules::{Exception, Policy};
 use kiln_value::Str;
 use kiln_yaml::Document;
 
@@ -33,6 +33,8 @@ use kiln_yaml::Document;
 pub struct Compiled {
     /// The policies without errors, in the order of the documents.
     pub policies: Vec<Arc<Policy>>,
+    /// The exceptions without errors, in the order of the documents.
+    pub exceptions: Vec<Arc<Exception>>,
     /// Errors, warnings and notes, in the order of the documents.
     pub diagnostics: Vec<Diagnostic>,
     /// What is left to others.
@@ -73,6 +75,8 @@ impl fmt::Display for NotRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     Kyverno,
+    /// Objects that Kyverno's rules leave alone.
+    KyvernoException,
     /// A policy of a kind that Kiln does not run.
     NotRun(&'static str),
 }
@@ -81,6 +85,7 @@ fn language(document: &Document) -> Option<Language> {
     let Gvk { group, kind, .. } = Gvk::of(document.value())?;
     match (group.as_str(), kind.as_str()) {
         ("kyverno.io", "ClusterPolicy" | "Policy") => Some(Language::Kyverno),
+        ("kyverno.io", "PolicyException") => Some(Language::KyvernoException),
         ("kyverno.io", "ClusterCleanupPolicy" | "CleanupPolicy") => {
             Some(Language::NotRun("cleanup"))
         }
@@ -99,15 +104,23 @@ fn language(document: &Document) -> Option<Language> {
 
 /// Whether a document is a policy of some language, run by Kiln or not.
 pub fn is_policy(document: &Document) -> bool {
-    language(document).is_some()
+    language(document).is_some_and(|language| language != Language::KyvernoException)
 }
 
-/// Compiles the policies among documents; all others are passed over.
+/// Whether a document says which objects rules leave alone.
+pub fn is_exception(document: &Document) -> bool {
+    language(document) == Some(Language::KyvernoException)
+}
+
+/// Compiles the policies and exceptions among documents; all others are passed over.
 pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
     let mut compiled = Compiled::default();
     for document in documents {
         match language(document) {
             Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
+            Some(Language::KyvernoException) => {
+                kyverno::compile_exception(document, &mut compiled);
+            }
             Some(Language::NotRun(what)) => {
                 let name = document.value().str_at(["metadata", "name"]).unwrap_or_default();
                 let namespace = document.value().str_at(["metadata", "namespace"]);

@@ -3,7 +3,7 @@
 mod support;
 
 use kiln_dialects::compile;
-use kiln_engine::{Event, Limits, RuleSet};
+use kiln_engine::{Event, Limits, RuleSet, World};
 use kiln_object::Kinds;
 use kiln_value::{Path, Value, value};
 use kiln_yaml::emit;
@@ -39,15 +39,59 @@ spec:
         data: {metadata: {labels: {x: '{{ g.a }}'}}, data: {y: '{{ f }}'}}
   - name: two
     match: {resources: {kinds: [Pod]}}
-    generate: {namespace: n, cloneList: {namespace: o, kinds: [v1/Secret], selector: {matchLabels: {a: b}}}}
+    generate: {namespace: ns, cloneList: {namespace: o, kinds: [v1/Secret], selector: {matchLabels: {a: b}}}}
   - name: three
     match: {any: [{resources: {kinds: [Pod]}}]}
-    generate: {dataList: [{apiVersion: v1, kind: Secret, name: s, namespace: n, data: {k: v}}]}
+    generate: {dataList: [{apiVersion: v1, kind: Secret, name: s, namespace: ns, data: {k: v}}]}
   - name: four
     match: {any: [{resources: {kinds: [Pod]}}]}
     generate:
-      cloneList: {list: [{source: {apiVersion: v1, kind: Secret, name: s, namespace: n}, target: {namespace: m}}]}
+      cloneList: {list: [{source: {apiVersion: v1, kind: Secret, name: s, namespace: ns}, target: {namespace: m}}]}
 ";
+
+const MUTATE: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p, annotations: {pod-policies.kyverno.io/autogen-controllers: all}}
+spec:
+  background: false
+  mutateExistingOnPolicyUpdate: false
+  rules:
+  - name: one
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate:
+      patchStrategicMerge:
+        metadata: {(labels): {a: 'b|c'}, annotations: {+(x): '{{ @ }}', y: '{{ request.name }}'}}
+        spec: {containers: [{<(name): '*', (image): '!*:latest', env: [{name: a, value: b}]}]}
+  - name: two
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate:
+      foreach:
+      - list: request.object.metadata.labels
+        order: Descending
+        context: [{name: g, variable: {jmesPath: element}}]
+        preconditions: {all: [{key: 1, operator: LessThan, value: 2}]}
+        patchStrategicMerge: {metadata: {labels: {'{{ elementIndex }}': '{{ to_string(g) }}'}}}
+      - list: '`[[1, 2], [3]]`'
+        foreach: [{list: element, patchesJson6902: '[{\"op\": \"add\", \"path\": \"/a/{{ elementIndex1 }}\", \"value\": {{ request.object }}}]'}]
+  - name: three
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate:
+      targets:
+      - {apiVersion: '*', kind: 'Pod/status', name: '*', namespace: ns, selector: {matchLabels: {a: b}}, context: [{name: t, variable: {jmesPath: target.metadata}}], preconditions: {any: [{key: '{{ target.kind }}', operator: Equals, value: Pod}]}}
+      patchStrategicMerge: {metadata: {labels: {x: '{{ t.name }}'}}}
+";
+
+#[test]
+fn unedited_policies_run() {
+    for policy in [POLICY, MUTATE] {
+        let compiled = support::compiled(policy);
+        assert!(!compiled.has_errors(), "{:#?}", support::messages(&compiled));
+    }
+    let names: Vec<_> =
+        support::rules(MUTATE).rules().map(|rule| rule.id.rule.to_string()).collect();
+    assert_eq!(names, ["one", "two", "three", "autogen-one", "autogen-cronjob-one"]);
+}
 
 fn paths(value: &Value, path: &Path, found: &mut Vec<Path>) {
     found.push(path.clone());
@@ -90,8 +134,8 @@ fn anything() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn nothing_that_people_write_panics(edits in proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..4)) {
-        let mut policy = objects(POLICY).remove(0);
+    fn nothing_that_people_write_panics(written in prop_oneof![Just(POLICY), Just(MUTATE)], edits in proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..4)) {
+        let mut policy = objects(written).remove(0);
         for (index, edit) in edits {
             let mut all = Vec::new();
             paths(&policy, &Path::root(), &mut all);
@@ -108,7 +152,10 @@ proptest! {
         let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}}});
         let limits = Limits { steps: 100_000, bytes: 1 << 20, ..Limits::default() }.traced();
         for event in [Event::created(pod.clone()), Event::deleted(pod.clone()), Event::updated(pod.clone(), pod)] {
-            for outcome in run_within(&rules, &event, &Objects::default(), limits) {
+            let view = Objects(event.object.clone().into_iter().collect());
+            let (kinds, world) = (Kinds::builtin(), |kinds| World { limits, ..World::of(&view, kinds) });
+            let mutated = rules.mutate(&event, &world(&kinds));
+            for outcome in run_within(&rules, &event, &view, limits).into_iter().chain(mutated.outcomes) {
                 prop_assert!(outcome.trace.is_some_and(|trace| !trace.to_string().is_empty()));
             }
         }

@@ -69,6 +69,30 @@ pub(crate) fn stringify_metadata(object: &mut Value) {
     }
 }
 
+/// Makes text of labels and annotations that a patch turned into numbers or booleans; those that were so
+/// before stay.
+pub(crate) fn stringify_changed_metadata(after: &mut Value, before: &Value) {
+    for field in ["labels", "annotations"] {
+        let path = ["metadata", field];
+        let Some(Value::Map(pairs)) = after.get_path(path) else { continue };
+        let was = before.get_path(path);
+        let changed: Vec<_> = pairs
+            .iter()
+            .filter(|(_, value)| matches!(value, Value::Number(_) | Value::Bool(_)))
+            .filter(|(key, value)| was.and_then(|was| was.get(key)) != Some(*value))
+            .map(|(key, value)| (key.clone(), kiln_value::json::to_string(value)))
+            .collect();
+        if changed.is_empty() {
+            continue;
+        }
+        if let Some(Value::Map(pairs)) = after.get_path_mut(path) {
+            for (key, text) in changed {
+                pairs.insert(key, text);
+            }
+        }
+    }
+}
+
 /// What a copy does not take over from its source.
 pub(crate) fn strip_source(object: &mut Value, other_namespace: bool) {
     let Some(root) = object.as_map_mut() else { return };

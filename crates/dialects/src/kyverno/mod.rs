@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
 //! | `compile`, `generate`, `mutate` | those types to rules |
+//! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check` | what Kyverno refuses, in its words |
 //! | `variables` | which variables a rule may use |
@@ -13,6 +14,7 @@ mod autogen;
 mod check;
 mod compile;
 mod entries;
+mod exception;
 mod filters;
 mod generate;
 mod mutate;
@@ -21,4 +23,5 @@ mod update;
 mod variables;
 
 pub(crate) use compile::compile;
+pub(crate) use exception::compile as compile_exception;
 pub use update::check_update;

@@ -138,6 +138,9 @@ impl Compiler<'_> {
                 );
             }
         }
+        let list = fields.get("list").and_then(|node| entries::list_expression(&node));
+        let context = entries::context(fields.get("context"), self.scope);
+        let guard = conditions(fields.get("preconditions"), false);
         let change = self.change(&fields, depth + 1)?;
         let merges = matches!(&change, Change::Patch(Patch { body: PatchBody::Strategic(_), .. }));
         let order = match fields.text("order").as_deref() {
@@ -153,12 +156,7 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let foreach = ForEach {
-            list: entries::list_expression(&fields.get("list")?)?,
-            context: entries::context(fields.get("context"), self.scope),
-            guard: conditions(fields.get("preconditions"), false),
-            path: node.path.clone(),
-        };
+        let foreach = ForEach { list: list?, context, guard, path: node.path.clone() };
         Some(ChangeLoop { foreach, order, change })
     }
 

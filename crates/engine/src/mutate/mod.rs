@@ -14,6 +14,7 @@ use kiln_value::{List, Map, Value};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::target::stringify_changed_metadata;
 use crate::trace::Answer;
 
 pub(crate) use targets::{Run, changed_object};
@@ -34,7 +35,10 @@ pub(crate) fn change(
     context: &Context<'_>,
     subject: Subject,
 ) -> Result<Value, Failure> {
-    changed(change, object, context, subject, 0)
+    let mut after = changed(change, object, context, subject, 0)?;
+    // Kyverno leaves them as they are, and the API server then refuses the object.
+    stringify_changed_metadata(&mut after, object);
+    Ok(after)
 }
 
 fn changed(
