@@ -493,3 +493,26 @@ fn loops_and_patches_end_at_their_limits() {
         assert_eq!(run.outcomes[0].failures[0].message, message);
     }
 }
+
+#[test]
+fn the_deepest_patch_in_the_deepest_loops_fits_on_a_small_stack() {
+    let deep = |depth: usize, end: &str| "{a: ".repeat(depth) + end + &"}".repeat(depth);
+    let mut block =
+        format!("patchStrategicMerge: {{data: {}}}", deep(430, "'{{ elementIndex7 }}'"));
+    for level in 0..8 {
+        let list = if level == 7 { "'`[1]`'" } else { "'[element || `1`]'" };
+        block = format!("foreach: [{{list: {list}, {block}}}]");
+    }
+    let rules_text = format!(
+        "- name: r\n  match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n  mutate: {{{block}}}"
+    );
+    let policy = policy("p", &rules_text);
+    let object = format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c}}, data: {}}}",
+        deep(430, "x")
+    );
+    let run = move || mutated(&policy, &object, "");
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+    let text = thread.join().unwrap();
+    assert!(text.ends_with("# r: pass\n"), "{}", &text[text.len().saturating_sub(300)..]);
+}
