@@ -1,122 +1,127 @@
-//! Six expressions on a Pod, beside the two best-known crates: `cargo run --release`.
+//! CEL on a Pod beside the two best-known crates; cel-go competes from a program of its own, which keeps
+//! the expressions and the Pod.
 //!
-//! Each line is the best of many batches, in nanoseconds per evaluation; all three get the Pod
-//! bound before, in the form they like best.
+//! Every contender gets the Pod bound before, in the form it likes best. Compiling is all that it takes from
+//! the text to something that runs: `cel` checks no types and plans nothing, the others do both.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
-use kiln_cel::{NoHost, Session, Type};
+use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often, once};
+use kiln_cel::{Budget, NoHost, Session, Type};
+use kiln_value::json;
 
-const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-7d9c","namespace":"shop",
-"uid":"0c6ab7f1-2b4a-4f8e-9f0e-1d0f6a3f5b11","labels":{"app":"nginx","team":"platform","tier":"front",
-"pod-template-hash":"7d9c5b8f6"},"annotations":{"checksum/config":"9a1f3b","prometheus.io/scrape":"true"}},
-"spec":{"serviceAccountName":"default","nodeName":"node-3","containers":[{"name":"web","image":
-"docker.io/library/nginx:1.27","ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{"limits":
-{"cpu":"500m","memory":"256Mi"}}},{"name":"sidecar","image":"ghcr.io/acme/proxy:2","env":[{"name":"A",
-"value":"1"},{"name":"B","value":"2"}]}],"volumes":[{"name":"config","configMap":{"name":"web"}}],
-"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"}]}}"#;
-
-const EXPRESSIONS: [&str; 6] = [
-    "object.metadata.labels['app'] == 'nginx'",
-    "has(object.metadata.labels) && 'team' in object.metadata.labels && object.metadata.labels['team'] == 'platform'",
-    "object.spec.containers.all(c, c.image.startsWith('docker.io/') || c.image.startsWith('ghcr.io/'))",
-    "object.metadata.?labels.?missing.orValue('none')",
-    "{'apiVersion': dyn('v1'), 'kind': dyn('ConfigMap'), 'metadata': dyn({'name': object.metadata.name + '-config', 'namespace': object.metadata.namespace}), 'data': dyn({'key': 'value'})}",
-    "object.spec.containers.map(c, c.name).filter(n, n != 'sidecar').size()",
-];
-
-fn best(mut run: impl FnMut()) -> f64 {
-    let mut best = f64::MAX;
-    for _ in 0..200 {
-        let start = Instant::now();
-        for _ in 0..500 {
-            run();
-        }
-        best = best.min(start.elapsed().as_nanos() as f64 / 500.0);
-    }
-    best
-}
+const EXPRESSIONS: &str = include_str!("../../cel-go/expressions.txt");
+const POD: &str = include_str!("../../cel-go/pod.json");
+const COMPILE: &str = "compile the six, 1,000 times";
+const ROUNDS: usize = 1_000;
 
 fn main() {
-    println!("{:>8} {:>8} {:>8}  expression (ns per evaluation)", "kiln", "cel", "cel-core");
-    let pod: serde_json::Value = serde_json::from_str(POD).expect("JSON");
-
-    let env = kiln_cel::Env::suite().extend().variable("object", Type::Dyn).build();
-    let object = kiln_value::json::parse(POD).expect("JSON");
-
-    let cel_env = Arc::new(cel::Env::stdlib());
-    let mut cel_context = cel::Context::with_env(cel_env.clone());
-    cel_context.add_variable("object", pod.clone()).expect("a variable");
-
-    let core_env = cel_core::Env::with_standard_library()
-        .with_all_extensions()
-        .with_variable("object", cel_core::CelType::Dyn);
-    let mut activation = cel_core::MapActivation::new();
-    activation.insert("object", core_value(&pod));
-
-    for expression in EXPRESSIONS {
-        let program = env.compile(expression).expect("compiles");
-        let mut host = NoHost;
-        let budget = kiln_cel::Budget { total: u64::MAX, ..Default::default() };
-        let mut session = Session::with_budget(&env, &mut host, budget);
-        session.set("object", object.clone());
-        let ours = best(|| {
-            black_box(session.eval(black_box(&program)).expect("runs"));
-        });
-
-        let program = cel_env.compile(expression).expect("compiles");
-        let cel = best(|| {
-            black_box(program.execute(black_box(&cel_context)).expect("runs"));
-        });
-
-        let ast = core_env.compile(expression).expect("compiles");
-        let program = core_env.program(&ast).expect("a program");
-        let core = best(|| {
-            black_box(program.eval(black_box(&activation)));
-        });
-        println!("{ours:8.0} {cel:8.0} {core:8.0}  {expression:.60}");
+    let contest = |workload, who, version, instructions, run| Contest {
+        workload,
+        who,
+        version,
+        peak: false,
+        instructions,
+        run,
+    };
+    let mut contests = Vec::new();
+    for expression in EXPRESSIONS.lines() {
+        contests.push(contest(expression, "kiln", KILN, false, kiln));
+        contests.push(contest(expression, "cel", "0.15", false, cel));
+        contests.push(contest(expression, "cel-core", "0.5", false, core));
     }
+    contests.push(contest(COMPILE, "kiln", KILN, true, kiln_compile));
+    contests.push(contest(COMPILE, "cel", "0.15", false, cel_compile));
+    contests.push(contest(COMPILE, "cel-core", "0.5", true, core_compile));
+    run(&contests);
+}
 
-    println!("\ncompile, microseconds:");
-    for expression in EXPRESSIONS {
-        let ours = best(|| {
-            black_box(env.compile(black_box(expression)).expect("compiles"));
-        });
-        let cel = best_few(|| {
-            black_box(cel_env.compile(black_box(expression)).expect("compiles"));
-        });
-        let core = best_few(|| {
-            black_box(core_env.compile(black_box(expression)).expect("compiles"));
-        });
-        println!("{:8.1} {:8.1} {:8.1}  {expression:.60}", ours / 1e3, cel / 1e3, core / 1e3);
-    }
+/// The workload that was asked for, which is the expression itself.
+fn expression() -> String {
+    std::env::args().nth(1).expect("a contest was chosen by its workload")
+}
 
-    let steps = "lists.range(1000).all(a, lists.range(1000).all(b, a + b >= 0))";
-    let budget = kiln_cel::Budget { expression: u64::MAX, total: u64::MAX, ..Default::default() };
-    let program = env.compile(steps).expect("compiles");
+fn kiln() -> Outcome {
+    let env = kiln_env();
+    let program = env.compile(&expression()).unwrap();
     let mut host = NoHost;
+    // Each evaluation counts against its own budget; only their sum must not end.
+    let budget = Budget { total: u64::MAX, ..Budget::default() };
     let mut session = Session::with_budget(&env, &mut host, budget);
-    let start = Instant::now();
-    black_box(session.eval(&program).expect("runs"));
-    println!("\none million comprehension steps: {:?}", start.elapsed());
+    session.set("object", json::parse(POD).unwrap());
+    let result = session.eval_json(&program).unwrap();
+    often(|| session.eval(&program).unwrap()).check(json::to_canonical_string(&result))
 }
 
-fn best_few(mut run: impl FnMut()) -> f64 {
-    let mut best = f64::MAX;
-    for _ in 0..50 {
-        let start = Instant::now();
-        for _ in 0..20 {
-            run();
+fn cel() -> Outcome {
+    let env = Arc::new(cel::Env::stdlib());
+    let program = env.compile(&expression()).unwrap();
+    let mut context = cel::Context::with_env(env);
+    context.add_variable("object", pod()).unwrap();
+    let result = program.execute(&context).unwrap().json().unwrap();
+    often(|| program.execute(&context).unwrap()).check(canonical(&result))
+}
+
+fn core() -> Outcome {
+    let env = core_env();
+    let ast = env.compile(&expression()).unwrap();
+    let program = env.program(&ast).unwrap();
+    let mut activation = cel_core::MapActivation::new();
+    activation.insert("object", to_core(&pod()));
+    let result = from_core(&program.eval(&activation));
+    often(|| program.eval(&activation)).check(canonical(&result))
+}
+
+fn kiln_compile() -> Outcome {
+    let env = kiln_env();
+    compile(|expression| env.compile(expression).unwrap())
+}
+
+fn cel_compile() -> Outcome {
+    let env = cel::Env::stdlib();
+    compile(|expression| env.compile(expression).unwrap())
+}
+
+fn core_compile() -> Outcome {
+    let env = core_env();
+    compile(|expression| {
+        let ast = env.compile(expression).unwrap();
+        env.program(&ast).unwrap()
+    })
+}
+
+/// So many rounds that making the environment hardly counts among the instructions of the process.
+fn compile<T>(compile: impl Fn(&str) -> T) -> Outcome {
+    once(|| {
+        for _ in 0..ROUNDS {
+            for expression in EXPRESSIONS.lines() {
+                black_box(compile(black_box(expression)));
+            }
         }
-        best = best.min(start.elapsed().as_nanos() as f64 / 20.0);
-    }
-    best
+    })
 }
 
-fn core_value(value: &serde_json::Value) -> cel_core::Value {
+fn kiln_env() -> kiln_cel::Env {
+    kiln_cel::Env::suite().extend().variable("object", Type::Dyn).build()
+}
+
+fn core_env() -> cel_core::Env {
+    cel_core::Env::with_standard_library()
+        .with_all_extensions()
+        .with_variable("object", cel_core::CelType::Dyn)
+}
+
+fn pod() -> serde_json::Value {
+    serde_json::from_str(POD).unwrap()
+}
+
+fn canonical(result: &serde_json::Value) -> String {
+    json::to_canonical_string(&json::parse(&result.to_string()).unwrap())
+}
+
+fn to_core(value: &serde_json::Value) -> cel_core::Value {
     use cel_core::{MapKey, Value, ValueMap};
     match value {
         serde_json::Value::Null => Value::Null,
@@ -127,14 +132,32 @@ fn core_value(value: &serde_json::Value) -> cel_core::Value {
         },
         serde_json::Value::String(text) => Value::String(Arc::from(text.as_str())),
         serde_json::Value::Array(list) => {
-            Value::List(Arc::from(list.iter().map(core_value).collect::<Vec<_>>()))
+            Value::List(Arc::from(list.iter().map(to_core).collect::<Vec<_>>()))
         }
         serde_json::Value::Object(map) => {
             let entries: BTreeMap<_, _> = map.iter().collect();
             let entries = entries
                 .into_iter()
-                .map(|(key, value)| (MapKey::String(Arc::from(key.as_str())), core_value(value)));
+                .map(|(key, value)| (MapKey::String(Arc::from(key.as_str())), to_core(value)));
             Value::Map(Arc::new(ValueMap::from_entries(entries)))
         }
+    }
+}
+
+/// The kinds of value that the expressions come to.
+fn from_core(value: &cel_core::Value) -> serde_json::Value {
+    use cel_core::{MapKey, Value};
+    match value {
+        Value::Bool(b) => (*b).into(),
+        Value::Int(i) => (*i).into(),
+        Value::String(text) => (**text).into(),
+        Value::Map(map) => map
+            .iter()
+            .map(|(key, value)| match key {
+                MapKey::String(key) => (key.to_string(), from_core(value)),
+                other => panic!("a key that JSON has not: {other:?}"),
+            })
+            .collect(),
+        other => panic!("no expression should come to {other:?}"),
     }
 }

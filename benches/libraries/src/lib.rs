@@ -1,14 +1,13 @@
 //! What the bench programs share: the protocol that `cargo xtask bench` speaks, a clock, a counter of
 //! live memory, and made-up resources.
 
-use std::alloc::System;
 use std::hint::black_box;
 use std::time::Instant;
 
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+#[cfg(feature = "memory")]
+mod memory;
+#[cfg(feature = "memory")]
+pub use memory::live;
 
 /// One contender in one workload.
 pub struct Contest {
@@ -95,18 +94,6 @@ pub fn often<T>(mut work: impl FnMut() -> T) -> Outcome {
             return Outcome { seconds: Some(took / f64::from(count)), ..Outcome::default() };
         }
         count = count.saturating_mul(if took < 0.02 { 10 } else { 2 });
-    }
-}
-
-/// The memory that is live because of what the call made.
-pub fn live<T>(make: impl FnOnce() -> T) -> Outcome {
-    let region = Region::new(MEMORY);
-    let made = black_box(make());
-    let change = region.change();
-    drop(made);
-    Outcome {
-        live_bytes: Some(change.bytes_allocated.saturating_sub(change.bytes_deallocated)),
-        ..Outcome::default()
     }
 }
 

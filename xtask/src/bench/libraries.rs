@@ -1,11 +1,12 @@
-//! Benches of our libraries beside other crates: the programs under `benches/libraries`.
+//! Benches of our libraries beside other libraries: the programs under `benches`.
 //!
 //! A program lists its workloads with `--list` (one JSON object a line: workload, who, version, and
 //! whether instructions are to be counted), and `WORKLOAD WHO` runs one and prints one JSON object:
 //! `seconds` for the work itself without set-up, `live_bytes` where memory is the question,
 //! `check` for a result that every contender must agree on.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -15,16 +16,42 @@ use super::report::Report;
 use super::{instructions, repeat};
 use crate::root;
 
-/// Builds the program of this name and runs all its workloads.
-pub(crate) fn measure(program: &str, report: &mut Report, runs: usize) -> Result<()> {
-    let binary = build(program)?;
-    let mut checks: Vec<(String, String)> = Vec::new();
-    for line in output(Command::new(&binary).arg("--list"))?.lines() {
+/// A bench program.
+pub(crate) enum Program {
+    /// A folder below `benches` and the name of a binary in it.
+    Rust(&'static str, &'static str),
+    /// A folder below `benches`, which is also the name of its binary and of the peer in it.
+    Go(&'static str),
+}
+
+/// What each workload comes to, as the first contender has it.
+type Checks = Vec<(String, String)>;
+
+/// Builds the programs, whose contenders compete with each other, and runs all their workloads.
+pub(crate) fn measure(programs: &[Program], report: &mut Report, runs: usize) -> Result<()> {
+    let mut checks = Checks::new();
+    for program in programs {
+        match program {
+            Program::Rust(folder, name) => {
+                compete(&build(folder, name)?, &mut checks, report, runs)?;
+            }
+            Program::Go(name) => match build_go(name)? {
+                Some(binary) => compete(&binary, &mut checks, report, runs)?,
+                None => report.note(&format!("Go is not installed: {name} is missing")),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Runs all workloads of one program.
+fn compete(binary: &Path, checks: &mut Checks, report: &mut Report, runs: usize) -> Result<()> {
+    for line in output(Command::new(binary).arg("--list"))?.lines() {
         let entry: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
         let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
         let (workload, who, version) = (text("workload"), text("who"), text("version"));
         report.contender(&who, &version);
-        let mut command = Command::new(&binary);
+        let mut command = Command::new(binary);
         command.args([&workload, &who]);
         for _ in 0..runs {
             let figures: Value = serde_json::from_str(&output(&mut command)?)?;
@@ -58,8 +85,8 @@ pub(crate) fn measure(program: &str, report: &mut Report, runs: usize) -> Result
     Ok(())
 }
 
-fn build(program: &str) -> Result<PathBuf> {
-    let folder = root().join("benches/libraries");
+fn build(folder: &str, program: &str) -> Result<PathBuf> {
+    let folder = root().join("benches").join(folder);
     let built = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--bin", program])
         .env_remove("CARGO_TARGET_DIR")
@@ -70,6 +97,24 @@ fn build(program: &str) -> Result<PathBuf> {
         bail!("the bench program {program} does not build");
     }
     Ok(folder.join("target/release").join(program))
+}
+
+/// The binary, or nothing where Go is not installed.
+fn build_go(program: &str) -> Result<Option<PathBuf>> {
+    let folder = root().join("benches").join(program);
+    let binary = folder.join("target").join(program);
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&binary)
+        .arg(".")
+        .current_dir(&folder)
+        .status();
+    match built {
+        Ok(status) if status.success() => Ok(Some(binary)),
+        Ok(_) => bail!("the bench program {program} does not build"),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context("cannot start go"),
+    }
 }
 
 fn output(command: &mut Command) -> Result<String> {

@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::measure;
+use libraries::Program::{Go, Rust};
 use report::Report;
 
 #[derive(clap::Args)]
@@ -37,17 +38,25 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "yaml",
         about: "Reading and printing a file of 10,000 resources, and what the values cost in memory.",
-        measure: |report, runs| libraries::measure("yaml", report, runs),
+        measure: |report, runs| libraries::measure(&[Rust("libraries", "yaml")], report, runs),
     },
     Bench {
         name: "patch",
         about: "Many small patches, and small patches on a large object.",
-        measure: |report, runs| libraries::measure("patch", report, runs),
+        measure: |report, runs| libraries::measure(&[Rust("libraries", "patch")], report, runs),
     },
     Bench {
         name: "jmespath",
         about: "JMESPath expressions and variable substitution.",
-        measure: |report, runs| libraries::measure("jmespath", report, runs),
+        measure: |report, runs| libraries::measure(&[Rust("libraries", "jmespath")], report, runs),
+    },
+    Bench {
+        name: "cel",
+        about: "CEL expressions on a Pod, and what compiling them costs: parsing, type checking and planning, of which \
+                `cel` only parses.",
+        measure: |report, runs| {
+            libraries::measure(&[Rust("cel", "kiln-bench-cel"), Go("cel-go")], report, runs)
+        },
     },
 ];
 
