@@ -70,6 +70,8 @@ pub enum Change {
     Created,
     /// It was there, and is another now.
     Updated,
+    /// It was given, or made by another rule, and a rule changed it.
+    Patched,
     /// It was there, and is as the rule wants it.
     Unchanged,
     /// It was there, and the rule leaves it alone.
@@ -106,16 +108,20 @@ impl Report {
         counts
     }
 
-    /// Every object that rules made, as it is at the end, once, in the order they were made.
-    pub fn objects(&self) -> Vec<&Made> {
-        let mut objects: Vec<&Made> = Vec::new();
+    /// Every object that rules made or changed, as it is at the end, once, in the order they first did;
+    /// what it was before is what was given.
+    pub fn objects(&self) -> Vec<Made> {
+        let mut objects: Vec<Made> = Vec::new();
         let mut at = std::collections::HashMap::new();
         for made in self.results.iter().flat_map(|result| &result.made) {
-            match at.get(&made.id) {
-                Some(&index) => objects[index] = made,
-                None => {
-                    at.insert(&made.id, objects.len());
-                    objects.push(made);
+            let index = *at.entry(&made.id).or_insert(objects.len());
+            match objects.get_mut(index) {
+                None => objects.push(made.clone()),
+                Some(known) => {
+                    known.object = made.object.clone();
+                    if matches!(known.change, Change::Unchanged | Change::Kept) {
+                        known.change = made.change;
+                    }
                 }
             }
         }
@@ -129,6 +135,7 @@ impl Change {
         match self {
             Change::Created => "created",
             Change::Updated => "updated",
+            Change::Patched => "patched",
             Change::Unchanged => "unchanged",
             Change::Kept => "left alone",
         }

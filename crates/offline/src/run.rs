@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    Effect, Ensure, Event, Existing, Limits, Offline, Outcome, RuleSet, User, Verdict, World,
+    Effect, Ensure, Event, Existing, Limits, ObjectRef, Offline, Outcome, Patch, PatchTarget,
+    RuleSet, User, Verdict, World,
 };
 use kiln_object::{Kinds, ObjectId};
 use kiln_rules::Operation;
@@ -70,25 +71,36 @@ impl State<'_> {
         object
     }
 
+    /// The object first passes every rule that changes it, as at admission; the others see the result.
     fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) {
-        let trigger = kiln_engine::ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
-        let outcomes = {
-            let world = World {
-                view: &self.objects,
-                kinds: self.job.kinds,
-                sources: self.sources,
-                outside: &Offline,
-                limits: self.job.limits,
-            };
-            self.job
-                .rules
-                .evaluate_each(event, &world, |rule, event| self.prepare(event, &rule.id, &trigger))
-        };
+        let trigger = ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
+        let mutated = self.job.rules.mutate_each(event, &self.world(), |rule, event| {
+            self.prepare(event, &rule.id, &trigger)
+        });
+        let mut event = event.clone();
+        if event.object.is_some() {
+            self.objects.insert(&trigger, mutated.object.clone());
+            event.object = Some(mutated.object);
+        }
+        let mut outcomes = mutated.outcomes;
+        outcomes.extend(self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
+            self.prepare(event, &rule.id, &trigger)
+        }));
         if outcomes.is_empty() && self.job.explain && event.lineage.is_empty() {
             self.report.untouched.push(trigger.clone());
         }
         for outcome in outcomes {
             self.carry_out(outcome, &trigger, events);
+        }
+    }
+
+    fn world(&self) -> World<'_> {
+        World {
+            view: &self.objects,
+            kinds: self.job.kinds,
+            sources: self.sources,
+            outside: &Offline,
+            limits: self.job.limits,
         }
     }
 
@@ -137,9 +149,10 @@ impl State<'_> {
                     made.push(object);
                 }
                 Effect::Warn(warning) => self.warn(warning),
-                // A rule that generates patches and rejects nothing; and what was made of files that
-                // are gone is not there to be deleted.
-                Effect::Patch(_) | Effect::Reject { .. } | Effect::Delete(_) => {}
+                Effect::Patch(patch) => made.push(self.patch(*patch, trigger)),
+                // Nothing that compiles today rejects, and what was made of files that are gone is not
+                // there to be deleted.
+                Effect::Reject { .. } | Effect::Delete(_) => {}
             }
         }
         let origin = self.job.rules.rule(&outcome.rule).map(|rule| &rule.origin);
@@ -172,6 +185,19 @@ impl State<'_> {
             }
         };
         Made { id: target, object, before, change }
+    }
+
+    fn patch(&mut self, patch: Patch, trigger: &ObjectId) -> Made {
+        let Patch { target, before, after } = patch;
+        let id = match target {
+            PatchTarget::Trigger => trigger.clone(),
+            PatchTarget::Stored { object, .. } => {
+                self.objects.insert(&object, after.clone());
+                object
+            }
+        };
+        let change = if before == after { Change::Unchanged } else { Change::Patched };
+        Made { id, object: after, before: Some(before), change }
     }
 
     fn warn(&mut self, warning: Diagnostic) {

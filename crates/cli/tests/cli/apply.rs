@@ -212,3 +212,55 @@ fn bad_policies_are_reported_with_places_and_keep_no_other_from_running() {
     assert_eq!(folder.kiln(&["check", "namespaces.yaml"]).code, 2);
     assert_eq!(kiln(&["apply", "missing.yaml"]).code, 2);
 }
+
+const LABELS: &str = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata:
+  name: labels
+spec:
+  rules:
+  - name: add-team
+    match:
+      any:
+      - resources:
+          kinds: [Namespace, ConfigMap]
+    mutate:
+      patchStrategicMerge:
+        metadata:
+          labels:
+            +(team): shop
+";
+
+#[test]
+fn mutate_rules_patch_resources_and_what_other_rules_make() {
+    let folder = folder();
+    folder.write("labels.yaml", LABELS);
+    let run = folder.kiln(&[
+        "apply",
+        "policy.yaml",
+        "labels.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let result = json::parse(&run.stdout).unwrap();
+    let objects = result.get("objects").and_then(Value::as_list).unwrap();
+    let seen: Vec<[String; 3]> = objects
+        .iter()
+        .map(|object| {
+            let at =
+                |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default().to_owned();
+            [at(&["kind"]), at(&["metadata", "name"]), at(&["metadata", "labels", "team"])]
+        })
+        .collect();
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    for (kind, name) in [("Namespace", "team-a"), ("ConfigMap", "settings"), ("Namespace", "quiet")]
+    {
+        assert!(seen.contains(&[kind, name, "shop"].map(String::from)), "{kind} {name}: {seen:?}");
+    }
+}

@@ -62,7 +62,7 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
     let objects = report.objects();
     let changed: Vec<_> = objects
         .iter()
-        .filter(|made| matches!(made.change, Change::Created | Change::Updated))
+        .filter(|made| matches!(made.change, Change::Created | Change::Updated | Change::Patched))
         .collect();
     if args.diff {
         for made in &changed {
