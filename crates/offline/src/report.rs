@@ -27,6 +27,8 @@ pub struct RuleResult {
     pub trigger: ObjectId,
     /// How it ended.
     pub status: Status,
+    /// Why it ended so, where one sentence says it.
+    pub why: Option<String>,
     /// What it made.
     pub made: Vec<Made>,
     /// What failed, and where in the rule.

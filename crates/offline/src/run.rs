@@ -162,6 +162,7 @@ impl State<'_> {
             rule: outcome.rule,
             trigger: trigger.clone(),
             status,
+            why: outcome.why.map(Into::into),
             made,
             problems,
             trace: outcome.trace,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Compiled, compile, is_policy};
+use kiln_dialects::{Compiled, compile, is_exception, is_policy};
 use kiln_object::{Kinds, list};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
@@ -47,7 +47,7 @@ pub(super) fn kinds_of<'d>(documents: impl IntoIterator<Item = &'d Document>) ->
 
 /// Compiles the policies among documents, and says what is wrong with them and what is not run.
 pub(super) fn compile_rules(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
-    let policies = documents.iter().filter(|document| is_policy(document));
+    let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let compiled = compile(policies, kinds);
     for problem in &compiled.diagnostics {
         ui.problem(problem);
@@ -76,7 +76,8 @@ pub(super) fn read_only(path: &str, global: &Global) -> Result<Document, Failure
     Ok(document)
 }
 
-/// The policies, ready to be run.
+/// The policies and their exceptions, ready to be run.
 pub(super) fn rule_set(compiled: &Compiled) -> kiln_engine::RuleSet {
     kiln_engine::RuleSet::new(compiled.policies.iter().map(Arc::clone))
+        .with_exceptions(compiled.exceptions.iter().map(Arc::clone))
 }

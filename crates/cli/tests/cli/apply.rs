@@ -264,3 +264,30 @@ fn mutate_rules_patch_resources_and_what_other_rules_make() {
         assert!(seen.contains(&[kind, name, "shop"].map(String::from)), "{kind} {name}: {seen:?}");
     }
 }
+
+#[test]
+fn an_exception_keeps_a_rule_from_running() {
+    let folder = folder();
+    folder.write(
+        "exception.yaml",
+        "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: not-here, namespace: default}\nspec:\n  exceptions:\n  \
+         - {policyName: settings, ruleNames: [for-each-namespace]}\n  match:\n    any:\n    - resources: {kinds: [Namespace], names: [team-a]}\n",
+    );
+    let run = folder.kiln(&[
+        "apply",
+        "policy.yaml",
+        "exception.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("Namespace team-a: skip"), "{}", run.stdout);
+    assert!(run.stdout.contains("not-here"), "{}", run.stdout);
+    assert!(
+        run.stdout.ends_with("pass: 0, fail: 0, warn: 0, error: 0, skip: 2\n"),
+        "{}",
+        run.stdout
+    );
+}

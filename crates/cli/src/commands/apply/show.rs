@@ -100,6 +100,9 @@ fn verdict(result: &RuleResult) -> String {
         Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(reason),
         Status::Pass | Status::Error => None,
     };
+    if let Some(why) = result.why.as_ref().filter(|_| result.status != Status::Pass) {
+        return format!("{}: {why}", word(result.status));
+    }
     match because {
         Some(Step { what, why: Some(why), .. }) => {
             format!("{}: {what}: {why}", word(result.status))
