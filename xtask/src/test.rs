@@ -40,6 +40,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         let finished = stream(Command::new(&command[0]).args(&command[1..]).current_dir(root()))?;
         sum.add(name, begin.elapsed(), &finished);
     }
+    if sum.stages.is_empty() {
+        let names: Vec<_> = stages()?.into_iter().map(|(name, _)| name).collect();
+        anyhow::bail!("no stage has that in its name; there are: {}", names.join(", "));
+    }
     Ok(sum.report())
 }
 

@@ -42,8 +42,6 @@ pub(crate) enum Format {
     Yaml,
     /// JSON
     Json,
-    /// JUnit XML
-    Junit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,8 @@
 //! Files and standard input in, files out; every error names the path.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
@@ -74,21 +75,47 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Diagnostic> {
     fs::write(path, text).map_err(|error| cannot("write", &path.display().to_string(), &error))
 }
 
-/// Replaces a file as a whole: a crash leaves the old text or the new one, never half of it.
-pub(crate) fn replace_file(path: &str, text: &str) -> Result<(), Diagnostic> {
-    // A link stays a link: what it points at is replaced.
-    let target = fs::canonicalize(path).map_err(|error| cannot("write", path, &error))?;
-    let mut temporary = target.clone().into_os_string();
-    temporary.push(".kiln-tmp");
-    let write = || -> io::Result<()> {
-        fs::write(&temporary, text)?;
-        fs::set_permissions(&temporary, fs::metadata(&target)?.permissions())?;
-        fs::rename(&temporary, &target)
-    };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        cannot("write", path, &error)
-    })
+/// The new text of a file, written beside it and not yet in its place.
+///
+/// Once it is put in place, a crash leaves the old text or the new one, never half of it. Dropped before
+/// that, it leaves nothing behind.
+pub(crate) struct Replacement {
+    temporary: PathBuf,
+    target: PathBuf,
+    shown: String,
+}
+
+impl Replacement {
+    /// Writes the new text beside the file.
+    pub(crate) fn prepare(path: &str, text: &str) -> Result<Self, Diagnostic> {
+        let failed = |error: io::Error| cannot("write", path, &error);
+        // A link stays a link: what it points at is replaced.
+        let target = fs::canonicalize(path).map_err(failed)?;
+        let temporary =
+            target.with_file_name(format!(".kiln-{:016x}", RandomState::new().hash_one(path)));
+        // Only a new file will do: one that is there already could be a link to anywhere.
+        let mut file =
+            File::options().write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let replacement = Replacement { temporary, target, shown: path.to_owned() };
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.set_permissions(fs::metadata(&replacement.target)?.permissions()))
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
+        Ok(replacement)
+    }
+
+    /// Puts the new text in the file's place.
+    pub(crate) fn put(self) -> Result<(), Diagnostic> {
+        fs::rename(&self.temporary, &self.target)
+            .map_err(|error| cannot("write", &self.shown, &error))
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // After it was put in place there is nothing of that name any more.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 pub(crate) fn cannot(verb: &str, path: &str, error: &io::Error) -> Diagnostic {

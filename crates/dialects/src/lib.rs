@@ -98,6 +98,16 @@ fn language(document: &Document) -> Option<Language> {
         ("policies.kyverno.io", "DeletingPolicy" | "NamespacedDeletingPolicy") => {
             Some(Language::NotRun("cleanup"))
         }
+        ("policies.kyverno.io", "GeneratingPolicy" | "NamespacedGeneratingPolicy") => {
+            Some(Language::NotRun("GeneratingPolicy, not yet"))
+        }
+        ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
+            Some(Language::NotRun("MutatingPolicy, not yet"))
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            Some(Language::NotRun("MutatingAdmissionPolicy, not yet"))
+        }
+        ("api.kubemod.io", "ModRule") => Some(Language::NotRun("ModRule, not yet")),
         _ => None,
     }
 }

@@ -96,6 +96,11 @@ impl Git {
             "" => "HEAD",
             reference => reference,
         };
+        // git would take such a word for an option, and some options run programs.
+        if url.starts_with('-') || reference.starts_with('-') {
+            return Err(Error::new(format!("{url}?ref={reference} is no address of a repository"))
+                .hint("neither the address nor the revision may begin with a dash"));
+        }
         let mut steps: Vec<Vec<&str>> = vec![
             vec!["init"],
             vec!["remote", "add", "origin", &url],
@@ -106,10 +111,6 @@ impl Git {
             steps.push(vec!["submodule", "update", "--init", "--recursive"]);
         }
         for words in steps {
-            // An address or a revision that looks like an option is neither.
-            if words.iter().skip(1).any(|word| word.starts_with('-') && !word.starts_with("--")) {
-                return Err(Error::new(format!("{url} is no address of a repository")));
-            }
             run_git(&words, directory, repository.timeout())?;
         }
         Ok(())
@@ -166,7 +167,7 @@ impl Fetch for Git {
         if Repository::parse(url).is_some() {
             return Err(Error::new("URL is a git repository"));
         }
-        Err(Error::http(format!("HTTP Error: cannot fetch {url}"))
+        Err(Error::http(format!("HTTP Error: Kiln does not fetch files over HTTP: {url}"))
             .hint("download the file and name it as a local resource"))
     }
 

@@ -62,13 +62,16 @@ impl Tally {
     /// When one failed, or when there was none at all.
     pub fn finish(self) {
         let total = self.passed + self.failures.len();
-        let _ = writeln!(
-            std::io::stderr(),
-            "corpus: {}: {} of {total} cases pass, {} left out",
-            self.name,
-            self.passed,
-            self.left_out
-        );
+        // The tests of this very file are about tallies that fail; they are no corpora.
+        if !cfg!(test) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "corpus: {}: {} of {total} cases pass, {} left out",
+                self.name,
+                self.passed,
+                self.left_out
+            );
+        }
         assert!(total > 0, "{}: no case ran", self.name);
         let unused: Vec<_> = self.known.keys().collect();
         assert!(unused.is_empty(), "{}: known failures that do not exist: {unused:?}", self.name);

@@ -141,7 +141,7 @@ pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
         (None, None) => print(ui, &output)?,
     }
     if args.stats {
-        report(&output);
+        report(ui, &output);
     }
     Ok(Outcome::Done)
 }
@@ -258,12 +258,13 @@ fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), Failure> {
         .into())
 }
 
-fn report(output: &Output) {
+fn report(ui: &Ui, output: &Output) {
     let stats = &output.stats;
     for phase in Phase::ALL {
-        eprintln!("{:12} {:10.3} ms", phase.as_str(), stats.time(phase).as_secs_f64() * 1e3);
+        let took = stats.time(phase).as_secs_f64() * 1e3;
+        ui.status(&format!("{:12} {took:10.3} ms", phase.as_str()));
     }
-    eprintln!(
+    ui.status(&format!(
         "{} kustomizations, {} documents, {} bytes read; {} transformers; {} objects, {} bytes written",
         stats.kustomizations,
         stats.documents,
@@ -271,5 +272,5 @@ fn report(output: &Output) {
         stats.transformers,
         stats.objects,
         stats.bytes_written
-    );
+    ));
 }

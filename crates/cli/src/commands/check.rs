@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::is_policy;
 
 use super::rules::{compile_rules, kinds_of, read_all};
@@ -37,7 +37,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             out,
             "{} policies with {rules} rules are fine, {} problems, {} not run by Kiln",
             compiled.policies.len(),
-            compiled.diagnostics.len(),
+            compiled.diagnostics.iter().filter(|d| d.severity > Severity::Note).count(),
             compiled.not_run.len()
         )?;
         out.flush()?;

@@ -108,8 +108,13 @@ fn compare(ui: &Ui, global: &Global, args: &Args, paths: &[String]) -> CommandRe
         }
     }
     if args.write && problems.is_empty() {
+        // Everything that can fail for one file happens before the first is changed.
+        let mut replacements = Vec::new();
         for file in files.iter().filter(|file| file.differs()) {
-            input::replace_file(&file.name, &file.new)?;
+            replacements.push(input::Replacement::prepare(&file.name, &file.new)?);
+        }
+        for replacement in replacements {
+            replacement.put()?;
         }
     }
     if problems.is_empty() || args.check {

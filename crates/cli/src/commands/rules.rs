@@ -52,12 +52,6 @@ pub(super) fn compile_rules(ui: &Ui, documents: &[Document], kinds: &Kinds) -> C
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }
-    for left in &compiled.not_run {
-        ui.problem(
-            &Diagnostic::new(kiln_diagnostic::Severity::Note, left.to_string())
-                .at(left.place.clone()),
-        );
-    }
     compiled
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn run(ui: &Ui, _args: &Args) -> CommandResult {
     match ui.format() {
         Format::Json => writeln!(out, "{}", serde_json::json!({ "version": version }))?,
         Format::Yaml => writeln!(out, "version: {version}")?,
-        Format::Text | Format::Table | Format::Junit => writeln!(out, "kiln {version}")?,
+        Format::Text | Format::Table => writeln!(out, "kiln {version}")?,
     }
     out.flush()?;
     Ok(Outcome::Done)

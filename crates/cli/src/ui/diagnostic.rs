@@ -20,17 +20,12 @@ pub(super) fn render(problem: &Diagnostic, color: bool) -> String {
 
     let mut main = Group::with_title(level.primary_title(&problem.message));
     if let Some(excerpt) = &excerpt {
-        main = match &problem.label {
-            _ if excerpt.text.is_empty() => main.element(excerpt.origin()),
-            label => main.element(excerpt.snippet(AnnotationKind::Primary, label.as_deref())),
-        };
+        main = excerpt.show(main, problem.label.as_deref());
     }
     let mut report = vec![main];
     for (place, excerpt) in problem.related.iter().zip(&related) {
-        report.push(
-            Group::with_title(Level::NOTE.secondary_title(&place.message))
-                .element(excerpt.snippet(AnnotationKind::Primary, None)),
-        );
+        let title = Level::NOTE.secondary_title(&place.message);
+        report.push(excerpt.show(Group::with_title(title), None));
     }
     if let Some(hint) = &problem.hint {
         report.push(Group::with_title(Level::HELP.secondary_title(hint)));
@@ -44,7 +39,10 @@ struct Excerpt<'p> {
     name: &'p str,
     text: String,
     first_line: usize,
+    line: usize,
     column: usize,
+    /// Whether the beginning of the line is missing.
+    cut: bool,
     span: Range<usize>,
 }
 
@@ -52,13 +50,8 @@ impl<'p> Excerpt<'p> {
     fn around(place: &'p Place) -> Self {
         let text = place.source().text();
         let position = place.position();
-        let mut start = floor(text, place.span().start);
-        let mut line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-        if line_start == text.len() && start > 0 {
-            // The end of a file that ends in a line break: point at the last line instead.
-            start = floor(text, start - 1);
-            line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-        }
+        let start = floor(text, place.span().start);
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         // Only the first line of the place is shown, and of a long line only what is near it.
         let from = if start - line_start > WIDEST / 2 {
@@ -74,29 +67,36 @@ impl<'p> Excerpt<'p> {
             name: place.source().name(),
             text: text[shown_from..to.max(start)].to_owned(),
             first_line: position.line - text[shown_from..start].matches('\n').count(),
+            line: position.line,
+            cut: from != line_start,
             column: position.column,
             span: start - shown_from..end - shown_from,
         }
     }
 
-    fn snippet<'e>(
-        &'e self,
-        kind: AnnotationKind,
-        label: Option<&'e str>,
-    ) -> Snippet<'e, annotate_snippets::Annotation<'e>> {
-        let annotation = kind.span(self.span.clone());
-        Snippet::source(self.text.as_str())
-            .path(self.name)
+    /// Adds the place and the lines to a message.
+    fn show<'e>(&'e self, group: Group<'e>, label: Option<&'e str>) -> Group<'e> {
+        let origin = Origin::path(self.name).line(self.line).char_column(self.column);
+        if self.text.is_empty()
+            || self.text[..self.span.start].ends_with('\n') && self.span.start == self.text.len()
+        {
+            // The place is behind the last line: there is nothing to point at.
+            return group.element(origin);
+        }
+        let annotation = AnnotationKind::Primary.span(self.span.clone());
+        let snippet = Snippet::source(self.text.as_str())
             .line_start(self.first_line)
             .fold(false)
             .annotation(match label {
                 Some(label) => annotation.label(label),
                 None => annotation,
-            })
-    }
-
-    fn origin(&self) -> Origin<'_> {
-        Origin::path(self.name).line(self.first_line).char_column(self.column)
+            });
+        if self.cut {
+            // The renderer would count columns from the cut.
+            group.element(origin).element(snippet)
+        } else {
+            group.element(snippet.path(self.name))
+        }
     }
 }
 
@@ -147,6 +147,18 @@ note: first defined here
   |   ^
 help: remove one of them";
         assert_eq!(render(&problem, false), wanted);
+    }
+
+    #[test]
+    fn the_header_names_the_place_in_the_file() {
+        let header = |text: &str, at: usize| {
+            let problem = Diagnostic::error("p").at(place(text, at..at + 1));
+            let rendered = render(&problem, false);
+            rendered.lines().nth(1).unwrap_or_default().trim().to_owned()
+        };
+        assert_eq!(header("x: 1\na: [\n", 10), "--> rules.yaml:3:1");
+        assert_eq!(header(&format!("k: {}", "y".repeat(900)), 500), "--> rules.yaml:1:501");
+        assert_eq!(header("a: [", 4), "--> rules.yaml:1:5");
     }
 
     #[test]

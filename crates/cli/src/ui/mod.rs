@@ -46,4 +46,9 @@ impl Ui {
         // Nothing is left to be done when standard error is closed too.
         let _ = writeln!(io::stderr(), "{text}");
     }
+
+    /// Says something on standard error. Nobody there to read it is no reason to fail.
+    pub(crate) fn status(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
 }

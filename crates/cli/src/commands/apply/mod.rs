@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long)]
     detailed_results: bool,
 
-    /// The exit code when there are warnings and no failures
+    /// The exit code when rules warn, or with --warn-no-pass, and nothing failed
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     warn_exit_code: u8,
 
@@ -150,23 +150,21 @@ fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
         let text = emit_documents(report.objects().iter().map(|made| &made.object));
         return Ok(input::write_file(path, &text)?);
     }
-    let mut policies: Vec<String> = Vec::new();
-    for result in &report.results {
-        let policy = result.rule.policy.name.to_string();
-        if !policies.contains(&policy) {
-            policies.push(policy);
+    // Each object belongs to the policy that made it first.
+    let mut files: Vec<(String, Vec<Value>)> = Vec::new();
+    for made in report.objects() {
+        let maker = report.results.iter().find(|r| r.made.iter().any(|m| m.id == made.id));
+        let Some(maker) = maker else { continue };
+        // Names of policies may hold anything, file names may not.
+        let policy = maker.rule.policy.name.replace(['/', '\\', '\0'], "_");
+        match files.iter_mut().find(|(name, _)| *name == policy) {
+            Some((_, objects)) => objects.push(made.object),
+            None => files.push((policy, vec![made.object])),
         }
     }
-    for policy in policies {
-        let made = report
-            .results
-            .iter()
-            .filter(|result| result.rule.policy.name == policy)
-            .flat_map(|result| &result.made);
-        let text = emit_documents(made.map(|made| &made.object));
-        if !text.is_empty() {
-            input::write_file(&path.join(format!("{policy}-generated.yaml")), &text)?;
-        }
+    for (policy, objects) in files {
+        let text = emit_documents(&objects);
+        input::write_file(&path.join(format!("{policy}-generated.yaml")), &text)?;
     }
     Ok(())
 }

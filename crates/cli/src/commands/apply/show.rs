@@ -26,7 +26,7 @@ pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
         _ if args.policy_report => out.write_all(emit(&policy_report(report)).as_bytes())?,
         Format::Table => table(&mut out, args, report)?,
         _ if args.table => table(&mut out, args, report)?,
-        Format::Text | Format::Junit => text(&mut out, args, report)?,
+        Format::Text => text(&mut out, args, report)?,
     }
     out.flush()
 }
