@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::{Compiled, compile, is_exception, is_policy};
-use kiln_object::{Kinds, list};
+use kiln_object::{Kinds, ObjectId, list};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
 
@@ -56,8 +56,24 @@ pub(super) fn compile_rules(ui: &Ui, documents: &[Document], kinds: &Kinds) -> C
 }
 
 /// The objects of documents, lists taken apart.
-pub(super) fn objects_of(documents: Vec<Document>) -> Vec<Value> {
-    documents.into_iter().flat_map(|document| list::flatten(document.into_value())).collect()
+///
+/// # Errors
+/// When a document is no Kubernetes object; each is named with its place.
+pub(super) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, Failure> {
+    let mut objects = Vec::new();
+    let mut problems = Vec::new();
+    for document in documents {
+        let found = list::flatten(document.value().clone());
+        if let Some(missing) = found.iter().find_map(|object| ObjectId::of(object).err()) {
+            problems.push(
+                Diagnostic::error(format!("this is no Kubernetes object: {missing}"))
+                    .at(document.place())
+                    .hint("a resource has apiVersion, kind and metadata.name"),
+            );
+        }
+        objects.extend(found);
+    }
+    if problems.is_empty() { Ok(objects) } else { Err(problems.into()) }
 }
 
 /// The only document of a file.

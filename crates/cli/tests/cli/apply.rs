@@ -291,3 +291,52 @@ fn an_exception_keeps_a_rule_from_running() {
         run.stdout
     );
 }
+
+#[test]
+fn a_policy_name_is_no_way_out_of_the_folder() {
+    let folder = folder();
+    folder.write("a/b/keep", "");
+    folder.write(
+        "policy.yaml",
+        POLICY.replace("name: settings\nspec", "name: '../../escaped'\nspec"),
+    );
+    folder.kiln(&[
+        "apply",
+        "policy.yaml",
+        "-r",
+        "namespaces.yaml",
+        "-s",
+        "owner.data.name=jane",
+        "-o",
+        "a/b",
+    ]);
+    assert!(!folder.path().join("escaped-generated.yaml").exists());
+}
+
+#[test]
+fn policies_that_are_not_run_are_named_once() {
+    let folder = folder();
+    folder.write(
+        "gpol.yaml",
+        "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {name: g}\n",
+    );
+    folder.write(
+        "mod.yaml",
+        "apiVersion: api.kubemod.io/v1beta1\nkind: ModRule\nmetadata: {name: m}\n",
+    );
+    let run = folder.kiln(&["check", "gpol.yaml", "mod.yaml", "policy.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("not run by Kiln").count(), 2, "{}", run.stderr);
+    assert!(run.stdout.ends_with("0 problems, 2 not run by Kiln\n"), "{}", run.stdout);
+}
+
+#[test]
+fn a_resource_that_is_no_object_is_bad_input() {
+    let folder = folder();
+    for text in ["foo: bar\n", "- 1\n", "kind: Pod\n"] {
+        folder.write("odd.yaml", text);
+        let run = folder.kiln(&["apply", "policy.yaml", "-r", "odd.yaml"]);
+        assert_eq!(run.code, 2, "{text}");
+        assert!(run.stderr.contains("odd.yaml:1:1"), "{}", run.stderr);
+    }
+}

@@ -59,6 +59,13 @@ fn write_changes_no_file_when_one_of_them_cannot_be_rewritten() {
 }
 
 #[test]
+fn write_leaves_nothing_behind() {
+    let folder = Folder::with(&[("a.yaml", MESSY)]);
+    assert_eq!(folder.kiln(&["fmt", "--write", "a.yaml"]).code, 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn bad_input_is_an_error_with_a_place() {
     let bomb: String = (1..=9)
         .map(|level| {

@@ -1,6 +1,7 @@
 //! Starting the binary in a folder of its own.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -34,6 +35,10 @@ impl Folder {
 
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.0.path().join(name)).unwrap()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// Runs `kiln` here with these arguments and nothing on standard input.

@@ -1,6 +1,7 @@
 //! The real binary: whole commands, whole output, exit codes.
 
 mod apply;
+mod build;
 mod documentation;
 mod eval;
 mod examples;

@@ -110,8 +110,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let job = Job {
         rules: &rules,
         kinds: &kinds,
-        resources: objects_of(resources),
-        others: objects_of(others),
+        resources: objects_of(resources)?,
+        others: objects_of(others)?,
         values: values(global, args)?,
         user,
         limits,

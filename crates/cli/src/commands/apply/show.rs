@@ -89,10 +89,12 @@ fn name(result: &RuleResult) -> String {
 }
 
 fn describe(id: &ObjectId) -> String {
-    match id.namespace.as_str() {
+    let name = match id.namespace.as_str() {
         "" => format!("{} {}", id.gvk.kind, id.name),
         namespace => format!("{} {namespace}/{}", id.gvk.kind, id.name),
-    }
+    };
+    // Names in files may hold anything, also what a terminal would obey.
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn verdict(result: &RuleResult) -> String {

@@ -1,0 +1,47 @@
+//! `kiln build`
+
+use crate::harness::Folder;
+
+const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+
+#[test]
+fn builds_the_current_folder_or_the_one_that_is_named() {
+    let folder = Folder::with(&[
+        ("app/kustomization.yaml", "namePrefix: x-\nresources: [c.yaml]\n"),
+        ("app/c.yaml", CONFIG_MAP),
+    ]);
+    let wanted = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x-a\n";
+    let run = folder.kiln(&["build", "app"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, wanted), "{}", run.stderr);
+    assert_eq!(folder.kiln(&["build", "app", "-o", "out.yaml"]).code, 0);
+    assert_eq!(folder.read("out.yaml"), wanted);
+    let run = folder.kiln(&["build"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("unable to find one of 'kustomization.yaml'"), "{}", run.stderr);
+}
+
+#[test]
+fn a_typo_has_a_place_and_a_suggestion() {
+    let folder =
+        Folder::with(&[("kustomization.yaml", "resuorces: [c.yaml]\n"), ("c.yaml", CONFIG_MAP)]);
+    let run = folder.kiln(&["build"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("kustomization.yaml:1:1"), "{}", run.stderr);
+    assert!(run.stderr.contains("\"resources\""), "{}", run.stderr);
+}
+
+#[test]
+fn no_address_and_no_revision_is_an_option_of_git() {
+    for address in [
+        "file:///nowhere/repo?ref=--upload-pack=touch pwned;",
+        "https://127.0.0.1:1/a/b?ref=--upload-pack=touch pwned;",
+        "git@127.0.0.1:a/b.git?ref=-upload",
+    ] {
+        let folder =
+            Folder::with(&[("kustomization.yaml", &format!("resources: [\"{address}\"]\n"))]);
+        let run = folder.kiln(&["build"]);
+        assert_eq!(run.code, 2, "{address}");
+        assert!(run.stderr.contains("is no address of a repository"), "{address}: {}", run.stderr);
+        assert!(!folder.path().join("pwned").exists(), "{address}");
+    }
+}
