@@ -18,6 +18,7 @@
 
 mod fields;
 pub mod kyverno;
+mod spelling;
 
 use std::fmt;
 use std::sync::Arc;
@@ -139,6 +140,9 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             }
             None => {}
         }
+    }
+    for policy in &compiled.policies {
+        compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
     }
     let notes = compiled.not_run.iter().map(|not_run| {
         Diagnostic::new(Severity::Note, not_run.to_string()).at(not_run.place.clone())

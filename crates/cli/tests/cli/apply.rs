@@ -340,3 +340,14 @@ fn a_resource_that_is_no_object_is_bad_input() {
         assert!(run.stderr.contains("odd.yaml:1:1"), "{}", run.stderr);
     }
 }
+
+#[test]
+fn a_kind_that_is_a_slip_away_from_a_known_one_is_a_warning() {
+    let folder = folder();
+    folder.write("policy.yaml", POLICY.replace("kinds: [Namespace]", "kinds: [Namespce, Widget]"));
+    let run = folder.kiln(&["check", "policy.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("no kind \"Namespce\" is known"), "{}", run.stderr);
+    assert!(run.stderr.contains("did you mean \"Namespace\"?"), "{}", run.stderr);
+    assert!(!run.stderr.contains("Widget"), "{}", run.stderr);
+}
