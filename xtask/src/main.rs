@@ -25,7 +25,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check formatting, lints and all tests, and run the README's commands
+    /// Check formatting, lints and all tests, and run the README's main command
     Test(test::Args),
     /// Measure Kiln side by side with its peers and write BENCHMARKS.md
     Bench(bench::Args),

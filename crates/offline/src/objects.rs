@@ -38,7 +38,7 @@ pub(crate) fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
         .and_then(|gvk| kinds.get(&gvk).map(kiln_object::Kind::is_namespaced))
         .unwrap_or(false);
     if namespaced && metadata::namespace(&object).is_none_or(str::is_empty) {
-        // Only something that is no object has no metadata to put it in; the engine says so later.
+        // Hosts refuse what is no object, so there is always metadata to put it in.
         let _ = object.set(["metadata", "namespace"], "default");
     }
     object
