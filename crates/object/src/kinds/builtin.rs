@@ -15,6 +15,12 @@ const CREATE: Verbs = &["create"];
 const READ: Verbs = &["get"];
 const UPDATE: Verbs = &["update"];
 
+/// The verbs that come nearest to some: no more than there are.
+pub(super) fn nearest_verbs(has: impl Fn(&str) -> bool) -> Verbs {
+    let sets = [ALL, NO_COLLECTION, READ_LIST, READ_WRITE, CONNECT, CREATE, READ];
+    sets.into_iter().find(|set| set.iter().all(|verb| has(verb))).unwrap_or(&[])
+}
+
 /// What any object of a custom kind can be asked for.
 pub(super) const CUSTOM_VERBS: Verbs = ALL;
 pub(super) const STATUS: Subresource = sub("status", "", "", READ_WRITE);

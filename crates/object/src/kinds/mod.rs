@@ -6,6 +6,7 @@
 
 mod builtin;
 mod crd;
+mod discovered;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -189,6 +190,14 @@ impl Kinds {
         custom.extend(kinds);
         custom.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(self)
+    }
+
+    /// The built-in kinds, and all others that an API server says it serves (`APIGroupDiscoveryList`).
+    pub fn discovered(discovery: &Value) -> Self {
+        let mut custom = discovered::read(discovery);
+        custom.sort_by(|a, b| a.order().cmp(&b.order()));
+        custom.dedup_by(|a, b| a.order() == b.order());
+        Kinds { custom: Arc::new(custom) }
     }
 
     /// Takes away the kind of a CustomResourceDefinition.

@@ -1,0 +1,168 @@
+//! Carries out calls.
+
+use http::Method;
+use kiln_cluster::{ApiError, Call, Listing, ObjectPatch, Reason, Reply};
+use kiln_object::{Gvk, Kind, Kinds, ObjectId};
+use kiln_value::{Map, Value, value};
+
+use crate::client::Client;
+use crate::path::{Address, BadPart, path};
+
+/// Who writes, for the API server's books of who set which field.
+const FIELD_MANAGER: &str = "kiln";
+
+/// Carries out a call.
+///
+/// # Errors
+/// What the server says, or why it says nothing.
+pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Reply, ApiError> {
+    let about = call.about();
+    let kind = find(kinds, &about.gvk)?;
+    let object = |value: Value| Ok(Reply::Object(value));
+    match call {
+        Call::Get(_) => object(client.get(&address(kind, &about, "", &[])?).await?),
+        Call::List { selector, limit, resume, .. } => {
+            let selector = selector.to_string();
+            let limit = limit.map(|limit| limit.to_string());
+            let mut query = Vec::new();
+            if !selector.is_empty() {
+                query.push(("labelSelector", selector.as_str()));
+            }
+            query.extend(limit.as_deref().map(|limit| ("limit", limit)));
+            query.extend(resume.as_deref().map(|resume| ("continue", resume)));
+            let answer = client.get(&address(kind, &about, "", &query)?).await?;
+            Ok(Reply::List(listing(answer, kind)))
+        }
+        Call::Create { object: body, dry_run } => {
+            let place = ObjectId::new(about.gvk.clone(), &about.namespace, "");
+            let path = address(kind, &place, "", &writing(*dry_run))?;
+            object(client.send(Method::POST, &path, Some(body), "").await?)
+        }
+        Call::Update { object: body, subresource, dry_run } => {
+            let path = named(kind, &about, subresource, &writing(*dry_run))?;
+            object(client.send(Method::PUT, &path, Some(body), "").await?)
+        }
+        Call::Patch { patch, subresource, .. } => {
+            let path = named(kind, &about, subresource, &writing(false))?;
+            let (body, form) = match patch {
+                ObjectPatch::Json(body) => (body, "application/json-patch+json"),
+                ObjectPatch::Merge(body) => (body, "application/merge-patch+json"),
+                ObjectPatch::Strategic(body) => (body, "application/strategic-merge-patch+json"),
+            };
+            object(client.send(Method::PATCH, &path, Some(body), form).await?)
+        }
+        Call::Apply { object: body, manager, force } => {
+            let force = if *force { "true" } else { "false" };
+            let query = [("fieldManager", manager.as_str()), ("force", force)];
+            let path = named(kind, &about, "", &query)?;
+            let form = "application/apply-patch+yaml";
+            object(client.send(Method::PATCH, &path, Some(body), form).await?)
+        }
+        Call::Delete { preconditions, .. } => {
+            let mut wanted = Map::new();
+            if let Some(uid) = &preconditions.uid {
+                wanted.insert("uid", uid.clone());
+            }
+            if let Some(version) = &preconditions.resource_version {
+                wanted.insert("resourceVersion", version.clone());
+            }
+            let mut options = value!({
+                "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+            });
+            if !wanted.is_empty()
+                && let Some(options) = options.as_map_mut()
+            {
+                options.insert("preconditions", wanted);
+            }
+            let path = named(kind, &about, "", &[])?;
+            client.send(Method::DELETE, &path, Some(&options), "").await?;
+            Ok(Reply::Deleted)
+        }
+    }
+}
+
+/// The path of a watch on all objects of a kind.
+///
+/// # Errors
+/// When the server does not know the kind.
+pub fn watch_path(
+    kinds: &Kinds,
+    gvk: &Gvk,
+    namespace: &str,
+    query: &[(&str, &str)],
+) -> Result<String, ApiError> {
+    let kind = find(kinds, gvk)?;
+    address(kind, &ObjectId::new(gvk.clone(), namespace, ""), "", query)
+}
+
+fn writing(dry_run: bool) -> Vec<(&'static str, &'static str)> {
+    let mut query = vec![("fieldManager", FIELD_MANAGER)];
+    if dry_run {
+        query.push(("dryRun", "All"));
+    }
+    query
+}
+
+fn find<'k>(kinds: &'k Kinds, gvk: &Gvk) -> Result<&'k Kind, ApiError> {
+    kinds.get(gvk).ok_or_else(|| {
+        ApiError::new(Reason::UnknownKind, format!("the server does not know the kind {gvk}"))
+    })
+}
+
+fn named(
+    kind: &Kind,
+    id: &ObjectId,
+    subresource: &str,
+    query: &[(&str, &str)],
+) -> Result<String, ApiError> {
+    if id.name.is_empty() {
+        return Err(bad(&BadPart { part: "name", text: String::new() }));
+    }
+    address(kind, id, subresource, query)
+}
+
+fn address(
+    kind: &Kind,
+    id: &ObjectId,
+    subresource: &str,
+    query: &[(&str, &str)],
+) -> Result<String, ApiError> {
+    let address = Address {
+        group: kind.group(),
+        version: kind.version(),
+        plural: kind.plural(),
+        namespace: if kind.is_namespaced() { &id.namespace } else { "" },
+        name: &id.name,
+        subresource,
+    };
+    if kind.is_namespaced() && id.namespace.is_empty() && !id.name.is_empty() {
+        let message = format!("{} {:?} needs a namespace", kind.kind(), id.name.as_str());
+        return Err(ApiError::new(Reason::Invalid, message));
+    }
+    path(&address, query).map_err(|part| bad(&part))
+}
+
+fn bad(part: &BadPart) -> ApiError {
+    ApiError::new(Reason::Invalid, part.to_string())
+}
+
+/// Objects of a list do not say what they are; the list does.
+fn listing(mut answer: Value, kind: &Kind) -> Listing {
+    let about = |field: &str| answer.str_at(["metadata", field]).unwrap_or_default().to_owned();
+    let (revision, resume) = (about("resourceVersion"), about("continue"));
+    let api_version = kind.gvk().api_version();
+    let items = answer.as_map_mut().and_then(|map| map.remove("items"));
+    let objects = items.as_ref().and_then(Value::as_list).map(|items| items.to_vec());
+    let mut objects = objects.unwrap_or_default();
+    for object in &mut objects {
+        if let Some(map) = object.as_map_mut() {
+            map.insert("apiVersion", api_version.as_str());
+            map.insert("kind", kind.kind());
+        }
+    }
+    Listing {
+        objects,
+        revision: revision.parse().unwrap_or(0),
+        resume: Some(resume).filter(|resume| !resume.is_empty()),
+    }
+}

@@ -1,0 +1,336 @@
+//! The connection: credentials, and the one way that requests go out and answers come in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use kiln_cluster::{ApiError, Reason};
+use kiln_value::{KeyTable, Value, json};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::options::Options;
+
+/// The longest answer that is read: a page of 500 large objects.
+const LONGEST_ANSWER: usize = 512 << 20;
+/// How long an answer may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to an API server. Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Client {
+    inner: kube::Client,
+    user: Option<Arc<str>>,
+    server: Arc<str>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.server)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no connection, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectError {
+    /// What went wrong.
+    pub message: String,
+    /// What to try.
+    pub hint: String,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.hint)
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// An answer with its headers' `ETag`; no value when nothing changed since the tag that was sent.
+#[derive(Clone, Debug)]
+pub struct Tagged {
+    /// The answer.
+    pub value: Option<Value>,
+    /// The tag to send next time.
+    pub etag: Option<String>,
+}
+
+impl Client {
+    /// Connects with the credentials of a kubeconfig, or of the pod, acting as another user if one is
+    /// given.
+    ///
+    /// # Errors
+    /// When there are no credentials, or they cannot be read.
+    pub async fn connect(options: &Options, user: Option<&str>) -> Result<Self, ConnectError> {
+        let mut config = load(options).await?;
+        // A watch says something at least once a minute, and the server ends it after some minutes.
+        config.read_timeout = None;
+        config.connect_timeout = Some(Duration::from_secs(10));
+        if let Some(user) = user {
+            let header = HeaderValue::from_str(user).map_err(|_| ConnectError {
+                message: format!("{user:?} cannot be the name of a user"),
+                hint: "write it as system:serviceaccount:NAMESPACE:NAME, for example".to_owned(),
+            })?;
+            config.headers.retain(|(name, _)| !name.as_str().starts_with("impersonate-"));
+            config.headers.push((HeaderName::from_static("impersonate-user"), header));
+        }
+        let server: Arc<str> = config.cluster_url.to_string().into();
+        let inner = kube::Client::try_from(config).map_err(|error| ConnectError {
+            message: format!("cannot set up the connection to {server}: {error}"),
+            hint: "check certificates and credentials in the kubeconfig".to_owned(),
+        })?;
+        Ok(Client { inner, user: user.map(Arc::from), server })
+    }
+
+    /// The user that requests are made as, when it is not the one of the credentials.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The address of the API server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Reads something.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
+        self.send(Method::GET, path, None, "").await
+    }
+
+    /// Reads something, unless it is as it was when `etag` was told.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub async fn get_tagged(
+        &self,
+        path: &str,
+        accept: &'static str,
+        etag: Option<&str>,
+    ) -> Result<Tagged, ApiError> {
+        let mut request = Request::builder().method(Method::GET).uri(path).header(ACCEPT, accept);
+        if let Some(etag) = etag {
+            request = request.header(http::header::IF_NONE_MATCH, etag);
+        }
+        let response = self.respond(request.body(Body::empty())).await?;
+        let etag = response
+            .headers()
+            .get(http::header::ETAG)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(Tagged { value: None, etag });
+        }
+        Ok(Tagged { value: Some(read(response).await?), etag })
+    }
+
+    /// Sends something, and reads the answer.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        content_type: &str,
+    ) -> Result<Value, ApiError> {
+        let mut request =
+            Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
+        let body = match body {
+            None => Body::empty(),
+            Some(body) => {
+                let kind = if content_type.is_empty() { "application/json" } else { content_type };
+                request = request.header(CONTENT_TYPE, kind);
+                Body::from(json::to_string(body).into_bytes())
+            }
+        };
+        let response = self.respond(request.body(body)).await?;
+        tokio::time::timeout(PATIENCE, read(response))
+            .await
+            .unwrap_or_else(|_| Err(unavailable("the answer did not come to its end")))
+    }
+
+    /// Begins an answer without end.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub async fn stream(&self, path: &str) -> Result<Response<Body>, ApiError> {
+        let request = Request::builder().uri(path).header(ACCEPT, "application/json");
+        let response = self.respond(request.body(Body::empty())).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(read(response).await.err().unwrap_or_else(|| unavailable("the answer makes no sense")))
+    }
+
+    async fn respond(
+        &self,
+        request: Result<Request<Body>, http::Error>,
+    ) -> Result<Response<Body>, ApiError> {
+        let request = request.map_err(|error| {
+            ApiError::new(Reason::Invalid, format!("this cannot be asked: {error}"))
+        })?;
+        match tokio::time::timeout(PATIENCE, self.inner.send(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(unavailable(&describe(&error))),
+            Err(_) => Err(unavailable("the server does not answer")),
+        }
+    }
+}
+
+fn unavailable(message: &str) -> ApiError {
+    ApiError::new(Reason::Unavailable, message)
+}
+
+/// An error and what caused it.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+async fn load(options: &Options) -> Result<kube::Config, ConnectError> {
+    let chosen =
+        KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let wrong = |what: String, error: &dyn std::error::Error| ConnectError {
+        message: format!("{what}: {}", describe(error)),
+        hint: "give --kubeconfig FILE or set KUBECONFIG; inside a pod its account is used"
+            .to_owned(),
+    };
+    if let Some(file) = &options.kubeconfig {
+        let what = || format!("cannot use the kubeconfig {}", file.display());
+        let read = Kubeconfig::read_from(file).map_err(|error| wrong(what(), &error))?;
+        return kube::Config::from_custom_kubeconfig(read, &chosen)
+            .await
+            .map_err(|error| wrong(what(), &error));
+    }
+    match kube::Config::from_kubeconfig(&chosen).await {
+        Ok(config) => Ok(config),
+        Err(outside) => match kube::Config::incluster() {
+            Ok(config) if options.context.is_none() => Ok(config),
+            _ => Err(wrong("there is no cluster to connect to".to_owned(), &outside)),
+        },
+    }
+}
+
+async fn read(response: Response<Body>) -> Result<Value, ApiError> {
+    let status = response.status();
+    let retry_after = response
+        .headers()
+        .get(http::header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let body: Bytes = Limited::new(response.into_body(), LONGEST_ANSWER)
+        .collect()
+        .await
+        .map_err(|error| unavailable(&format!("the answer broke off: {error}")))?
+        .to_bytes();
+    let value = json::parse_bytes(&body, &mut KeyTable::new());
+    if status.is_success() {
+        return value.map_err(|error| unavailable(&format!("the answer is no JSON: {error}")));
+    }
+    let mut error = match value {
+        Ok(value) if value.str_at(["kind"]) == Some("Status") => sort(status, &value),
+        _ => {
+            let text = String::from_utf8_lossy(&body);
+            let text: String = text.trim().chars().take(300).collect();
+            let reason = if status == StatusCode::NOT_FOUND {
+                Reason::UnknownKind
+            } else {
+                reason_of(status)
+            };
+            ApiError::new(reason, if text.is_empty() { status.to_string() } else { text })
+        }
+    };
+    error.retry_after_seconds = error.retry_after_seconds.or(retry_after);
+    Err(error)
+}
+
+fn reason_of(status: StatusCode) -> Reason {
+    match status.as_u16() {
+        404 => Reason::NotFound,
+        409 => Reason::Conflict,
+        410 => Reason::Gone,
+        401 | 403 => Reason::Forbidden,
+        429 | 500..=599 => Reason::Unavailable,
+        _ => Reason::Invalid,
+    }
+}
+
+/// What kind of failure a `Status` is.
+pub(crate) fn sort(status: StatusCode, value: &Value) -> ApiError {
+    let message = value.str_at(["message"]).unwrap_or_default().to_owned();
+    let causes = value.get_path(["details", "causes"]).and_then(Value::as_list);
+    let has_cause = |wanted: &str| {
+        causes.is_some_and(|causes| {
+            causes.iter().any(|cause| cause.str_at(["reason"]) == Some(wanted))
+        })
+    };
+    let about = |field: &str| value.str_at(["details", field]).unwrap_or_default();
+    let reason = match (value.str_at(["reason"]).unwrap_or_default(), reason_of(status)) {
+        ("AlreadyExists", _) => Reason::AlreadyExists,
+        ("Expired", _) => Reason::Gone,
+        ("Forbidden", _) if has_cause("NamespaceTerminating") => Reason::NamespaceTerminating,
+        // Something is missing, but no object has a name: the path leads nowhere.
+        ("NotFound", _) if about("name").is_empty() => Reason::UnknownKind,
+        (_, reason) => reason,
+    };
+    let seconds = value.get_path(["details", "retryAfterSeconds"]).and_then(Value::as_i64);
+    ApiError {
+        reason,
+        message,
+        retry_after_seconds: seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn failures_are_sorted_by_what_to_do_about_them() {
+        for (code, body, expected) in [
+            (404, value!({"reason": "NotFound", "details": {"name": "a"}}), Reason::NotFound),
+            (404, value!({"reason": "NotFound", "details": {}}), Reason::UnknownKind),
+            (409, value!({"reason": "AlreadyExists"}), Reason::AlreadyExists),
+            (409, value!({"reason": "Conflict"}), Reason::Conflict),
+            (410, value!({"reason": "Expired"}), Reason::Gone),
+            (403, value!({"reason": "Forbidden"}), Reason::Forbidden),
+            (
+                403,
+                value!({"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}),
+                Reason::NamespaceTerminating,
+            ),
+            (422, value!({"reason": "Invalid"}), Reason::Invalid),
+            (400, value!({"reason": "BadRequest"}), Reason::Invalid),
+            (429, value!({"reason": "TooManyRequests"}), Reason::Unavailable),
+            (500, value!({"reason": "InternalError"}), Reason::Unavailable),
+            (503, value!({"reason": "ServiceUnavailable"}), Reason::Unavailable),
+        ] {
+            let error = sort(StatusCode::from_u16(code).unwrap(), &body);
+            assert_eq!(error.reason, expected, "{body:?}");
+        }
+        let asked =
+            sort(StatusCode::TOO_MANY_REQUESTS, &value!({"details": {"retryAfterSeconds": 7}}));
+        assert_eq!(asked.retry_after_seconds, Some(7));
+    }
+}

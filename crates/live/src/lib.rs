@@ -1,0 +1,40 @@
+//! Rules on a live cluster: the only crate that talks to an API server.
+//!
+//! ```text
+//! API server ─▶ watch ─▶ drive ─▶ Controller ─▶ drive ─▶ calls ─▶ API server
+//!      │                   ▲  ▲
+//!      ├─ registry ────────┘  │ hints
+//!      └─ AdmissionReview ─▶ serve
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `options` | what a user decides about a running process |
+//! | `client` | the connection: credentials, and the one way that requests go out and answers come in |
+//! | `path` | the one function that builds every address at an API server |
+//! | `discovery` | which kinds a cluster serves |
+//! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
+//! | `watch` | follows a kind for as long as the process lives |
+//! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
+//! | `drive` | owns the controller: gives it events, carries out its calls |
+//! | `status` | writes the status of policies |
+//! | `health`, `metrics` | what operators ask |
+//! | `serve` | the HTTPS server |
+//!
+//! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
+//! controller's.
+
+pub mod calls;
+pub mod client;
+pub mod discovery;
+pub mod health;
+pub mod metrics;
+pub mod options;
+pub mod path;
+pub mod registry;
+pub mod serve;
+pub mod state;
+
+pub use client::{Client, ConnectError};
+pub use options::{Only, Options};
+pub use state::Shared;

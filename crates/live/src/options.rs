@@ -1,0 +1,65 @@
+//! What a user decides about a running process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which part of the work a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// It answers admission requests.
+    Admission,
+    /// It generates, synchronises and patches stored objects.
+    Controller,
+}
+
+/// What a user decides about a running process.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The kubeconfig; none for the usual places, then for the account of the pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig; none for the current one.
+    pub context: Option<String>,
+    /// Do only a part of the work.
+    pub only: Option<Only>,
+    /// The user that the controller acts as, if not the one of the kubeconfig.
+    pub as_controller: Option<String>,
+    /// The user that the admission side acts as, if not the one of the kubeconfig.
+    pub as_admission: Option<String>,
+    /// Where the engine keeps its configuration, records and UpdateRequests.
+    pub namespace: String,
+    /// The ConfigMap with the configuration.
+    pub config_map: String,
+    /// The address that the HTTPS server listens on.
+    pub listen: SocketAddr,
+    /// The address at which the API server reaches the webhook, when that is no Service in the cluster.
+    pub webhook_url: Option<String>,
+    /// The Service through which the API server reaches the webhook.
+    pub service: String,
+    /// The most calls to the API server at once.
+    pub calls_at_once: usize,
+    /// A watch that tells nothing for so long is begun anew.
+    pub stale_after: Duration,
+    /// Services that rules may ask, as patterns of addresses; none by default.
+    pub allow_http: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            kubeconfig: None,
+            context: None,
+            only: None,
+            as_controller: None,
+            as_admission: None,
+            namespace: "kyverno".to_owned(),
+            config_map: "kyverno".to_owned(),
+            listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
+            webhook_url: None,
+            service: "kyverno-svc".to_owned(),
+            calls_at_once: 16,
+            stale_after: Duration::from_secs(180),
+            allow_http: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What the parts of a running process share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kiln_controller::Hint;
+use kiln_object::{Kinds, ObjectId};
+use kiln_value::Str;
+use tokio::sync::{mpsc, watch};
+
+use crate::client::Client;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::registry::Registry;
+
+/// What the parts of a running process share. Cloning copies pointers.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// What the user decided.
+    pub options: Arc<Options>,
+    /// The connection of the controller's side.
+    pub controller: Client,
+    /// The connection of the admission side.
+    pub admission: Client,
+    /// The kinds that the cluster serves.
+    pub kinds: watch::Receiver<Kinds>,
+    /// The policies, exceptions and configuration that are stored.
+    pub registry: watch::Receiver<Arc<Registry>>,
+    /// Where the admission side tells what only a request knows.
+    pub hints: mpsc::Sender<Hint>,
+    /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
+    /// admission side tells, and a policy becomes ready by it.
+    pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
+    /// Whether the process can do its work.
+    pub health: Arc<Health>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Turns true when the process is to end.
+    pub shutdown: watch::Receiver<bool>,
+}
