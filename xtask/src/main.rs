@@ -1,6 +1,7 @@
 //! Developer commands. `cargo xtask test` is the one that must pass.
 
 mod bench;
+mod cluster;
 mod fuzz;
 mod measure;
 mod process;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Args),
     /// Run the fuzz targets for a bounded time (needs a nightly toolchain)
     Fuzz(fuzz::Args),
+    /// Start or stop a real Kubernetes control plane on loopback
+    Cluster(cluster::Args),
     /// Run one command and print what it used, as JSON
     #[command(hide = true)]
     Measure(measure::Args),
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Measure(args) => measure::run(&args).map(|()| true),
     };
     match outcome {

@@ -7,6 +7,8 @@
 //! A [`Tally`] runs the cases of one corpus, so that a failure shows every failing case and not
 //! only the first, and a success says how many there were.
 
+#[cfg(feature = "control-plane")]
+pub mod control_plane;
 mod corpus;
 mod tally;
 

@@ -1,0 +1,176 @@
+//! The programs of the control plane: found, or built once.
+//!
+//! Looked for in `KUBEBUILDER_ASSETS`, then on `PATH`, then in the user's cache folder. When they are in none of
+//! them and Go is there, the module `xtask/control-plane` is built into the cache, under a lock, so that
+//! test processes that run side by side build it once.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use super::Error;
+use crate::project_root;
+
+const MODULE: [&str; 2] = ["go.mod", "go.sum"];
+const NAMES: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+
+/// Where the four programs are.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    paths: HashMap<&'static str, PathBuf>,
+}
+
+impl Binaries {
+    /// Finds the programs, and builds them if need be, which takes minutes the first time.
+    pub fn find() -> Result<Self, Error> {
+        // A build that failed fails again: one attempt for all tests of a process.
+        static FOUND: OnceLock<Result<Binaries, String>> = OnceLock::new();
+        FOUND.get_or_init(find).clone().map_err(Error::Unavailable)
+    }
+
+    /// The path of one of `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
+    ///
+    /// # Panics
+    /// For another name.
+    pub fn path(&self, name: &str) -> &Path {
+        &self.paths[name]
+    }
+
+    fn all(find: impl Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let paths = NAMES.iter().map(|name| Some((*name, find(name)?))).collect::<Option<_>>()?;
+        Some(Binaries { paths })
+    }
+}
+
+fn find() -> Result<Binaries, String> {
+    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+    let asset =
+        |name: &str| assets.as_ref().map(|folder| folder.join(name)).filter(|p| p.is_file());
+    if let Some(found) = Binaries::all(|name| asset(name).or_else(|| on_path(name))) {
+        return Ok(found);
+    }
+    let module = project_root().join("xtask/control-plane");
+    let folder = cache()?.join(format!(
+        "control-plane-{}",
+        fingerprint(&module, &[MODULE[0], MODULE[1], "main.go"])?
+    ));
+    let built =
+        |folder: &Path| Binaries::all(|name| Some(folder.join(name)).filter(|p| p.is_file()));
+    if let Some(found) = built(&folder) {
+        return Ok(found);
+    }
+    build_once(&folder, "the control plane (this happens once and takes some minutes)", |into| {
+        let mut command = Command::new("go");
+        command.current_dir(&module).env("CGO_ENABLED", "0").args(["build", "-trimpath"]);
+        command.arg("-ldflags").arg(version_flags(&module)?);
+        command.arg("-o").arg(into.join("control-plane")).arg(".");
+        Ok(command)
+    })?;
+    for name in NAMES {
+        // One program that looks at the name it is called by.
+        let _ = std::os::unix::fs::symlink("control-plane", folder.join(name));
+    }
+    built(&folder).ok_or_else(|| format!("{} lacks a program", folder.display()))
+}
+
+/// The program that runs the peers' conformance suites, built once if need be.
+pub fn chainsaw() -> Result<PathBuf, Error> {
+    if let Some(found) = on_path("chainsaw") {
+        return Ok(found);
+    }
+    let module = project_root().join("xtask/chainsaw");
+    let find = || -> Result<PathBuf, String> {
+        let folder = cache()?.join(format!("chainsaw-{}", fingerprint(&module, &MODULE)?));
+        let program = folder.join("chainsaw");
+        if !program.is_file() {
+            build_once(&folder, "chainsaw (this happens once and takes some minutes)", |into| {
+                let mut command = Command::new("go");
+                command.current_dir(&module).env("CGO_ENABLED", "0");
+                command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
+                command.arg(into.join("chainsaw")).arg("github.com/kyverno/chainsaw");
+                Ok(command)
+            })?;
+        }
+        Ok(program)
+    };
+    find().map_err(Error::Unavailable)
+}
+
+/// Runs a Go build into a folder unless another process has done so while we waited for the lock.
+fn build_once(
+    folder: &Path,
+    what: &str,
+    command: impl FnOnce(&Path) -> Result<Command, String>,
+) -> Result<(), String> {
+    if on_path("go").is_none() {
+        return Err(
+            "neither KUBEBUILDER_ASSETS nor PATH has etcd, kube-apiserver, kube-controller-manager and kubectl, \
+             and there is no Go toolchain to build them"
+                .to_owned(),
+        );
+    }
+    let failed = |error: std::io::Error| format!("cannot build into {}: {error}", folder.display());
+    let parent = folder.parent().expect("a folder in the cache");
+    fs::create_dir_all(parent).map_err(failed)?;
+    let lock = File::create(parent.join("build.lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    if folder.is_dir() {
+        return Ok(());
+    }
+    eprintln!("building {what} into {}", folder.display());
+    let unfinished = folder.with_extension("unfinished");
+    let _ = fs::remove_dir_all(&unfinished);
+    fs::create_dir_all(&unfinished).map_err(failed)?;
+    let output = command(&unfinished)?.output().map_err(failed)?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<_> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(5)..].join(" · ");
+        return Err(format!("go could not build {what}: {tail}"));
+    }
+    fs::rename(&unfinished, folder).map_err(failed)
+}
+
+/// Without them the servers do not know their version.
+fn version_flags(module: &Path) -> Result<String, String> {
+    let path = module.join("go.mod");
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let version =
+        text.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v")).ok_or_else(
+            || format!("{} does not name a version of k8s.io/kubernetes", path.display()),
+        )?;
+    let mut numbers = version.split('.');
+    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
+    let package = "k8s.io/component-base/version";
+    Ok(format!(
+        "-s -w -X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+    ))
+}
+
+/// Another module is another build.
+fn fingerprint(module: &Path, files: &[&str]) -> Result<String, String> {
+    let mut hash = Sha256::new();
+    for name in files {
+        let path = module.join(name);
+        hash.update(fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?);
+    }
+    Ok(hash.finalize()[..6].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn cache() -> Result<PathBuf, String> {
+    let set =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .map(|cache| cache.join("kiln"))
+        .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME says where a cache may be".to_owned())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
