@@ -18,7 +18,7 @@ use crate::kustomization::{COMPONENT, SortOptions};
 use crate::loader::Root;
 use crate::objects::Purpose;
 use crate::origin::Origin;
-use crate::plugins;
+use crate::plugins::{self, Program, VirtualResources};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::session::Session;
@@ -29,6 +29,9 @@ use crate::transformers::labels::set_texts_of;
 use crate::transformers::sort;
 use crate::vars::{self, Vars};
 use crate::{Reorder, name_reference, objects, output};
+
+/// The field that names what a kustomization is made of.
+const RESOURCES: &str = "resources";
 
 /// What a kustomization has gathered.
 #[derive(Default)]
@@ -195,16 +198,19 @@ pub(crate) fn accumulate(
     session: &Session<'_>,
 ) -> Result<Accumulator> {
     let kustomization = &target.kustomization;
-    accumulate_resources(target, &mut gathered, &kustomization.resources, "resources", session)
+    accumulate_resources(target, &mut gathered, &kustomization.resources, RESOURCES, session)
         .context("accumulating resources")?;
     gathered.config.merge(&read_config(target, session)?).context("merging config")?;
     let crds = read_crds(target, session)
         .context(format_args!("loading CRDs [{}]", kustomization.crds.join(" ")))?;
     gathered.config.merge(&crds).context("merging CRDs")?;
-    session.clock.time(Phase::Generate, || run_generators(target, &mut gathered, session))?;
+    let virtual_resources =
+        session.clock.time(Phase::Generate, || run_generators(target, &mut gathered, session))?;
     gathered =
         accumulate_components(target, gathered, session).context("accumulating components")?;
-    session.clock.time(Phase::Transform, || run_transformers(target, &mut gathered, session))?;
+    session.clock.time(Phase::Transform, || {
+        run_transformers(target, &mut gathered, virtual_resources, session)
+    })?;
     run_validators(target, &mut gathered, session)?;
     let vars = kustomization.vars.as_deref().unwrap_or_default();
     vars::add(&mut gathered.vars, vars, &mut gathered.resources, session)
@@ -252,7 +258,8 @@ pub(crate) fn accumulate_resources(
             let segments: [kiln_value::Segment; 2] = [field.into(), at.into()];
             target.site(session).at(segments).place()
         };
-        accumulate_resource(target, gathered, path, session)
+        let purpose = if field == RESOURCES { Purpose::Object } else { Purpose::Config };
+        accumulate_resource(target, gathered, path, purpose, session)
             .map_err(|error| if error.place().is_none() { error.at(place()) } else { error })?;
     }
     Ok(())
@@ -262,10 +269,12 @@ fn accumulate_resource(
     target: &Target,
     gathered: &mut Accumulator,
     path: &str,
+    purpose: Purpose,
     session: &Session<'_>,
 ) -> Result<()> {
-    let as_file =
-        session.clock.time(Phase::Load, || accumulate_file(target, gathered, path, session));
+    let as_file = session
+        .clock
+        .time(Phase::Load, || accumulate_file(target, gathered, path, purpose, session));
     let Err(not_a_file) = as_file else { return Ok(()) };
     if not_a_file.is_http() {
         return Err(not_a_file);
@@ -288,12 +297,13 @@ fn accumulate_file(
     target: &Target,
     gathered: &mut Accumulator,
     path: &str,
+    purpose: Purpose,
     session: &Session<'_>,
 ) -> Result<()> {
     let origin = target.origin.as_ref().map(|origin| Arc::new(origin.join(path)));
     let objects = target
         .site(session)
-        .load_objects(path, Purpose::Object)
+        .load_objects(path, purpose)
         .context(format_args!("accumulating resources from '{path}'"))?;
     // A file with one bad document adds nothing.
     let mut file = Resources::new();
@@ -374,19 +384,32 @@ fn accumulate_components(
     Ok(gathered)
 }
 
+/// Makes what generators make. What plugins for API groups will transform is handed on.
 fn run_generators(
     target: &Target,
     gathered: &mut Accumulator,
     session: &Session<'_>,
-) -> Result<()> {
+) -> Result<VirtualResources> {
     let mut generators = steps::generators(target, session)?;
-    let configs = step_configs(target, &target.kustomization.generators, "generators", session)?;
+    let mut configs = plugins::configs(target, plugins::GENERATORS, session)?;
+    let virtual_resources =
+        VirtualResources::take(&mut configs, target, &gathered.config, session)?;
     generators.extend(
         plugins::generators(target, configs, session).context("loading generator plugins")?,
     );
-    for generator in generators {
-        let made = generator.what.generate(session)?;
-        for mut resource in made {
+    generators.extend(virtual_resources.generators(target, session)?);
+    let programs: Vec<&Program> = generators.iter().filter_map(|g| g.what.program()).collect();
+    let mut made_by_programs = None;
+    for generator in &generators {
+        let made = match generator.what.program() {
+            // The first one that is reached starts them all.
+            Some(_) => made_by_programs
+                .get_or_insert_with(|| plugins::generate(&programs, session).into_iter())
+                .next()
+                .unwrap_or_else(|| Ok(Vec::new())),
+            None => generator.what.generate(session),
+        };
+        for mut resource in made.map_err(|error| error.at(generator.at.place()))? {
             if resource.origin.is_none() {
                 resource.origin.clone_from(&generator.origin);
             }
@@ -400,21 +423,25 @@ fn run_generators(
             })?;
         }
     }
-    Ok(())
+    Ok(virtual_resources)
 }
 
 fn run_transformers(
     target: &Target,
     gathered: &mut Accumulator,
+    mut virtual_resources: VirtualResources,
     session: &Session<'_>,
 ) -> Result<()> {
-    let mut steps = steps::transformers(target, &gathered.config, session)?;
-    let names = &target.kustomization.transformers;
-    let configs = step_configs(target, names, "transformers", session)?;
+    // Plugins for API groups transform before everything else.
+    let mut steps = virtual_resources.transformers(target, session)?;
+    steps.extend(steps::transformers(target, &gathered.config, session)?);
+    let configs = virtual_resources.others(target, session)?;
     steps.extend(plugins::transformers(target, configs, session)?);
+    session.remember_virtual(virtual_resources.into_resources());
     for step in &steps {
         run_step(step, &mut gathered.resources, target, session)?;
     }
+    session.remember_virtual(Resources::new());
     Ok(())
 }
 
@@ -449,14 +476,15 @@ fn run_validators(
     gathered: &mut Accumulator,
     session: &Session<'_>,
 ) -> Result<()> {
-    let names = &target.kustomization.validators;
-    if names.is_empty() {
+    if target.kustomization.validators.is_empty() {
         return Ok(());
     }
-    let configs = step_configs(target, names, "validators", session)?;
+    let configs = plugins::configs(target, plugins::VALIDATORS, session)?;
     for step in plugins::transformers(target, configs, session)? {
         let before = snapshot(&gathered.resources);
-        step.what.transform(&mut gathered.resources, session)?;
+        step.what
+            .transform(&mut gathered.resources, session)
+            .map_err(|error| error.at(step.at.place()))?;
         let after = snapshot(&gathered.resources);
         let same = before.len() == after.len()
             && before.iter().zip(&after).all(|(a, b)| {
@@ -480,33 +508,6 @@ fn run_validators(
         }
     }
     Ok(())
-}
-
-/// The objects that configure generators or transformers: written in place, or in files and
-/// directories.
-fn step_configs(
-    target: &Target,
-    entries: &[String],
-    field: &str,
-    session: &Session<'_>,
-) -> Result<Vec<Resource>> {
-    let mut gathered = Accumulator::default();
-    let mut paths = Vec::new();
-    let name = target.shown(session);
-    for entry in entries {
-        match session.read_objects(&name, entry.as_bytes(), Purpose::Object) {
-            Ok(inline) => {
-                for mut resource in inline {
-                    resource.origin =
-                        target.origin.as_ref().map(|o| Arc::new(o.join(target.file_name)));
-                    gathered.resources.append(resource).context("configuring external plugin")?;
-                }
-            }
-            Err(_) => paths.push(entry.clone()),
-        }
-    }
-    accumulate_resources(target, &mut gathered, &paths, field, session)?;
-    Ok(gathered.resources.into_list().collect())
 }
 
 type Snapshot = Vec<(usize, Value)>;

@@ -75,6 +75,13 @@ impl Error {
         self
     }
 
+    /// Forgets a place that means nothing to the user.
+    #[must_use]
+    pub(crate) fn nowhere(mut self) -> Self {
+        self.place = None;
+        self
+    }
+
     /// Says what to do next, unless that was said already.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -86,8 +86,8 @@ impl Chart {
             arguments,
             environment,
             directory: self.root.clone(),
-            input: Vec::new(),
             file,
+            ..Command::default()
         };
         let finished = session.programs.run(&command)?;
         if finished.code != 0 {

@@ -35,6 +35,20 @@ pub struct Command {
     pub input: Vec<u8>,
     /// The content of a temporary file to write first; [`Argument::File`] stands for its path.
     pub file: Option<Vec<u8>>,
+    /// What it may touch.
+    pub trust: Trust,
+}
+
+/// How far a program is trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// A tool of the user's own choice, like `helm`.
+    #[default]
+    Tool,
+    /// What runs a function in a container: it must end in time.
+    Container,
+    /// A plugin: it must end in time, and it needs the files of the kustomization and those that lie beside it, here named.
+    Plugin(Vec<String>),
 }
 
 /// An argument of a program.
@@ -63,6 +77,8 @@ pub struct Finished {
     pub errors: String,
     /// Where the temporary file was, if there was one.
     pub file: String,
+    /// Why the host did not let it end by itself, if it did not.
+    pub stopped: Option<String>,
 }
 
 /// Runs programs and knows where plugins are kept.
@@ -73,12 +89,32 @@ pub trait Programs {
     /// When it cannot be started.
     fn run(&self, command: &Command) -> Result<Finished>;
 
+    /// Runs programs that know nothing of each other; the answers come in the order of the commands.
+    fn run_all(&self, commands: &[Command]) -> Vec<Result<Finished>> {
+        commands.iter().map(|command| self.run(command)).collect()
+    }
+
     /// The folder with exec plugins, if there is one.
     fn plugin_home(&self) -> Option<String>;
 
     /// The folders in which executables named after an API group may lie.
     fn group_plugin_homes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The program that runs containers as `docker run` does, if there is one.
+    fn container_runtime(&self) -> Option<String> {
+        Some("docker".to_owned())
+    }
+
+    /// Who runs this build, as `docker run --user` takes it.
+    fn user(&self) -> Option<String> {
+        None
+    }
+
+    /// Why plugins can touch any file, where the host would rather keep them from it.
+    fn unconfined(&self) -> Option<String> {
+        None
     }
 }
 

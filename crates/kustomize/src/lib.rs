@@ -77,7 +77,7 @@ use kiln_value::Value;
 pub use error::{Error, Result};
 pub use explain::{Touch, What};
 pub use fs::FileSystem;
-pub use host::{Argument, Command, Fetch, Finished, Nothing, Programs};
+pub use host::{Argument, Command, Fetch, Finished, Nothing, Programs, Trust};
 pub use loader::LoadRestrictions;
 pub use remote::Repository;
 pub use stats::{Phase, Stats};
@@ -110,6 +110,10 @@ pub struct Options {
     pub environment: Vec<String>,
     /// `--as-current-user`, for functions in containers.
     pub as_current_user: bool,
+    /// Whether plugins named after API groups may add, remove and rename objects when they transform.
+    pub unrestricted_transformers: bool,
+    /// Whether to run plugins again and compare.
+    pub check_plugins: bool,
     /// Where paths in messages begin; empty shows them whole.
     pub working_directory: String,
     /// Whether to record which step touched which object.
@@ -130,6 +134,8 @@ impl Default for Options {
             mounts: Vec::new(),
             environment: Vec::new(),
             as_current_user: false,
+            unrestricted_transformers: false,
+            check_plugins: false,
             working_directory: String::new(),
             explain: false,
         }

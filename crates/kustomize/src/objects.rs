@@ -19,10 +19,12 @@ pub(crate) enum Purpose {
     Object,
     /// To be merged into others: null means deletion there.
     Patch,
+    /// To configure a step.
+    Config,
 }
 
 /// The objects in these documents. The items of a list come after all other documents, as kustomize
-/// queues them.
+/// queues them. What `virtual_resource` gives for a document takes its place, and needs no name.
 ///
 /// # Errors
 /// When a document is no object.
@@ -30,6 +32,7 @@ pub(crate) fn from_documents(
     documents: Vec<Document>,
     purpose: Purpose,
     scopes: &Scopes,
+    virtual_resource: impl Fn(&Value) -> Option<Value>,
 ) -> Result<Vec<Resource>> {
     let mut objects = Vec::with_capacity(documents.len());
     let mut queue: VecDeque<(Value, Arc<Document>, bool)> = VecDeque::new();
@@ -41,7 +44,13 @@ pub(crate) fn from_documents(
         if is_empty(&value) {
             continue;
         }
-        check(&value).map_err(|error| error.at(Some(document.place())))?;
+        let value = match virtual_resource(&value) {
+            Some(value) => value,
+            None => {
+                check(&value).map_err(|error| error.at(Some(document.place())))?;
+                value
+            }
+        };
         let kind = value.get("kind").map(scalar_text).unwrap_or_default();
         match (kind.ends_with("List"), value.get("items")) {
             (true, Some(Value::List(items))) => {
@@ -137,7 +146,7 @@ fn settle_annotations(resource: &mut Resource, purpose: Purpose) {
         .flatten()
         .filter(|(_, value)| match value {
             Value::String(text) => looks_like_a_time(text),
-            Value::Null => purpose == Purpose::Object,
+            Value::Null => purpose != Purpose::Patch,
             _ => true,
         })
         .map(|(key, _)| key.to_string())

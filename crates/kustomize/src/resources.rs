@@ -19,13 +19,13 @@ use crate::scope::Scopes;
 pub(crate) type Slot = usize;
 
 /// Objects in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resources {
     list: Vec<Resource>,
     index: Option<Index>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Index {
     ids: FxHashMap<u64, Vec<u32>>,
     names: FxHashMap<u64, Vec<u32>>,
@@ -170,7 +170,9 @@ impl Resources {
     /// # Errors
     /// When one with this id is there already.
     pub(crate) fn append(&mut self, resource: Resource) -> Result<()> {
-        if let Some(&first) = self.by_current_id(resource.id()).first() {
+        // Only configurations of plugins can be without a name, and several of a kind can be.
+        let is_unnamed = resource.name().is_empty() && !resource.kind().ends_with("List");
+        if !is_unnamed && let Some(&first) = self.by_current_id(resource.id()).first() {
             let error = Error::new(format!(
                 "may not add resource with an already registered id: {}",
                 resource.id()

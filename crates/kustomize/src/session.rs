@@ -14,12 +14,15 @@ use crate::decode::DecodeError;
 use crate::error::{Error, Result};
 use crate::explain::Touch;
 use crate::host::Programs;
+use crate::id::ResId;
 use crate::loader::{Files, Root};
 use crate::objects::Purpose;
 use crate::output::yaml_error;
 use crate::paths;
 use crate::resource::Resource;
+use crate::resources::Resources;
 use crate::scope::Scopes;
+use crate::selector::Selection;
 use crate::stats::Clock;
 
 /// Everything that lives as long as one build.
@@ -31,6 +34,9 @@ pub(crate) struct Session<'h> {
     pub(crate) clock: Clock<'h>,
     warnings: RefCell<Vec<Diagnostic>>,
     touches: RefCell<Vec<Touch>>,
+    /// The virtual resources of the kustomization whose transformers run.
+    virtual_resources: RefCell<Resources>,
+    told_unconfined: Cell<bool>,
     reader: RefCell<kiln_yaml::Reader>,
     documents: Cell<usize>,
 }
@@ -50,6 +56,8 @@ impl<'h> Session<'h> {
             clock,
             warnings: RefCell::default(),
             touches: RefCell::default(),
+            virtual_resources: RefCell::default(),
+            told_unconfined: Cell::new(false),
             reader: RefCell::new(kiln_yaml::Reader::new(ReadOptions::kustomize_resource())),
             documents: Cell::new(0),
         }
@@ -61,6 +69,30 @@ impl<'h> Session<'h> {
 
     pub(crate) fn take_warnings(&self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.warnings.borrow_mut())
+    }
+
+    /// Says once that plugins can touch any file, if they should not.
+    pub(crate) fn warn_if_unconfined(&self) {
+        if let Some(why) = self.programs.unconfined()
+            && !self.told_unconfined.replace(true)
+        {
+            self.warn(Diagnostic::warning(why));
+        }
+    }
+
+    /// Remembers what patches may have meant besides the objects of the build.
+    pub(crate) fn remember_virtual(&self, resources: Resources) {
+        self.virtual_resources.replace(resources);
+    }
+
+    /// Whether this is the id of a virtual resource.
+    pub(crate) fn is_virtual(&self, id: &ResId) -> bool {
+        !self.virtual_resources.borrow_mut().by_any_id(id).is_empty()
+    }
+
+    /// Whether this selects a virtual resource.
+    pub(crate) fn selects_virtual(&self, selection: &Selection) -> bool {
+        !selection.select(&mut self.virtual_resources.borrow_mut()).is_empty()
     }
 
     pub(crate) fn touch(&self, touch: Touch) {
@@ -97,7 +129,9 @@ impl<'h> Session<'h> {
     ) -> Result<Vec<Resource>> {
         refuse_bad_separators(bytes)?;
         let documents = self.read_documents(name, bytes)?;
-        crate::objects::from_documents(documents, purpose, &self.scopes)
+        crate::objects::from_documents(documents, purpose, &self.scopes, |value| {
+            crate::plugins::virtual_resource(value, purpose, self)
+        })
     }
 
     /// The documents of a text, whatever they are.

@@ -15,6 +15,7 @@ use crate::generators::config_map::{self, Kind};
 use crate::helm::Chart;
 use crate::kustomization::{GeneratorArgs, GeneratorOptions, Patch as PatchEntry, Selector};
 use crate::origin::Origin;
+use crate::plugins::Program;
 use crate::resource::Resource;
 use crate::session::{Session, Site};
 use crate::target::Target;
@@ -47,6 +48,11 @@ pub(crate) struct GeneratorStep<'t> {
 pub(crate) trait Generate {
     /// The name of the built-in generator, or the kind of the plugin.
     fn kind(&self) -> &str;
+
+    /// The program that makes them, if one does: [`crate::plugins::generate`] runs several side by side.
+    fn program(&self) -> Option<&Program> {
+        None
+    }
 
     /// Makes them.
     fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>>;
@@ -134,6 +140,19 @@ pub(crate) fn transformers(
     plan.json_patches()?;
     plan.replicas_and_images();
     plan.replacements()?;
+    Ok(plan.steps)
+}
+
+/// The patches among them.
+pub(crate) fn patches(
+    target: &Target,
+    config: &Config,
+    session: &Session<'_>,
+) -> Result<Vec<Step>> {
+    let mut plan = Plan { target, config, site: target.site(session), steps: Vec::new() };
+    plan.strategic_merge()?;
+    plan.patches()?;
+    plan.json_patches()?;
     Ok(plan.steps)
 }
 

@@ -4,9 +4,10 @@ use kiln_value::Value;
 
 use crate::annotations;
 use crate::error::{Error, Result};
+use crate::id::Gvk;
 use crate::objects::Purpose;
 use crate::resource::{Behavior, Resource, scalar_text};
-use crate::resources::Resources;
+use crate::resources::{Resources, Slot};
 use crate::session::Session;
 
 /// Tells a program (and tells us again) which object is which.
@@ -47,7 +48,24 @@ pub(super) fn outgoing(resources: &Resources) -> Vec<Value> {
 /// # Errors
 /// When it is no list of objects.
 pub(super) fn generated(output: &[u8], by: &str, session: &Session<'_>) -> Result<Vec<Resource>> {
-    let mut objects = session.read_objects(by, output, Purpose::Object)?;
+    marked(read(output, by, session)?)
+}
+
+/// The objects that a program wrote.
+fn read(output: &[u8], by: &str, session: &Session<'_>) -> Result<Vec<Resource>> {
+    session.read_objects(by, output, Purpose::Object).map_err(|error| {
+        // The place is one in the output; what the user can change is the configuration.
+        let line = error.place().map(|place| place.position().line);
+        let line = line.map(|line| format!(" (line {line} of its output)")).unwrap_or_default();
+        error.reword(|message| format!("{message} from plugin {by}{line}")).nowhere()
+    })
+}
+
+/// Takes in what a generator says about its objects in annotations.
+///
+/// # Errors
+/// When it says something that cannot be.
+pub(super) fn marked(mut objects: Vec<Resource>) -> Result<Vec<Resource>> {
     for resource in &mut objects {
         let mut texts = resource.annotations().cloned().unwrap_or_default();
         if let Some(wanted) = texts.remove(NEEDS_HASH) {
@@ -79,7 +97,7 @@ pub(super) fn transformed(
     resources: &mut Resources,
     session: &Session<'_>,
 ) -> Result<()> {
-    let objects = session.read_objects(by, output, Purpose::Object)?;
+    let objects = read(output, by, session)?;
     let mut seen = rustc_hash::FxHashSet::default();
     for mut resource in objects {
         let mut texts = resource.annotations().cloned().unwrap_or_default();
@@ -109,6 +127,111 @@ pub(super) fn transformed(
         }
     }
     Ok(())
+}
+
+/// Takes in what a transformer wrote that may change objects, but neither add nor remove nor rename them,
+/// unless that is allowed.
+///
+/// # Errors
+/// When it did one of these, or wrote an object twice.
+pub(super) fn exchanged(
+    objects: Vec<Resource>,
+    by: &str,
+    resources: &mut Resources,
+    session: &Session<'_>,
+) -> Result<()> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    let mut changed: Vec<(Slot, Resource)> = Vec::new();
+    let mut added: Vec<Resource> = Vec::new();
+    for resource in objects {
+        if !seen.insert(resource.id().key()) {
+            return Err(Error::new(format!("{by} wrote {} twice", resource.id())));
+        }
+        match resources.by_current_id(resource.id()).first() {
+            Some(slot) => changed.push((*slot, resource)),
+            None => added.push(resource),
+        }
+    }
+    let kept: rustc_hash::FxHashSet<Slot> = changed.iter().map(|(slot, _)| *slot).collect();
+    let mut removed: Vec<Slot> = resources.slots();
+    removed.retain(|slot| !kept.contains(slot));
+    let renamed = renames(&mut added, &mut removed, resources);
+
+    if !session.options.unrestricted_transformers {
+        refuse(by, &renamed, &added, &removed, resources)?;
+    }
+    for (slot, resource) in changed {
+        resources.update(slot, &session.scopes, |old| *old.object_mut() = resource.into_object());
+    }
+    for (slot, resource) in renamed {
+        resources.update(slot, &session.scopes, |old| {
+            old.store_previous_id();
+            *old.object_mut() = resource.into_object();
+        });
+    }
+    for slot in removed {
+        resources.update(slot, &session.scopes, |gone| *gone.object_mut() = Value::Null);
+    }
+    added.into_iter().try_for_each(|resource| resources.append(resource))
+}
+
+/// Takes out of both lists what looks like one object under two names: of one kind as many were added as
+/// were removed.
+fn renames(
+    added: &mut Vec<Resource>,
+    removed: &mut Vec<Slot>,
+    resources: &Resources,
+) -> Vec<(Slot, Resource)> {
+    let mut renamed = Vec::new();
+    let mut new = Vec::new();
+    for resource in std::mem::take(added) {
+        let gvk = resource.id().gvk.clone();
+        let is_same = |slot: &&Slot| resources.get(**slot).id().gvk == gvk;
+        new.push((resource, removed.iter().filter(is_same).count()));
+    }
+    let count = |new: &[(Resource, usize)], gvk: &Gvk| {
+        new.iter().filter(|(resource, _)| resource.id().gvk == *gvk).count()
+    };
+    let equal: Vec<bool> =
+        new.iter().map(|(resource, gone)| count(&new, &resource.id().gvk) == *gone).collect();
+    for ((resource, _), equal) in new.into_iter().zip(equal) {
+        let gvk = &resource.id().gvk;
+        let slot = removed.iter().position(|slot| resources.get(*slot).id().gvk == *gvk);
+        match slot {
+            Some(at) if equal => renamed.push((removed.remove(at), resource)),
+            _ => added.push(resource),
+        }
+    }
+    renamed
+}
+
+/// So many objects are named in a message.
+const NAMED: usize = 10;
+
+fn refuse(
+    by: &str,
+    renamed: &[(Slot, Resource)],
+    added: &[Resource],
+    removed: &[Slot],
+    resources: &Resources,
+) -> Result<()> {
+    let mut done: Vec<String> = renamed
+        .iter()
+        .map(|(slot, new)| format!("renamed {} to {}", resources.get(*slot).id(), new.id()))
+        .chain(added.iter().map(|new| format!("added {}", new.id())))
+        .chain(removed.iter().map(|slot| format!("removed {}", resources.get(*slot).id())))
+        .collect();
+    if done.is_empty() {
+        return Ok(());
+    }
+    if done.len() > NAMED {
+        let more = done.len() - NAMED;
+        done.truncate(NAMED);
+        done.push(format!("and {more} more"));
+    }
+    Err(Error::new(format!("{by} {}", done.join(", "))).hint(
+        "a plugin that transforms neither adds nor removes nor renames objects (it writes back what it does not change, or exits with 127 if it only generates); --unrestricted-transformers lifts this",
+    ))
 }
 
 /// Programs hand the origin of objects back as they got it.

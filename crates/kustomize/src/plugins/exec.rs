@@ -2,10 +2,11 @@
 
 use kiln_value::Value;
 
-use super::exchange;
+use super::group::{self, is_name};
+use super::{exchange, running};
 use crate::decode::record;
 use crate::error::{Error, Result};
-use crate::host::{Argument, Command};
+use crate::host::{Argument, Command, Finished, Trust};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::session::Session;
@@ -28,6 +29,57 @@ pub(crate) struct Exec {
     directory: String,
 }
 
+/// Where the program of a configuration object must lie, if there is a folder for such programs.
+fn place(config: &Resource, session: &Session<'_>) -> Option<String> {
+    let home = session.programs.plugin_home()?;
+    let gvk = &config.original_id().gvk;
+    let kind = &gvk.kind;
+    // A kind like `../x` leads elsewhere.
+    if ![gvk.group.as_str(), &gvk.version, kind].into_iter().all(|p| p.is_empty() || is_name(p)) {
+        return None;
+    }
+    let relative = format!("{}/{}/{}", gvk.group, gvk.version, kind.to_lowercase());
+    Some(crate::paths::join(&crate::paths::join(&home, &relative), kind))
+}
+
+/// The program of a configuration object, if it is there.
+pub(super) fn find(config: &Resource, session: &Session<'_>) -> Option<String> {
+    let place = place(config, session)?;
+    session.files.system().is_executable(&place).map(|_| place)
+}
+
+/// Why there is no plugin for a configuration object, with all places that were looked at.
+fn missing(config: &Resource, session: &Session<'_>) -> Error {
+    let gvk = &config.original_id().gvk;
+    let kind = &gvk.kind;
+    let group = group::places(&gvk.group, group::Listed::Transformers, session);
+    let error = match place(config, session) {
+        Some(place) => {
+            let places: Vec<String> = std::iter::once(place).chain(group).collect();
+            Error::new(format!(
+                "unable to load plugin {kind}: no executable at {}",
+                places.join(", nor at ")
+            ))
+        }
+        None if session.programs.plugin_home().is_some() => {
+            Error::new(format!("unable to load plugin {kind}: {gvk} names no file"))
+        }
+        None => {
+            let error = Error::new(format!(
+                "unable to find plugin root - tried: KUSTOMIZE_PLUGIN_HOME, XDG_CONFIG_HOME, HOME; plugin {kind} cannot be loaded"
+            ));
+            if group.is_empty() {
+                error
+            } else {
+                error.reword(|message| {
+                    format!("{message}: no executable at {}", group.join(", nor at "))
+                })
+            }
+        }
+    };
+    error.hint("install the plugin at one of these places, or annotate the object as a function")
+}
+
 /// Variables longer than this are left out: no system takes them.
 const LONGEST_VARIABLE: usize = 131_071;
 
@@ -41,23 +93,14 @@ impl Exec {
         target: &Target,
         session: &Session<'_>,
     ) -> Result<Self> {
-        let id = config.original_id();
-        let kind = id.gvk.kind.to_string();
-        let Some(home) = session.programs.plugin_home() else {
-            return Err(Error::new(format!(
-                "unable to find plugin root - tried: KUSTOMIZE_PLUGIN_HOME, XDG_CONFIG_HOME, HOME; plugin {kind} cannot be loaded"
-            )));
+        let kind = config.original_id().gvk.kind.to_string();
+        let program = match find(config, session) {
+            Some(program) => program,
+            None => return Err(missing(config, session)),
         };
-        let relative = format!("{}/{}/{}", id.gvk.group, id.gvk.version, kind.to_lowercase());
-        let program = crate::paths::join(&crate::paths::join(&home, &relative), &kind);
-        match session.files.system().is_executable(&program) {
-            Some(true) => {}
-            Some(false) => return Err(Error::new(format!("unexecutable plugin at: {program}"))),
-            None => {
-                return Err(Error::new(format!(
-                    "unable to load plugin {kind}: no executable at {program}"
-                )));
-            }
+        if session.files.system().is_executable(&program) != Some(true) {
+            return Err(Error::new(format!("unexecutable plugin at: {program}"))
+                .hint("make the file executable"));
         }
         let site = target.site(session);
         let wanted: Arguments = crate::decode::lenient(config.object())
@@ -83,7 +126,7 @@ impl Exec {
         &self.kind
     }
 
-    fn run(&self, input: Vec<u8>, session: &Session<'_>) -> Result<Vec<u8>> {
+    fn command(&self, input: Vec<u8>) -> Command {
         let mut environment = Vec::new();
         for (name, value) in [
             ("KUSTOMIZE_PLUGIN_CONFIG_STRING", &self.config),
@@ -93,7 +136,9 @@ impl Exec {
                 environment.push((name.to_owned(), value.clone()));
             }
         }
-        let finished = session.programs.run(&Command {
+        // Such a program has a folder of its own.
+        let beside = crate::paths::parent(&self.program).to_owned();
+        Command {
             program: self.program.clone(),
             arguments: std::iter::once(Argument::File)
                 .chain(self.arguments.iter().map(Argument::from))
@@ -102,27 +147,49 @@ impl Exec {
             directory: self.directory.clone(),
             input,
             file: Some(self.config.clone().into_bytes()),
-        })?;
-        if finished.code == 0 {
-            return Ok(finished.output);
+            trust: Trust::Plugin(vec![beside]),
         }
-        Err(Error::new(format!(
-            "failure in plugin configured via {}; exit status {}",
-            finished.file, finished.code
-        ))
-        .context(finished.errors))
     }
 
-    pub(super) fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
-        let output = self.run(Vec::new(), session)?;
-        exchange::generated(&output, &self.program, session)
+    fn check(&self, finished: &Finished, session: &Session<'_>) -> Result<()> {
+        let error = match (&finished.stopped, finished.code) {
+            (None, 0) => {
+                running::forward(&self.kind, finished, session);
+                return Ok(());
+            }
+            (Some(why), _) => Error::new(format!(
+                "plugin {} did not end: {why}{}",
+                self.kind,
+                running::said(finished)
+            )),
+            (None, code) => Error::new(format!(
+                "failure in plugin configured via {}; exit status {code}",
+                finished.file
+            ))
+            .context(&finished.errors),
+        };
+        Err(error.hint(format!("it is the executable {}", self.program)))
+    }
+
+    pub(super) fn generate_command(&self) -> Command {
+        self.command(Vec::new())
+    }
+
+    pub(super) fn generated(
+        &self,
+        finished: &Finished,
+        session: &Session<'_>,
+    ) -> Result<Vec<Resource>> {
+        self.check(finished, session)?;
+        exchange::generated(&finished.output, &self.program, session)
     }
 
     pub(super) fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         let objects: Vec<Value> = exchange::outgoing(resources);
         let input = kiln_yaml::emit_documents(&objects).into_bytes();
-        let output = self.run(input, session)?;
-        exchange::transformed(&output, &self.program, resources, session)
+        let finished = running::ask_one(self.command(input), session)?;
+        self.check(&finished, session)?;
+        exchange::transformed(&finished.output, &self.program, resources, session)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Functions: programs and containers that read and write resource lists.
 
-use kiln_value::{Map, Value};
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_value::{Map, Str, Value};
 
-use super::exchange;
+use super::{exchange, running};
 use crate::annotations::LOCAL_CONFIG;
 use crate::decode::{self, record};
 use crate::error::{Error, Result};
-use crate::host::{Argument, Command};
+use crate::host::{Argument, Command, Finished, Trust};
 use crate::resource::{Resource, scalar_text};
 use crate::resources::Resources;
 use crate::session::Session;
@@ -55,6 +56,8 @@ pub(crate) struct Function {
     config: Value,
     kind: String,
     directory: String,
+    /// The program that runs containers.
+    runtime: String,
 }
 
 impl Function {
@@ -88,18 +91,27 @@ impl Function {
         let _ = object.set(["metadata", "annotations", LOCAL_CONFIG], "true");
         if !spec.exec.path.is_empty() && !session.options.enable_exec {
             session.warn(
-                kiln_diagnostic::Diagnostic::warning(format!(
+                Diagnostic::warning(format!(
                     "the function {} was not run: programs are not allowed",
                     config.id()
                 ))
                 .hint("build with --enable-exec to allow it"),
             );
         }
+        let runtime = session.programs.container_runtime();
+        if spec.exec.path.is_empty() && runtime.is_none() {
+            return Err(Error::new(format!(
+                "cannot run the function {} in a container: neither docker nor podman nor nerdctl is in PATH",
+                config.id()
+            ))
+            .hint("install one of them, or use a function that is a program"));
+        }
         Ok(Some(Function {
             spec,
             config: object,
             kind: config.kind().to_string(),
             directory: target.root.path().to_owned(),
+            runtime: runtime.unwrap_or_default(),
         }))
     }
 
@@ -107,44 +119,93 @@ impl Function {
         &self.kind
     }
 
-    pub(super) fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
-        let items = vec![self.config.clone()];
-        let output = self.run(items, session)?;
+    pub(super) fn generate_command(&self, session: &Session<'_>) -> Option<Command> {
+        self.command(vec![self.config.clone()], session)
+    }
+
+    pub(super) fn generated(
+        &self,
+        finished: Option<&Finished>,
+        session: &Session<'_>,
+    ) -> Result<Vec<Resource>> {
+        let output = match finished {
+            Some(finished) => self.output(finished, session)?,
+            // kustomize: a function that is not allowed changes nothing.
+            None => kiln_yaml::emit_documents([&self.config]).into_bytes(),
+        };
         exchange::generated(&output, &self.kind, session)
     }
 
     pub(super) fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         let items = exchange::outgoing(resources);
-        let output = self
-            .run(items, session)
-            .map_err(|error| error.reword(|message| format!("{message} ")))?;
+        let output = match self.command(items.clone(), session) {
+            Some(command) => running::ask_one(command, session)
+                .map_err(|error| error.context("couldn't execute function"))
+                .and_then(|finished| self.output(&finished, session))
+                .map_err(|error| error.reword(|message| format!("{message} ")))?,
+            None => kiln_yaml::emit_documents(&items).into_bytes(),
+        };
         exchange::transformed(&output, &self.kind, resources, session)
     }
 
-    /// Runs the function over items; what it writes comes back as documents.
-    fn run(&self, items: Vec<Value>, session: &Session<'_>) -> Result<Vec<u8>> {
-        let Some(mut command) = self.command(session) else {
-            // kustomize: a function that is not allowed changes nothing.
-            return Ok(kiln_yaml::emit_documents(&items).into_bytes());
-        };
-        command.input = kiln_yaml::emit(&Value::Map(self.request(items))).into_bytes();
-        let finished =
-            session.programs.run(&command).map_err(|e| e.context("couldn't execute function"))?;
-        if !finished.errors.is_empty() {
-            session.warn(kiln_diagnostic::Diagnostic::warning(format!(
-                "{} says: {}",
-                self.kind,
-                finished.errors.trim_end()
-            )));
+    /// What the function wrote, as documents.
+    fn output(&self, finished: &Finished, session: &Session<'_>) -> Result<Vec<u8>> {
+        running::forward(&self.kind, finished, session);
+        let failed = finished.stopped.is_some() || finished.code != 0;
+        let written = read_answer(&finished.output, &self.kind, session);
+        if let Ok((_, results)) = &written {
+            for result in results {
+                session.warn(self.shown(result));
+            }
         }
-        if finished.code != 0 && !self.spec.defer_failure {
+        if let Some(why) = &finished.stopped {
+            return Err(Error::new(format!("couldn't execute function: {} did not end: {why}", self.kind)));
+        }
+        if failed && !self.spec.defer_failure {
             return Err(Error::new(format!(
                 "couldn't execute function: exit status {}",
                 finished.code
             ))
-            .hint(finished.errors.trim().to_owned()));
+            .hint(match finished.errors.trim() {
+                "" => format!("the function {} said nothing about it", self.kind),
+                said => format!("the function {} says: {said}", self.kind),
+            }));
         }
-        unwrap(&finished.output, session)
+        let (items, _) = written?;
+        Ok(kiln_yaml::emit_documents(&items).into_bytes())
+    }
+
+    /// One of the results that a function reports beside its items.
+    fn shown(&self, result: &Value) -> Diagnostic {
+        let text = |path: &[&str]| {
+            result.get_path(path.iter().copied()).map(scalar_text).filter(|text| !text.is_empty())
+        };
+        let severity = match text(&["severity"]).as_deref() {
+            Some("error") => Severity::Error,
+            Some("warning") => Severity::Warning,
+            _ => Severity::Note,
+        };
+        let mut message = format!("{}: {}", self.kind, text(&["message"]).unwrap_or_default());
+        let about: Vec<Str> = [
+            &["resourceRef", "apiVersion"][..],
+            &["resourceRef", "kind"],
+            &["resourceRef", "namespace"],
+            &["resourceRef", "name"],
+        ]
+        .into_iter()
+        .filter_map(text)
+        .collect();
+        if !about.is_empty() {
+            message.push_str(" in ");
+            message.push_str(&about.iter().map(Str::as_str).collect::<Vec<_>>().join("/"));
+        }
+        if let Some(path) = text(&["field", "path"]) {
+            message.push_str(&format!(", field {path}"));
+        }
+        if let Some(path) = text(&["file", "path"]) {
+            message.push_str(&format!(", file {path}"));
+        }
+        Diagnostic::new(severity, message)
     }
 
     /// The resource list that the function reads.
@@ -168,7 +229,14 @@ impl Function {
         request
     }
 
-    fn command(&self, session: &Session<'_>) -> Option<Command> {
+    /// What to run over these items; nothing if it may not run.
+    fn command(&self, items: Vec<Value>, session: &Session<'_>) -> Option<Command> {
+        let mut command = self.program(session)?;
+        command.input = kiln_yaml::emit(&Value::Map(self.request(items))).into_bytes();
+        Some(command)
+    }
+
+    fn program(&self, session: &Session<'_>) -> Option<Command> {
         let options = session.options;
         let pair = |text: &String| {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
@@ -189,6 +257,7 @@ impl Function {
                 arguments: exec.args.iter().map(Argument::from).collect(),
                 environment: exec.envs.iter().map(pair).collect(),
                 directory: self.directory.clone(),
+                trust: Trust::Plugin(Vec::new()),
                 ..Command::default()
             });
         }
@@ -204,9 +273,8 @@ impl Function {
                 .map(str::to_owned)
                 .to_vec();
         arguments.push(network.to_owned());
-        if !options.as_current_user {
-            arguments.extend(["--user".to_owned(), "nobody".to_owned()]);
-        }
+        let user = options.as_current_user.then(|| session.programs.user()).flatten();
+        arguments.extend(["--user".to_owned(), user.unwrap_or_else(|| "nobody".to_owned())]);
         arguments.push("--security-opt=no-new-privileges".to_owned());
         for mount in &container.mounts {
             let source = crate::paths::join(&self.directory, &mount.src);
@@ -225,9 +293,10 @@ impl Function {
         }
         arguments.push(container.image.clone());
         Command {
-            program: "docker".to_owned(),
+            program: self.runtime.clone(),
             arguments: arguments.into_iter().map(Argument::from).collect(),
             directory: self.directory.clone(),
+            trust: Trust::Container,
             ..Command::default()
         }
     }
@@ -260,19 +329,34 @@ fn spec_of(config: &Resource) -> Result<Option<Spec>> {
     }))
 }
 
-/// The items of a resource list as documents; plain documents are taken as they are.
-fn unwrap(output: &[u8], session: &Session<'_>) -> Result<Vec<u8>> {
-    let documents = session.read_documents("the output of a function", output)?;
-    let mut items = Vec::new();
+/// Whether a configuration object names a function.
+pub(super) fn is_function(config: &Resource) -> bool {
+    !matches!(spec_of(config), Ok(None))
+}
+
+/// The items and the results that a function wrote; plain documents are items.
+fn read_answer(
+    output: &[u8],
+    by: &str,
+    session: &Session<'_>,
+) -> Result<(Vec<Value>, Vec<Value>)> {
+    let documents = session.read_documents("the output of a function", output).map_err(|error| {
+        error.reword(|message| format!("{message} in the output of the function {by}")).nowhere()
+    })?;
+    let (mut items, mut results) = (Vec::new(), Vec::new());
     for document in documents {
         let value = document.into_value();
         let is_list =
             matches!(value.get("kind").and_then(Value::as_str), Some("ResourceList" | "List"));
-        match (is_list, value.get("items")) {
-            (true, Some(Value::List(list))) => items.extend(list.iter().cloned()),
-            (true, _) => {}
-            (false, _) => items.push(value),
+        if !is_list {
+            items.push(value);
+            continue;
+        }
+        for (field, to) in [("items", &mut items), ("results", &mut results)] {
+            if let Some(Value::List(list)) = value.get(field) {
+                to.extend(list.iter().cloned());
+            }
         }
     }
-    Ok(kiln_yaml::emit_documents(&items).into_bytes())
+    Ok((items, results))
 }

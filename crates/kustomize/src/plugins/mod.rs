@@ -1,22 +1,32 @@
 //! Steps configured as objects in `generators`, `transformers` and `validators`.
 //!
 //! The apiVersion `builtin` names a step of this crate ([`builtin`]); anything else is a program and
-//! needs to be allowed: a function that is spoken to in resource lists ([`function`]), or a program that
-//! gets a file with its configuration ([`exec`]).
+//! needs to be allowed: a function that is spoken to in resource lists ([`function`]), a program that
+//! gets a file with its configuration ([`exec`]), or one that serves a whole API group ([`group`]).
 
 mod builtin;
 mod exchange;
 mod exec;
 mod function;
+mod group;
+mod running;
+mod virtual_resources;
 
 use std::sync::Arc;
 
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_value::Segment;
 
+pub(crate) use virtual_resources::{VirtualResources, virtual_resource};
+
+use crate::accumulate::{Accumulator, accumulate_resources};
 use crate::at::{At, Located};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
+use crate::host::Command;
+use crate::objects::Purpose;
 use crate::origin::{ConfiguredBy, Origin};
 use crate::resource::Resource;
+use crate::resources::Resources;
 use crate::session::Session;
 use crate::steps::{Generate, GeneratorStep, Step};
 use crate::target::Target;
@@ -33,6 +43,46 @@ enum Plugin<'t> {
 pub(crate) enum Program {
     Function(function::Function),
     Exec(exec::Exec),
+    Group(group::Group),
+}
+
+/// The fields of a kustomization that name configurations.
+pub(crate) const GENERATORS: &str = "generators";
+pub(crate) const TRANSFORMERS: &str = "transformers";
+pub(crate) const VALIDATORS: &str = "validators";
+
+/// The objects that configure steps: written in place, or in files and directories.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub(crate) fn configs(
+    target: &Target,
+    field: &str,
+    session: &Session<'_>,
+) -> Result<Vec<Resource>> {
+    let kustomization = &target.kustomization;
+    let entries = match field {
+        GENERATORS => &kustomization.generators,
+        TRANSFORMERS => &kustomization.transformers,
+        _ => &kustomization.validators,
+    };
+    let mut gathered = Accumulator::default();
+    let mut paths = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let name = format!("{} ({field}[{at}])", target.shown(session));
+        match session.read_objects(&name, entry.as_bytes(), Purpose::Config) {
+            Ok(inline) => {
+                for mut resource in inline {
+                    resource.origin =
+                        target.origin.as_ref().map(|o| Arc::new(o.join(target.file_name)));
+                    gathered.resources.append(resource).context("configuring external plugin")?;
+                }
+            }
+            Err(_) => paths.push(entry.clone()),
+        }
+    }
+    accumulate_resources(target, &mut gathered, &paths, field, session)?;
+    Ok(gathered.resources.into_list().collect())
 }
 
 /// The generators that these objects configure.
@@ -132,11 +182,85 @@ fn load<'t>(config: &Resource, target: &'t Target, session: &Session<'_>) -> Res
         .at(place())
         .hint("build with --enable-alpha-plugins to allow it"));
     }
-    let program = match function::Function::configured(config, target, session)? {
-        Some(function) => Program::Function(function),
-        None => Program::Exec(exec::Exec::configured(config, target, session)?),
-    };
-    Ok(Plugin::Program(Box::new(program)))
+    if let Some(function) = function::Function::configured(config, target, session)? {
+        return Ok(Plugin::Program(Box::new(Program::Function(function))));
+    }
+    if exec::find(config, session).is_none() {
+        let listed = group::Listed::Transformers;
+        let plugin = group::Group::configured(vec![config.clone()], listed, true, target, session)
+            .map_err(|error| error.at(place()))?;
+        if let Some(plugin) = plugin {
+            return Ok(Plugin::Program(Box::new(Program::Group(plugin))));
+        }
+    }
+    let exec = exec::Exec::configured(config, target, session).map_err(|error| error.at(place()))?;
+    Ok(Plugin::Program(Box::new(Program::Exec(exec))))
+}
+
+/// Lets programs generate, side by side; the answers come in their order.
+pub(crate) fn generate(
+    programs: &[&Program],
+    session: &Session<'_>,
+) -> Vec<Result<Vec<Resource>>> {
+    let commands: Vec<Option<Command>> =
+        programs.iter().map(|program| program.generate_command(session)).collect();
+    let mut answers = running::ask(commands.iter().flatten().cloned().collect(), session).into_iter();
+    programs
+        .iter()
+        .zip(commands)
+        .map(|(program, command)| {
+            let answer = command.and_then(|_| answers.next()).transpose()?;
+            match (program, answer) {
+                (Program::Function(function), answer) => function.generated(answer.as_ref(), session),
+                (Program::Exec(exec), Some(answer)) => exec.generated(&answer, session),
+                (Program::Group(group), Some(answer)) => group.generated(&answer, session),
+                (Program::Exec(_) | Program::Group(_), None) => Ok(Vec::new()),
+            }
+        })
+        .collect()
+}
+
+impl Program {
+    /// What to run to make objects; nothing if it may not run.
+    fn generate_command(&self, session: &Session<'_>) -> Option<Command> {
+        match self {
+            Program::Function(function) => function.generate_command(session),
+            Program::Exec(exec) => Some(exec.generate_command()),
+            Program::Group(group) => Some(group.generate_command()),
+        }
+    }
+
+    fn transform_once(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        match self {
+            Program::Function(function) => function.transform(resources, session),
+            Program::Exec(exec) => exec.transform(resources, session),
+            Program::Group(group) => group.transform(resources, session),
+        }
+    }
+
+    /// Warns if what was transformed is not left alone the next time.
+    fn check_idempotence(&self, resources: &Resources, session: &Session<'_>) -> Result<()> {
+        let mut again = resources.clone();
+        self.transform_once(&mut again, session).context("when it transforms its own output")?;
+        for (slot, resource) in again.iter() {
+            let before = resources.iter().find(|(known, _)| *known == slot);
+            if before.is_none_or(|(_, before)| before.object() != resource.object()) {
+                session.warn(
+                    Diagnostic::new(
+                        Severity::Warning,
+                        format!(
+                            "plugin {} changes {} again when it transforms its own output",
+                            Generate::kind(self),
+                            resource.id()
+                        ),
+                    )
+                    .hint("a plugin that leaves alone what is as it should be can be run at any time"),
+                );
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Generate for Program {
@@ -144,14 +268,16 @@ impl Generate for Program {
         match self {
             Program::Function(function) => function.kind(),
             Program::Exec(exec) => exec.kind(),
+            Program::Group(group) => group.name(),
         }
     }
 
+    fn program(&self) -> Option<&Program> {
+        Some(self)
+    }
+
     fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
-        match self {
-            Program::Function(function) => function.generate(session),
-            Program::Exec(exec) => exec.generate(session),
-        }
+        generate(&[self], session).pop().unwrap_or_else(|| Ok(Vec::new()))
     }
 }
 
@@ -160,14 +286,11 @@ impl Transform for Program {
         Generate::kind(self)
     }
 
-    fn transform(
-        &self,
-        resources: &mut crate::resources::Resources,
-        session: &Session<'_>,
-    ) -> Result<()> {
-        match self {
-            Program::Function(function) => function.transform(resources, session),
-            Program::Exec(exec) => exec.transform(resources, session),
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        self.transform_once(resources, session)?;
+        if session.options.check_plugins {
+            self.check_idempotence(resources, session)?;
         }
+        Ok(())
     }
 }

@@ -26,4 +26,9 @@ pub(crate) trait Transform {
 
     /// Changes the objects.
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()>;
+
+    /// Changes the virtual resources that this step means, if it is a patch and means any.
+    fn patch_virtual(&self, _: &mut Resources, _: &Session<'_>) -> Result<()> {
+        Ok(())
+    }
 }

@@ -129,7 +129,9 @@ impl Patch {
     }
 
     fn warn_if_nothing(&self, selected: &[Slot], session: &Session<'_>) {
-        if selected.is_empty() {
+        let means_virtual =
+            || self.target.as_ref().is_some_and(|target| session.selects_virtual(target));
+        if selected.is_empty() && !means_virtual() {
             let mut warning = Diagnostic::warning(format!(
                 "the target of the patch {} selects no object",
                 self.source
@@ -148,7 +150,7 @@ impl Patch {
     ) -> Result<()> {
         let Some(target) = &self.target else {
             for patch in patches {
-                let slot = unique_target(patch, resources).map_err(|error| {
+                let slot = unique_target(patch, resources, session).map_err(|error| {
                     error
                         .context(format_args!(
                             "no resource matches strategic merge patch {}",
@@ -156,7 +158,9 @@ impl Patch {
                         ))
                         .at(self.at.place())
                 })?;
-                merge_into(patch, slot, &self.options, resources, session)?;
+                if let Some(slot) = slot {
+                    merge_into(patch, slot, &self.options, resources, session)?;
+                }
             }
             return Ok(());
         };
@@ -223,6 +227,24 @@ impl Transform for Patch {
             Body::Json(patch) => self.apply_json(patch, resources, session),
         }
     }
+
+    fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        let selected = self.target.as_ref().map(|target| target.select(resources));
+        match (&self.body, selected) {
+            (Body::Nothing, _) | (Body::Json(_), None) => Ok(()),
+            (Body::Merge(patches), None) => {
+                merge_where_found(patches, &self.options, resources, session)
+            }
+            (Body::Merge(patches), Some(selected)) => selected.into_iter().try_for_each(|slot| {
+                patches
+                    .iter()
+                    .try_for_each(|patch| merge_into(patch, slot, &self.options, resources, session))
+            }),
+            (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
+                resources.update(slot, &session.scopes, |resource| apply_json(patch, resource))
+            }),
+        }
+    }
 }
 
 /// All of `patchesStrategicMerge`.
@@ -270,11 +292,17 @@ impl Transform for StrategicMerge {
 
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         for patch in &self.patches {
-            let slot = unique_target(patch, resources)
+            let slot = unique_target(patch, resources, session)
                 .map_err(|error| error.at(patch.document.as_ref().map(|d| d.place())))?;
-            merge_into(patch, slot, &PatchOptions::default(), resources, session)?;
+            if let Some(slot) = slot {
+                merge_into(patch, slot, &PatchOptions::default(), resources, session)?;
+            }
         }
         Ok(())
+    }
+
+    fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        merge_where_found(&self.patches, &PatchOptions::default(), resources, session)
     }
 }
 
@@ -331,6 +359,10 @@ impl Transform for Json6902 {
         }
         Ok(())
     }
+
+    fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        self.transform(resources, session)
+    }
 }
 
 /// Text that begins with `[` is JSON, anything else YAML of which the first document counts.
@@ -369,15 +401,35 @@ fn apply_json(patch: &JsonPatch, resource: &mut Resource) -> Result<()> {
     })
 }
 
-/// The one object that a patch without a target means.
-fn unique_target(patch: &Resource, resources: &mut Resources) -> Result<Slot> {
+/// The one object that a patch without a target means; nothing if it means a virtual resource.
+fn unique_target(
+    patch: &Resource,
+    resources: &mut Resources,
+    session: &Session<'_>,
+) -> Result<Option<Slot>> {
     let id = patch.original_id();
     let found = match resources.by_any_id(&id).as_slice() {
-        [slot] => return Ok(*slot),
+        [slot] => return Ok(Some(*slot)),
+        [] if session.is_virtual(&id) => return Ok(None),
         [] => "no matches",
         _ => "multiple matches",
     };
     Err(Error::new(format!("{found} for Id {id}; failed to find unique target for patch {id}")))
+}
+
+/// Merges each patch into the object that it names, if that is there.
+fn merge_where_found(
+    patches: &[Resource],
+    options: &PatchOptions,
+    resources: &mut Resources,
+    session: &Session<'_>,
+) -> Result<()> {
+    for patch in patches {
+        for slot in resources.by_any_id(&patch.original_id()) {
+            merge_into(patch, slot, options, resources, session)?;
+        }
+    }
+    Ok(())
 }
 
 fn merge_into(
@@ -415,7 +467,9 @@ fn merge_into(
         {
             map.insert("kind", id.gvk.kind.clone());
         }
-        if !options.allow_name_change {
+        if id.name.is_empty() {
+            resource.remove_metadata("name");
+        } else if !options.allow_name_change {
             resource.set_metadata("name", id.name.clone());
         }
         if id.namespace.is_empty() {

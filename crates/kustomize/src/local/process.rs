@@ -1,0 +1,217 @@
+//! One process from its start to its end, within limits.
+//!
+//! Three threads carry the streams, so that a process may read and write in any order, or not at all. They are
+//! not waited for once the process was stopped: whoever took a stream along may keep it open for ever.
+
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Of what a process writes to standard error, this much is kept.
+const MAX_ERRORS: usize = 1 << 20;
+/// A process that is asked to end gets this long before it is made to.
+const GRACE: Duration = Duration::from_millis(500);
+/// Waiting for an end is asked for again after at most this long.
+const LONGEST_NAP: Duration = Duration::from_millis(10);
+
+/// How a process ended.
+pub(super) struct Ended {
+    pub(super) code: i32,
+    pub(super) output: Vec<u8>,
+    pub(super) errors: String,
+    /// Why it was stopped, if it was.
+    pub(super) stopped: Option<String>,
+}
+
+enum Event {
+    Output(io::Result<Vec<u8>>),
+    Errors(Vec<u8>),
+}
+
+/// Runs a process with this input; one that takes longer, or writes more, is stopped with all its
+/// children.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn run(
+    mut command: Command,
+    input: &[u8],
+    time: Option<Duration>,
+    most_output: u64,
+) -> io::Result<Ended> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = spawn(&mut command)?;
+    let deadline = time.map(|time| Instant::now() + time);
+    let events = carry(&mut child, input.to_vec(), most_output);
+    let mut watched = Watched { child, events, output: None, errors: None };
+
+    let why = match watched.until(deadline) {
+        Outcome::Ended(code) => return watched.finish(code, None),
+        Outcome::TooLong => {
+            let time = time.unwrap_or_default();
+            format!("it was stopped after {time:?} (--plugin-timeout allows more)")
+        }
+        Outcome::TooMuch => format!(
+            "it was stopped: it wrote more than {most_output} bytes (--plugin-max-output allows more)"
+        ),
+    };
+    signal(&watched.child, Signal::Terminate);
+    if watched.ended_until(Instant::now() + GRACE).is_none() {
+        signal(&watched.child, Signal::Kill);
+        // Without groups this ends the process alone; with them it has ended already.
+        let _ = watched.child.kill();
+        watched.ended_until(Instant::now() + GRACE);
+    }
+    watched.gather(Instant::now() + GRACE);
+    watched.finish(-1, Some(why))
+}
+
+enum Outcome {
+    Ended(i32),
+    TooLong,
+    TooMuch,
+}
+
+/// A script that was just written may still be open in another thread's child.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    let mut nap = Duration::from_millis(1);
+    loop {
+        match command.spawn() {
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy
+                    && nap < Duration::from_millis(200) =>
+            {
+                thread::sleep(nap);
+                nap *= 2;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+struct Watched {
+    child: Child,
+    events: Receiver<Event>,
+    output: Option<io::Result<Vec<u8>>>,
+    errors: Option<Vec<u8>>,
+}
+
+impl Watched {
+    /// Waits for both streams to close and for the end.
+    fn until(&mut self, deadline: Option<Instant>) -> Outcome {
+        let far = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+        let deadline = deadline.unwrap_or(far);
+        if !self.gather(deadline) {
+            return Outcome::TooLong;
+        }
+        if self.wrote_too_much() {
+            return Outcome::TooMuch;
+        }
+        self.ended_until(deadline).map_or(Outcome::TooLong, Outcome::Ended)
+    }
+
+    fn wrote_too_much(&self) -> bool {
+        matches!(&self.output, Some(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge)
+    }
+
+    /// Takes in what the streams carried, until they close or one carried too much.
+    fn gather(&mut self, deadline: Instant) -> bool {
+        while self.output.is_none() || (self.errors.is_none() && !self.wrote_too_much()) {
+            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::Output(output)) => self.output = Some(output),
+                Ok(Event::Errors(errors)) => self.errors = Some(errors),
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+        true
+    }
+
+    fn ended_until(&mut self, deadline: Instant) -> Option<i32> {
+        let mut nap = Duration::from_micros(50);
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status.code().unwrap_or(-1)),
+                Ok(None) if Instant::now() < deadline => thread::sleep(nap),
+                Ok(None) | Err(_) => return None,
+            }
+            nap = (nap * 2).min(LONGEST_NAP);
+        }
+    }
+
+    fn finish(self, code: i32, stopped: Option<String>) -> io::Result<Ended> {
+        // What it left running would outlive the build.
+        signal(&self.child, Signal::Kill);
+        let errors = self.errors.unwrap_or_default();
+        let output = match (self.output, &stopped) {
+            (Some(output), None) => output?,
+            _ => Vec::new(),
+        };
+        Ok(Ended { code, output, errors: String::from_utf8_lossy(&errors).into_owned(), stopped })
+    }
+}
+
+fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event> {
+    let (to, events) = mpsc::channel();
+    if let Some(mut stdin) = child.stdin.take() {
+        // A process that does not read its input is no failure.
+        thread::spawn(move || drop(stdin.write_all(&input)));
+    }
+    if let Some(stdout) = child.stdout.take() {
+        let to = to.clone();
+        thread::spawn(move || send(&to, Event::Output(read_at_most(stdout, most_output))));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        thread::spawn(move || send(&to, Event::Errors(keep_the_start(stderr))));
+    }
+    events
+}
+
+fn send(to: &Sender<Event>, event: Event) {
+    // Nobody listens any more once the process was stopped.
+    let _ = to.send(event);
+}
+
+fn read_at_most(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// Reads everything, so that nobody blocks, and forgets what is too much.
+fn keep_the_start(mut from: impl Read) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 8192];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let room = MAX_ERRORS - kept.len();
+        kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
+    kept
+}
+
+enum Signal {
+    Terminate,
+    Kill,
+}
+
+/// Sends a signal to a process and all its children that did not leave its group.
+#[cfg(unix)]
+fn signal(child: &Child, signal: Signal) {
+    let Ok(group) = i32::try_from(child.id()) else { return };
+    let signal = match signal {
+        Signal::Terminate => nix::sys::signal::Signal::SIGTERM,
+        Signal::Kill => nix::sys::signal::Signal::SIGKILL,
+    };
+    // There may be nobody left.
+    let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), signal);
+}
+
+#[cfg(not(unix))]
+fn signal(_: &Child, _: Signal) {}

@@ -1,0 +1,171 @@
+//! Runs the programs that a build asks for.
+
+use std::path::Path;
+use std::process::Command as Process;
+use std::thread;
+use std::time::Duration;
+
+use super::confinement::Confinement;
+use super::process::{self, Ended};
+use super::temporary_path;
+use crate::error::{Error, Result};
+use crate::host::{Argument, Command, Finished, Programs, Trust};
+
+/// Runs programs with the environment of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// The folder with exec plugins.
+    pub plugin_home: Option<String>,
+    /// The folders with executables named after API groups.
+    pub group_plugin_homes: Vec<String>,
+    /// How long and how much.
+    pub limits: Limits,
+    /// Which files plugins may touch.
+    pub confinement: Confinement,
+}
+
+/// What a program may use before it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a plugin may run.
+    pub time: Duration,
+    /// How many bytes a program may write to standard output.
+    pub output: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { time: Duration::from_secs(60), output: 64 << 20 }
+    }
+}
+
+/// The programs that run containers, by preference.
+const CONTAINER_RUNTIMES: [&str; 3] = ["docker", "podman", "nerdctl"];
+
+/// So many programs run side by side.
+const SIDE_BY_SIDE: usize = 8;
+
+impl Programs for Local {
+    fn run(&self, command: &Command) -> Result<Finished> {
+        let failed = |what: &str, error: &std::io::Error| {
+            Error::new(format!("{what} {}: {error}", command.program))
+        };
+        let folder = TemporaryFolder::new()
+            .map_err(|error| failed("cannot make a temporary folder for", &error))?;
+        let file = command.file.as_deref().map(|contents| folder.write(contents)).transpose();
+        let file = file.map_err(|error| failed("cannot write the configuration of", &error))?;
+        let path = file.unwrap_or_default();
+        let arguments = command.arguments.iter().map(|argument| match argument {
+            Argument::Text(text) => text.as_str(),
+            Argument::File => path.as_str(),
+        });
+        let mut process = match &command.trust {
+            Trust::Plugin(beside) => {
+                self.confinement.process(command, beside, &folder.0, arguments.collect())
+            }
+            Trust::Tool | Trust::Container => {
+                let mut process = Process::new(&command.program);
+                process.args(arguments);
+                process
+            }
+        };
+        process.envs(command.environment.iter().map(|(name, value)| (name, value)));
+        if Path::new(&command.directory).is_dir() {
+            process.current_dir(&command.directory);
+        }
+        let time = match command.trust {
+            Trust::Container | Trust::Plugin(_) => Some(self.limits.time),
+            Trust::Tool => None,
+        };
+        let ended = process::run(process, &command.input, time, self.limits.output)
+            .map_err(|error| failed("cannot start", &error))?;
+        let Ended { code, output, errors, stopped } = ended;
+        Ok(Finished { code, output, errors, file: path, stopped })
+    }
+
+    fn run_all(&self, commands: &[Command]) -> Vec<Result<Finished>> {
+        let mut answers = Vec::with_capacity(commands.len());
+        for some in commands.chunks(SIDE_BY_SIDE) {
+            let [single] = some else {
+                thread::scope(|scope| {
+                    let running: Vec<_> =
+                        some.iter().map(|command| scope.spawn(|| self.run(command))).collect();
+                    answers.extend(running.into_iter().map(|thread| {
+                        thread.join().unwrap_or_else(|_| Err(Error::new("running it failed")))
+                    }));
+                });
+                continue;
+            };
+            answers.push(self.run(single));
+        }
+        answers
+    }
+
+    fn plugin_home(&self) -> Option<String> {
+        self.plugin_home.clone()
+    }
+
+    fn group_plugin_homes(&self) -> Vec<String> {
+        self.group_plugin_homes.clone()
+    }
+
+    fn container_runtime(&self) -> Option<String> {
+        CONTAINER_RUNTIMES.into_iter().find(|name| in_path(name).is_some()).map(str::to_owned)
+    }
+
+    #[cfg(unix)]
+    fn user(&self) -> Option<String> {
+        Some(format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid()))
+    }
+
+    fn unconfined(&self) -> Option<String> {
+        match &self.confinement {
+            Confinement::Missing(why) => Some(why.clone()),
+            Confinement::Open | Confinement::Through { .. } => None,
+        }
+    }
+}
+
+/// Where a program is that is called by its name alone.
+pub(super) fn in_path(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use crate::fs::FileSystem;
+    file.to_str().and_then(|path| crate::fs::Disk.is_executable(path)) == Some(true)
+}
+
+/// A folder that goes away with its owner.
+struct TemporaryFolder(std::path::PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> std::io::Result<Self> {
+        loop {
+            let path = temporary_path();
+            let mut folder = std::fs::DirBuilder::new();
+            // Configurations may hold secrets.
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+            match folder.create(&path) {
+                Ok(()) => return Ok(TemporaryFolder(path)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn write(&self, contents: &[u8]) -> std::io::Result<String> {
+        let path = self.0.join("config.yaml");
+        std::fs::write(&path, contents)?;
+        Ok(path.display().to_string())
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // Somebody else may have cleaned up.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
