@@ -62,7 +62,7 @@ pub(crate) fn definition() -> clap::Command {
     Args::command()
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor: u64 = match &text[number.len()..] {
         "" => 1,

@@ -22,7 +22,6 @@ use crate::remote::Repository;
 /// Of what `git` says, this much is kept.
 const MAX_MESSAGES: u64 = 1 << 20;
 
-
 /// Clones repositories with `git`, each once, into temporary folders that go away with it.
 #[derive(Debug, Default)]
 pub struct Git {

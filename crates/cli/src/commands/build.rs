@@ -7,10 +7,11 @@ use std::time::Instant;
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::Disk;
-use kiln_kustomize::local::{Git, Local};
+use kiln_kustomize::local::Git;
 use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
 
 use crate::args::{Format, Global};
+use crate::commands::plugins::PluginArgs;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
 
@@ -35,33 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
 
-    /// Allow plugins
-    #[arg(long, help_heading = "Plugins")]
-    enable_alpha_plugins: bool,
-
-    /// Allow functions that are programs
-    #[arg(long, help_heading = "Plugins")]
-    enable_exec: bool,
-
-    /// Allow functions in containers to use the network, if they ask for it
-    #[arg(long, help_heading = "Plugins")]
-    network: bool,
-
-    /// The network of containers
-    #[arg(long, default_value = "bridge", value_name = "NAME", help_heading = "Plugins")]
-    network_name: String,
-
-    /// Mount this in containers (type=…,src=…,dst=…)
-    #[arg(long, value_name = "MOUNT", help_heading = "Plugins")]
-    mount: Vec<String>,
-
-    /// Set this in the environment of functions (NAME=VALUE)
-    #[arg(short, long, value_name = "VARIABLE", help_heading = "Plugins")]
-    env: Vec<String>,
-
-    /// Run containers as the current user
-    #[arg(long, help_heading = "Plugins")]
-    as_current_user: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
 
     /// Let helm render charts
     #[arg(long, help_heading = "Helm")]
@@ -121,7 +97,7 @@ pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
         format!("{here}/{}", args.directory)
     };
     let options = options(args, here);
-    let programs = Local { plugin_home: plugin_home(), ..Local::default() };
+    let programs = args.plugins.programs();
     let git = Git::default();
     let start = Instant::now();
     let now = || start.elapsed();
@@ -148,7 +124,7 @@ pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
 
 fn options(args: &Args, here: String) -> Options {
     let label = std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|on| on == "on");
-    Options {
+    let mut options = Options {
         load_restrictions: match args.load_restrictor {
             Restrictor::RootOnly => LoadRestrictions::RootOnly,
             Restrictor::None => LoadRestrictions::None,
@@ -158,8 +134,6 @@ fn options(args: &Args, here: String) -> Options {
             Some(Order::Legacy) => Reorder::Legacy,
             Some(Order::None) => Reorder::None,
         },
-        enable_plugins: args.enable_alpha_plugins,
-        enable_exec: args.enable_exec,
         helm: args.enable_helm.then(|| Helm {
             command: args.helm_command.clone(),
             api_versions: args.helm_api_versions.clone(),
@@ -167,29 +141,12 @@ fn options(args: &Args, here: String) -> Options {
             debug: args.helm_debug,
         }),
         managed_by_label: args.enable_managedby_label || label,
-        network: args.network,
-        network_name: args.network_name.clone(),
-        mounts: args.mount.clone(),
-        environment: args.env.clone(),
-        as_current_user: args.as_current_user,
         working_directory: here,
         explain: args.explain.is_some(),
-    }
-}
-
-/// Where kustomize looks for exec plugins: the first that exists.
-fn plugin_home() -> Option<String> {
-    let below =
-        |variable: &str, path: &str| Some(format!("{}{path}", std::env::var(variable).ok()?));
-    [
-        below("KUSTOMIZE_PLUGIN_HOME", ""),
-        below("XDG_CONFIG_HOME", "/kustomize/plugin"),
-        below("HOME", "/.config/kustomize/plugin"),
-        below("HOME", "/kustomize/plugin"),
-    ]
-    .into_iter()
-    .flatten()
-    .find(|path| Path::new(path).is_dir())
+        ..Options::default()
+    };
+    args.plugins.set(&mut options);
+    options
 }
 
 fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {

@@ -8,6 +8,8 @@ mod completion;
 mod eval;
 mod fmt;
 mod man;
+mod plugin_sandbox;
+mod plugins;
 mod rules;
 mod version;
 
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
+    #[command(hide = true)]
+    PluginSandbox(plugin_sandbox::Args),
 }
 
 /// Runs the command that was typed.
@@ -42,6 +46,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&command),
+        Command::PluginSandbox(command) => plugin_sandbox::run(&ui, &command),
     };
     if let Err(Failure::BadInput(problems)) = &result {
         for problem in problems {

@@ -48,10 +48,20 @@ impl Folder {
 
     /// Runs `kiln` here with these bytes on standard input.
     pub(crate) fn kiln_with_input(&self, args: &[&str], input: &[u8]) -> Run {
+        self.start(args, &[], input)
+    }
+
+    /// Runs `kiln` here with these variables set.
+    pub(crate) fn kiln_with_variables(&self, args: &[&str], variables: &[(&str, &str)]) -> Run {
+        self.start(args, variables, b"")
+    }
+
+    fn start(&self, args: &[&str], variables: &[(&str, &str)], input: &[u8]) -> Run {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kiln"))
             .args(args)
             .current_dir(self.0.path())
             .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -8,3 +8,5 @@ mod examples;
 mod fmt;
 mod general;
 mod harness;
+#[cfg(target_os = "linux")]
+mod plugins;

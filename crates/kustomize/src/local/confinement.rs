@@ -81,7 +81,9 @@ impl Confinement {
         may_write.extend(write.iter().cloned());
         may_write.extend([PathBuf::from(&command.directory), temporary.to_path_buf()]);
 
-        let (confiner, words) = confiner.split_first().map_or((OsString::new(), &[][..]), |(first, rest)| (first.clone(), rest));
+        let (confiner, words) = confiner
+            .split_first()
+            .map_or((OsString::new(), &[][..]), |(first, rest)| (first.clone(), rest));
         let mut process = Process::new(confiner);
         process.args(words);
         for (option, paths) in [("--read", may_read), ("--write", may_write)] {
@@ -104,12 +106,15 @@ fn files_of_program(program: &Path) -> Vec<PathBuf> {
     let Some(interpreter) = interpreter(program) else { return files };
     let found = std::iter::once(interpreter.clone()).chain(interpreter.canonicalize().ok());
     for place in found {
-        // Interpreters in folders of their own have their libraries beside them.
-        let prefix = place.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
-        if let Some(prefix) = prefix.filter(|prefix| prefix.parent().is_some()) {
-            files.extend(
+        let folder = place.parent().unwrap_or(&place);
+        match folder.parent().filter(|prefix| prefix.parent().is_some()) {
+            // Interpreters in folders of their own have their libraries beside them.
+            Some(prefix) if folder.ends_with("bin") => files.extend(
                 ["lib", "lib64", "libexec", "pyvenv.cfg"].iter().map(|name| prefix.join(name)),
-            );
+            ),
+            // Such a file is a script that chooses among the versions beside it.
+            Some(prefix) if folder.ends_with("shims") => files.push(prefix.to_path_buf()),
+            _ => {}
         }
         files.push(place);
     }

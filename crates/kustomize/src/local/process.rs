@@ -196,6 +196,7 @@ fn keep_the_start(mut from: impl Read) -> Vec<u8> {
     kept
 }
 
+#[derive(Clone, Copy)]
 enum Signal {
     Terminate,
     Kill,

@@ -94,9 +94,8 @@ impl Exec {
         session: &Session<'_>,
     ) -> Result<Self> {
         let kind = config.original_id().gvk.kind.to_string();
-        let program = match find(config, session) {
-            Some(program) => program,
-            None => return Err(missing(config, session)),
+        let Some(program) = find(config, session) else {
+            return Err(missing(config, session));
         };
         if session.files.system().is_executable(&program) != Some(true) {
             return Err(Error::new(format!("unexecutable plugin at: {program}"))

@@ -159,7 +159,10 @@ impl Function {
             }
         }
         if let Some(why) = &finished.stopped {
-            return Err(Error::new(format!("couldn't execute function: {} did not end: {why}", self.kind)));
+            return Err(Error::new(format!(
+                "couldn't execute function: {} did not end: {why}",
+                self.kind
+            )));
         }
         if failed && !self.spec.defer_failure {
             return Err(Error::new(format!(
@@ -335,14 +338,13 @@ pub(super) fn is_function(config: &Resource) -> bool {
 }
 
 /// The items and the results that a function wrote; plain documents are items.
-fn read_answer(
-    output: &[u8],
-    by: &str,
-    session: &Session<'_>,
-) -> Result<(Vec<Value>, Vec<Value>)> {
-    let documents = session.read_documents("the output of a function", output).map_err(|error| {
-        error.reword(|message| format!("{message} in the output of the function {by}")).nowhere()
-    })?;
+fn read_answer(output: &[u8], by: &str, session: &Session<'_>) -> Result<(Vec<Value>, Vec<Value>)> {
+    let documents =
+        session.read_documents("the output of a function", output).map_err(|error| {
+            error
+                .reword(|message| format!("{message} in the output of the function {by}"))
+                .nowhere()
+        })?;
     let (mut items, mut results) = (Vec::new(), Vec::new());
     for document in documents {
         let value = document.into_value();

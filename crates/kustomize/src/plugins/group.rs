@@ -166,8 +166,12 @@ impl Group {
                 "plugin {group} does not support {word}: exit status {UNSUPPORTED}{said}"
             ))
             .hint(match word {
-                "generate" => format!("list it under transformers; it is the executable {}", self.program),
-                _ => format!("list it under generators only; it is the executable {}", self.program),
+                "generate" => {
+                    format!("list it under transformers; it is the executable {}", self.program)
+                }
+                _ => {
+                    format!("list it under generators only; it is the executable {}", self.program)
+                }
             }),
             (None, code) => {
                 Error::new(format!("plugin {group} {word} failed: exit status {code}{said}"))
@@ -245,7 +249,8 @@ pub(super) fn group_of(written: &str) -> &str {
 
 /// The object with an apiVersion by which it is known.
 pub(super) fn normalised(mut object: Value, written: &str) -> Value {
-    let api_version = if written.contains('/') { written.to_owned() } else { format!("{written}/") };
+    let api_version =
+        if written.contains('/') { written.to_owned() } else { format!("{written}/") };
     if let Value::Map(map) = &mut object {
         map.insert("apiVersion", api_version);
     }

@@ -193,25 +193,26 @@ fn load<'t>(config: &Resource, target: &'t Target, session: &Session<'_>) -> Res
             return Ok(Plugin::Program(Box::new(Program::Group(plugin))));
         }
     }
-    let exec = exec::Exec::configured(config, target, session).map_err(|error| error.at(place()))?;
+    let exec =
+        exec::Exec::configured(config, target, session).map_err(|error| error.at(place()))?;
     Ok(Plugin::Program(Box::new(Program::Exec(exec))))
 }
 
 /// Lets programs generate, side by side; the answers come in their order.
-pub(crate) fn generate(
-    programs: &[&Program],
-    session: &Session<'_>,
-) -> Vec<Result<Vec<Resource>>> {
+pub(crate) fn generate(programs: &[&Program], session: &Session<'_>) -> Vec<Result<Vec<Resource>>> {
     let commands: Vec<Option<Command>> =
         programs.iter().map(|program| program.generate_command(session)).collect();
-    let mut answers = running::ask(commands.iter().flatten().cloned().collect(), session).into_iter();
+    let mut answers =
+        running::ask(commands.iter().flatten().cloned().collect(), session).into_iter();
     programs
         .iter()
         .zip(commands)
         .map(|(program, command)| {
             let answer = command.and_then(|_| answers.next()).transpose()?;
             match (program, answer) {
-                (Program::Function(function), answer) => function.generated(answer.as_ref(), session),
+                (Program::Function(function), answer) => {
+                    function.generated(answer.as_ref(), session)
+                }
                 (Program::Exec(exec), Some(answer)) => exec.generated(&answer, session),
                 (Program::Group(group), Some(answer)) => group.generated(&answer, session),
                 (Program::Exec(_) | Program::Group(_), None) => Ok(Vec::new()),
@@ -254,7 +255,9 @@ impl Program {
                             resource.id()
                         ),
                     )
-                    .hint("a plugin that leaves alone what is as it should be can be run at any time"),
+                    .hint(
+                        "a plugin that leaves alone what is as it should be can be run at any time",
+                    ),
                 );
                 break;
             }

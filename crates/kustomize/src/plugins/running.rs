@@ -29,17 +29,11 @@ pub(super) fn ask(commands: Vec<Command>, session: &Session<'_>) -> Vec<Result<F
 
 /// Runs one program.
 pub(super) fn ask_one(command: Command, session: &Session<'_>) -> Result<Finished> {
-    ask(vec![command], session)
-        .pop()
-        .unwrap_or_else(|| Err(Error::new("the host ran no program")))
+    ask(vec![command], session).pop().unwrap_or_else(|| Err(Error::new("the host ran no program")))
 }
 
 /// The first of two answers, if the second says the same.
-fn same(
-    first: Result<Finished>,
-    second: Result<Finished>,
-    command: &Command,
-) -> Result<Finished> {
+fn same(first: Result<Finished>, second: Result<Finished>, command: &Command) -> Result<Finished> {
     let (first, second) = (first?, second?);
     let differs = if first.stopped.is_some() || second.stopped.is_some() {
         return Ok(if first.stopped.is_some() { first } else { second });

@@ -98,22 +98,14 @@ impl VirtualResources {
             let plugin = Group::configured(configs, Listed::Generators, true, target, session)
                 .map_err(|error| error.at(at.place()))?;
             if let Some(plugin) = plugin {
-                steps.push(GeneratorStep {
-                    what: Box::new(Program::Group(plugin)),
-                    origin,
-                    at,
-                });
+                steps.push(GeneratorStep { what: Box::new(Program::Group(plugin)), origin, at });
             }
         }
         Ok(steps)
     }
 
     /// One transformer for each group: what generates is asked to transform too.
-    pub(crate) fn transformers(
-        &self,
-        target: &Target,
-        session: &Session<'_>,
-    ) -> Result<Vec<Step>> {
+    pub(crate) fn transformers(&self, target: &Target, session: &Session<'_>) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for configs in by_group([&self.generators, &self.transformers]) {
             let group = &configs[0].id().gvk.group;
@@ -132,7 +124,11 @@ impl VirtualResources {
     }
 
     /// The other configurations under `transformers`.
-    pub(crate) fn others(&mut self, target: &Target, session: &Session<'_>) -> Result<Vec<Resource>> {
+    pub(crate) fn others(
+        &mut self,
+        target: &Target,
+        session: &Session<'_>,
+    ) -> Result<Vec<Resource>> {
         match self.others.take() {
             Some(others) => Ok(others),
             None => super::configs(target, super::TRANSFORMERS, session),
@@ -151,11 +147,7 @@ impl VirtualResources {
 }
 
 /// Takes those out that only a plugin of their group understands.
-fn split(
-    configs: &mut Vec<Resource>,
-    listed: Listed,
-    session: &Session<'_>,
-) -> Result<Resources> {
+fn split(configs: &mut Vec<Resource>, listed: Listed, session: &Session<'_>) -> Result<Resources> {
     let mut taken = Resources::new();
     let mut left = Vec::new();
     for config in std::mem::take(configs) {

@@ -236,9 +236,9 @@ impl Transform for Patch {
                 merge_where_found(patches, &self.options, resources, session)
             }
             (Body::Merge(patches), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                patches
-                    .iter()
-                    .try_for_each(|patch| merge_into(patch, slot, &self.options, resources, session))
+                patches.iter().try_for_each(|patch| {
+                    merge_into(patch, slot, &self.options, resources, session)
+                })
             }),
             (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
                 resources.update(slot, &session.scopes, |resource| apply_json(patch, resource))

@@ -1,0 +1,181 @@
+//! The options of `kiln build` for plugins, and the host that runs them accordingly.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kiln_kustomize::Options;
+use kiln_kustomize::local::{Confinement, Limits, Local};
+
+use crate::args::parse_size;
+use crate::commands::plugin_sandbox;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Plugins")]
+pub(crate) struct PluginArgs {
+    /// Allow plugins
+    #[arg(long)]
+    enable_alpha_plugins: bool,
+
+    /// Allow functions that are programs
+    #[arg(long)]
+    enable_exec: bool,
+
+    /// Allow functions in containers to use the network, if they ask for it
+    #[arg(long)]
+    network: bool,
+
+    /// The network of containers
+    #[arg(long, default_value = "bridge", value_name = "NAME")]
+    network_name: String,
+
+    /// Mount this in containers (type=…,src=…,dst=…)
+    #[arg(long, value_name = "MOUNT")]
+    mount: Vec<String>,
+
+    /// Set this in the environment of functions (NAME=VALUE)
+    #[arg(short, long, value_name = "VARIABLE")]
+    env: Vec<String>,
+
+    /// Run containers as the current user
+    #[arg(long)]
+    as_current_user: bool,
+
+    /// Stop a plugin that takes longer, with the suffix ms, s or m
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s")]
+    plugin_timeout: Duration,
+
+    /// Stop a plugin that writes more, with the suffix K, M or G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    plugin_max_output: u64,
+
+    /// Let plugins read this, besides the kustomization's folder and the system's
+    #[arg(long, value_name = "PATH")]
+    plugin_read: Vec<PathBuf>,
+
+    /// Let plugins read and write this, besides the kustomization's folder
+    #[arg(long, value_name = "PATH")]
+    plugin_write: Vec<PathBuf>,
+
+    /// Let plugins touch any file
+    #[arg(long)]
+    no_plugin_sandbox: bool,
+
+    /// Let plugins named after API groups add, remove and rename objects when they transform
+    #[arg(long)]
+    unrestricted_transformers: bool,
+
+    /// Run every plugin again and compare what it says
+    #[arg(long)]
+    check_plugins: bool,
+}
+
+impl PluginArgs {
+    /// What these options change in a build.
+    pub(crate) fn set(&self, options: &mut Options) {
+        options.enable_plugins = self.enable_alpha_plugins;
+        options.enable_exec = self.enable_exec;
+        options.network = self.network;
+        options.network_name.clone_from(&self.network_name);
+        options.mounts.clone_from(&self.mount);
+        options.environment.clone_from(&self.env);
+        options.as_current_user = self.as_current_user;
+        options.unrestricted_transformers = self.unrestricted_transformers;
+        options.check_plugins = self.check_plugins;
+    }
+
+    /// The host that runs programs.
+    pub(crate) fn programs(&self) -> Local {
+        Local {
+            plugin_home: plugin_home(),
+            group_plugin_homes: group_plugin_homes(),
+            limits: Limits { time: self.plugin_timeout, output: self.plugin_max_output },
+            confinement: self.confinement(),
+        }
+    }
+
+    fn confinement(&self) -> Confinement {
+        if self.no_plugin_sandbox || !self.enable_alpha_plugins {
+            return Confinement::Open;
+        }
+        let confiner = match std::env::current_exe() {
+            Ok(kiln) if plugin_sandbox::is_supported() => kiln,
+            _ => {
+                return Confinement::Missing(
+                    "this system cannot keep plugins from files outside of their kustomization: Landlock is missing"
+                        .to_owned(),
+                );
+            }
+        };
+        let confiner = vec![confiner.into(), plugin_sandbox::NAME.into()];
+        let here = std::env::current_dir().unwrap_or_default();
+        let all = |paths: &[PathBuf]| paths.iter().map(|path| here.join(path)).collect();
+        Confinement::Through {
+            confiner,
+            read: all(&self.plugin_read),
+            write: all(&self.plugin_write),
+        }
+    }
+}
+
+fn below(variable: &str, path: &str) -> Option<String> {
+    let folder = std::env::var(variable).ok().filter(|folder| !folder.is_empty())?;
+    // Plugins run in other folders than this one.
+    let folder = std::path::absolute(format!("{folder}{path}")).ok()?;
+    folder.to_str().map(str::to_owned)
+}
+
+/// Where kustomize looks for exec plugins: the first that exists.
+fn plugin_home() -> Option<String> {
+    [
+        below("KUSTOMIZE_PLUGIN_HOME", ""),
+        below("XDG_CONFIG_HOME", "/kustomize/plugin"),
+        below("HOME", "/.config/kustomize/plugin"),
+        below("HOME", "/kustomize/plugin"),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|path| Path::new(path).is_dir())
+}
+
+/// Where executables named after API groups lie.
+fn group_plugin_homes() -> Vec<String> {
+    [below("XDG_CONFIG_HOME", "/kustomize/plugins"), below("HOME", "/.config/kustomize/plugins")]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "ms" => Some(1),
+        "" | "s" => Some(1000),
+        "m" => Some(60_000),
+        _ => None,
+    };
+    number
+        .parse::<u32>()
+        .ok()
+        .zip(unit)
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| Duration::from_millis(u64::from(count) * unit))
+        .ok_or_else(|| {
+            "a time is a number of seconds, or one with the suffix ms, s or m".to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_suffixes() {
+        for (text, milliseconds) in [("1", 1000), ("250ms", 250), ("60s", 60_000), ("2m", 120_000)]
+        {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "s", "0", "-1s", "1.5s", "1h", "99999999999"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Plugins of `kiln build`: real executables, well-behaved and otherwise.
+
+mod containers;
+mod examples;
+mod exec;
+mod groups;
+mod misbehaving;
+mod sandbox;
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::{Folder, Run};
+
+/// The place for the plugin of the group `team.example.com`.
+const TEAM: &str = "config/kustomize/plugins/team.example.com";
+
+/// A virtual resource of that group, as people write them down.
+const APP: &str = "groupVersion: team.example.com/v1beta1\nkind: CommonApp\ngenerate:\n  image: foo\n  size: big\n";
+
+const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: v\n";
+
+/// A folder with a kustomization in `app` and plugins in `config`.
+struct Case(Folder);
+
+impl Case {
+    fn new(kustomization: &str, files: &[(&str, &str)]) -> Self {
+        let case = Case(Folder::with(&[("app/kustomization.yaml", kustomization)]));
+        case.0.write("config/.keep", "");
+        case.0.write("home/.keep", "");
+        for (name, text) in files {
+            case.0.write(name, text);
+        }
+        case
+    }
+
+    /// A kustomization with one ConfigMap and an entry for the group `team.example.com`.
+    fn of_team(field: &str, script: &str) -> Self {
+        Case::new(
+            &format!("resources: [a.yaml]\n{field}: [app.yaml]\n"),
+            &[("app/a.yaml", CONFIG_MAP), ("app/app.yaml", APP)],
+        )
+        .executable(TEAM, script)
+    }
+
+    fn executable(self, name: &str, script: &str) -> Self {
+        self.0.write(name, script);
+        let path = self.0.path().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// Builds `app` with plugins allowed.
+    fn build(&self, flags: &[&str]) -> Run {
+        let mut args = vec!["build", "app", "--enable-alpha-plugins"];
+        args.extend(flags);
+        self.kiln(&args)
+    }
+
+    fn kiln(&self, args: &[&str]) -> Run {
+        let root = self.0.path().display().to_string();
+        let path = std::env::var("PATH").unwrap_or_default();
+        self.0.kiln_with_variables(
+            args,
+            &[
+                ("XDG_CONFIG_HOME", &format!("{root}/config")),
+                ("HOME", &format!("{root}/home")),
+                ("KUSTOMIZE_PLUGIN_HOME", &format!("{root}/exec")),
+                ("PATH", &format!("{root}/bin:{path}")),
+                ("NO_COLOR", "1"),
+            ],
+        )
+    }
+
+    /// What a build prints.
+    fn builds(&self, flags: &[&str]) -> String {
+        let run = self.build(flags);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout
+    }
+
+    /// What a build that fails says.
+    fn fails(&self, flags: &[&str]) -> String {
+        let run = self.build(flags);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+        run.stderr
+    }
+}
+
+#[track_caller]
+fn holds(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing in\n{text}");
+    }
+}
