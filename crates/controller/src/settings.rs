@@ -88,12 +88,16 @@ impl ResourceFilter {
             ("*/*", "kube-public"),
             ("*/*", "kube-node-lease"),
             ("Node", "*"),
+            ("Node/?*", "*"),
             ("APIService", "*"),
+            ("APIService/?*", "*"),
             ("TokenReview", "*"),
             ("SubjectAccessReview", "*"),
             ("SelfSubjectAccessReview", "*"),
             ("Binding", "*"),
+            ("Pod/binding", "*"),
             ("ReplicaSet", "*"),
+            ("ReplicaSet/?*", "*"),
             ("EphemeralReport", "*"),
             ("ClusterEphemeralReport", "*"),
             ("UpdateRequest", "*"),
@@ -104,12 +108,23 @@ impl ResourceFilter {
 
     /// Whether an object is meant.
     pub fn matches(&self, gvk: &kiln_object::Gvk, namespace: &str, name: &str) -> bool {
+        self.takes(gvk, "", namespace, name)
+    }
+
+    /// Whether an object, or a subresource of it, is meant.
+    pub fn takes(
+        &self,
+        gvk: &kiln_object::Gvk,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> bool {
         // Kyverno: for a Namespace, its name counts as well.
         let inside = match (gvk.group.as_str(), gvk.kind.as_str()) {
             ("", "Namespace") => name,
             _ => namespace,
         };
-        self.kind.matches(&gvk.group, &gvk.version, &gvk.kind, "")
+        self.kind.matches(&gvk.group, &gvk.version, &gvk.kind, subresource)
             && wildcard::matches(&self.namespace, inside)
             && wildcard::matches(&self.name, name)
     }

@@ -1,1 +1,83 @@
-//! The HTTPS server.
+//! The HTTPS server: admission reviews, health, metrics; and what the API server needs to find it.
+//!
+//! ```text
+//! registry, kinds ─▶ keeper ─┬─▶ desk (hooks and settings, swapped as one) ─▶ server ─▶ answers, hints
+//!                            ├─▶ certificates in Secrets ─▶ tls (swapped while connections go on)
+//!                            └─▶ webhook configurations ─▶ which policies are registered
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | here | starting and ending the parts |
+//! | `keeper` | keeps desk, certificates and webhook configurations as policies need them |
+//! | `server` | connections, their limits, and how they end |
+//! | `answer` | what is answered at which path |
+//! | `tls` | the certificate that is served now |
+//! | `view` | objects and surroundings for rules that ask while a request waits |
+
+mod answer;
+mod keeper;
+mod server;
+mod tls;
+mod view;
+
+use std::sync::Arc;
+
+use kiln_admission::{Hooks, Settings};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::state::Shared;
+
+pub use server::Limits;
+
+/// What answers reviews: rules and settings that belong together.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) hooks: Hooks,
+    pub(crate) settings: Settings,
+}
+
+/// Serves until the process is to end. A process that only controls serves health and metrics.
+pub async fn serve(shared: Shared, admits: bool) {
+    let listener = loop {
+        match TcpListener::bind(shared.options.listen).await {
+            Ok(listener) => break listener,
+            Err(error) => {
+                let address = shared.options.listen;
+                tracing::error!(%address, %error, "cannot listen; trying again");
+                shared.health.bad("server", format!("cannot listen on {address}: {error}"));
+                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            }
+        }
+    };
+    serve_on(shared, listener, admits, Limits::default()).await;
+}
+
+/// Serves on a socket until the process is to end.
+pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limits: Limits) {
+    let settings = Settings::new(&shared.options.namespace);
+    let first = Arc::new(Desk { hooks: Hooks::default(), settings });
+    let (desk_sender, desk) = watch::channel(first);
+    let certificate = tls::Served::default();
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "listens");
+    }
+    let keeping = async {
+        if admits {
+            keeper::keep(shared.clone(), &desk_sender, &certificate).await;
+        } else {
+            keeper::serve_own_certificate(&shared, &certificate);
+            std::future::pending::<()>().await;
+        }
+    };
+    let serving = server::serve(&shared, listener, &certificate, desk, limits);
+    tokio::select! {
+        () = keeping => {}
+        () = serving => {}
+    }
+    if admits && shared.options.webhook_url.is_some() {
+        // Nobody else answers at the address of one process.
+        keeper::take_back(&shared).await;
+    }
+}

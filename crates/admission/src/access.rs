@@ -1,0 +1,360 @@
+//! The rights that a policy needs, as questions for the API server, and what to tell users who lack them.
+//!
+//! Only what is known before the rules run is asked: a kind with variables in it is passed over.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::{Generate, Mutate, Policy, Program, Rule, TargetNamespace, What};
+use kiln_text::wildcard;
+use kiln_value::{Map, Path, Value};
+use kiln_variables::Template;
+
+use crate::settings::Settings;
+
+/// Rights that somebody needs on one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The part of the policy that needs them.
+    pub path: String,
+    /// Who needs them.
+    pub account: Account,
+    /// The kind.
+    pub kind: Gvk,
+    /// The plural of the kind.
+    pub resource: String,
+    /// The subresource; empty for the object itself.
+    pub subresource: String,
+    /// The namespace; empty for all.
+    pub namespace: String,
+    /// The namespace as it is written.
+    written_namespace: String,
+    /// The name; empty for all.
+    pub name: String,
+    /// What is to be done with it.
+    pub verbs: Vec<&'static str>,
+    /// The words that users of mutate rules know.
+    changes: bool,
+}
+
+/// One of the engine's users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Account {
+    /// Answers requests.
+    Admission,
+    /// Makes and changes objects.
+    Background,
+}
+
+impl Account {
+    /// The name of its ServiceAccount.
+    pub fn name(self) -> &'static str {
+        match self {
+            Account::Admission => "kyverno-admission-controller",
+            Account::Background => "kyverno-background-controller",
+        }
+    }
+
+    fn component(self) -> &'static str {
+        match self {
+            Account::Admission => "admission-controller",
+            Account::Background => "background-controller",
+        }
+    }
+
+    /// Its user name.
+    pub fn user(self, settings: &Settings) -> String {
+        match self {
+            Account::Admission => settings.admission_user(),
+            Account::Background => settings.background_user(),
+        }
+    }
+}
+
+/// One question for the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question<'n> {
+    need: &'n Need,
+    verb: &'static str,
+}
+
+impl Question<'_> {
+    /// The SubjectAccessReview to create. Its answer is at `status.allowed`.
+    pub fn to_value(&self, settings: &Settings) -> Value {
+        let need = self.need;
+        let mut attributes = Map::new();
+        let mut add = |key: &'static str, text: &str| {
+            if !text.is_empty() {
+                attributes.insert(key, text);
+            }
+        };
+        add("verb", self.verb);
+        add("group", &need.kind.group);
+        add("version", &need.kind.version);
+        add("resource", &need.resource);
+        add("subresource", &need.subresource);
+        add("namespace", &need.namespace);
+        add("name", &need.name);
+        let groups = [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{}", settings.namespace),
+            "system:authenticated".to_owned(),
+        ];
+        let mut spec = Map::new();
+        spec.insert("resourceAttributes", attributes);
+        spec.insert("user", need.account.user(settings));
+        spec.insert("groups", Value::from_iter(groups));
+        let mut review = Map::new();
+        review.insert("apiVersion", "authorization.k8s.io/v1");
+        review.insert("kind", "SubjectAccessReview");
+        review.insert("spec", spec);
+        Value::Map(review)
+    }
+}
+
+/// The questions behind needs, need after need and verb after verb.
+pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
+    needs
+        .iter()
+        .flat_map(|need| need.verbs.iter().map(move |verb| Question { need, verb }))
+        .collect()
+}
+
+/// What users are told when some answers are no; none when all are yes.
+pub fn refusal(
+    policy: &str,
+    needs: &[Need],
+    allowed: &[bool],
+    settings: &Settings,
+) -> Option<String> {
+    let mut answers = allowed.iter().copied();
+    let mut missing: Vec<(&Need, Vec<&'static str>)> = Vec::new();
+    for need in needs {
+        // An answer that did not come is no yes.
+        let lacks =
+            need.verbs.iter().copied().filter(|_| !answers.next().unwrap_or(false)).collect();
+        missing.push((need, lacks));
+    }
+    missing.retain(|(_, verbs)| !verbs.is_empty());
+    if missing.is_empty() {
+        return None;
+    }
+    let mut message = String::new();
+    for (at, (need, verbs)) in missing.iter().enumerate() {
+        if at > 0 {
+            message.push_str("; ");
+        }
+        message.push_str(&need.complaint(verbs, settings));
+    }
+    message.push_str("\nto grant them, apply:\n");
+    let accounts: BTreeSet<Account> = missing.iter().map(|(need, _)| need.account).collect();
+    for (at, account) in accounts.into_iter().enumerate() {
+        if at > 0 {
+            message.push_str("---\n");
+        }
+        let of_account = missing.iter().filter(|(need, _)| need.account == account);
+        message.push_str(&cluster_role(policy, account, of_account));
+    }
+    Some(message)
+}
+
+impl Need {
+    fn complaint(&self, verbs: &[&str], settings: &Settings) -> String {
+        let user = self.account.user(settings);
+        let mut kind = self.kind.to_string();
+        if !self.subresource.is_empty() {
+            let _ = write!(kind, "/{}", self.subresource);
+        }
+        let place = match self.written_namespace.as_str() {
+            "" => String::new(),
+            namespace => format!(" in namespace {namespace}"),
+        };
+        let (path, verbs) = (&self.path, verbs.join(","));
+        if self.changes {
+            return format!(
+                "path: {path}: auth check fails, additional privileges are required for the service \
+                 account '{user}': {verbs} on {kind}{place}"
+            );
+        }
+        format!("path: {path}: {user} requires permissions {verbs} for resource {kind}{place}")
+    }
+}
+
+/// A ClusterRole with what is missing, which the account gets by its label.
+fn cluster_role<'m>(
+    policy: &str,
+    account: Account,
+    missing: impl Iterator<Item = &'m (&'m Need, Vec<&'static str>)>,
+) -> String {
+    let mut rules: Vec<Value> = Vec::new();
+    for (need, verbs) in missing {
+        let resource = match need.subresource.as_str() {
+            "" => need.resource.clone(),
+            sub => format!("{}/{sub}", need.resource),
+        };
+        let mut rule = Map::new();
+        rule.insert("apiGroups", Value::from_iter([need.kind.group.clone()]));
+        rule.insert("resources", Value::from_iter([resource]));
+        rule.insert("verbs", Value::from_iter(verbs.iter().copied()));
+        let rule = Value::Map(rule);
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    let component = account.component();
+    let mut labels = Map::new();
+    labels.insert(format!("rbac.kyverno.io/aggregate-to-{component}"), "true");
+    let mut metadata = Map::new();
+    metadata.insert("name", format!("kyverno:{component}:{policy}"));
+    metadata.insert("labels", labels);
+    let mut role = Map::new();
+    role.insert("apiVersion", "rbac.authorization.k8s.io/v1");
+    role.insert("kind", "ClusterRole");
+    role.insert("metadata", metadata);
+    role.insert("rules", Value::from_iter(rules));
+    kiln_yaml::emit(&Value::Map(role))
+}
+
+/// The rights that a policy needs.
+///
+/// # Errors
+/// When a kind is not known.
+pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
+    let mut needs = Vec::new();
+    for rule in &policy.rules {
+        match &rule.program {
+            Program::Generate(program) => of_generate(rule, program, kinds, &mut needs)?,
+            Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
+        }
+    }
+    needs.dedup();
+    Ok(needs)
+}
+
+fn of_generate(
+    rule: &Rule,
+    program: &Generate,
+    kinds: &Kinds,
+    needs: &mut Vec<Need>,
+) -> Result<(), String> {
+    let synchronize = rule.lifecycle.synchronize;
+    for (block, _, emitter) in program.emitters() {
+        let path = rule.origin.path().join("generate");
+        let inner = if program.blocks[block].foreach.is_some() { "foreach" } else { "" };
+        let path = format!("{path}.{inner}.");
+        let (made, namespace): (Vec<(Gvk, String)>, Option<&Template>) = match &emitter.what {
+            What::Data { target, .. } | What::Clone { target, .. } => {
+                let made = plain(&target.api_version).zip(plain(&target.kind));
+                let namespace = match &target.namespace {
+                    TargetNamespace::Written(template) => Some(template),
+                    _ => None,
+                };
+                (made.map(|(version, kind)| split(version, kind)).into_iter().collect(), namespace)
+            }
+            What::CloneSelect(select) => {
+                let made = emitter.target_kinds().into_iter().map(|kind| (kind, String::new()));
+                (made.collect(), select.target_namespace.as_ref())
+            }
+        };
+        for (kind, subresource) in made {
+            let need = Need {
+                path: path.clone(),
+                account: Account::Background,
+                resource: plural(&kind, kinds)?,
+                kind,
+                subresource,
+                namespace: namespace.and_then(plain).unwrap_or_default().to_owned(),
+                written_namespace: namespace.map(written).unwrap_or_default(),
+                name: String::new(),
+                verbs: if synchronize {
+                    vec!["get", "create", "update", "delete"]
+                } else {
+                    vec!["get", "create"]
+                },
+                changes: false,
+            };
+            if synchronize {
+                let account = Account::Admission;
+                needs.push(Need { account, verbs: vec!["list", "get"], ..need.clone() });
+            }
+            needs.push(need);
+        }
+    }
+    Ok(())
+}
+
+fn of_mutate(
+    rule: &Rule,
+    program: &Mutate,
+    kinds: &Kinds,
+    needs: &mut Vec<Need>,
+) -> Result<(), String> {
+    for target in program.targets.iter().flatten() {
+        let Some(kind) = plain(&target.kind) else { continue };
+        let version = match &target.api_version {
+            Some(version) => plain(version),
+            None => Some("*"),
+        };
+        let Some(version) = version else { continue };
+        let path: Path = rule.origin.path().join("mutate").join("targets");
+        let literal = |template: Option<&Template>| {
+            let text = template.and_then(plain).unwrap_or_default();
+            if wildcard::contains_wildcard(text) { String::new() } else { text.to_owned() }
+        };
+        let (asked, subresource) = split(version, kind);
+        for kind in meant(&asked, kinds) {
+            needs.push(Need {
+                path: format!("{path}."),
+                account: Account::Background,
+                resource: plural(&kind, kinds)?,
+                kind,
+                subresource: subresource.clone(),
+                namespace: literal(target.namespace.as_ref()),
+                written_namespace: target.namespace.as_ref().map(written).unwrap_or_default(),
+                name: literal(target.name.as_ref()),
+                verbs: vec!["get", "update"],
+                changes: true,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The kinds behind one that may have wildcards.
+fn meant(asked: &Gvk, kinds: &Kinds) -> Vec<Gvk> {
+    let parts = [&asked.group, &asked.version, &asked.kind];
+    if kinds.get(asked).is_some() || !parts.iter().any(|part| wildcard::contains_wildcard(part)) {
+        return vec![asked.clone()];
+    }
+    // `*` alone as apiVersion stands for every group as well.
+    let any_group = asked.group.is_empty();
+    let fits = |kind: &&kiln_object::Kind| {
+        (any_group || wildcard::matches(&asked.group, kind.group()))
+            && wildcard::matches(&asked.version, kind.version())
+            && wildcard::matches(&asked.kind, kind.kind())
+    };
+    let mut found: Vec<Gvk> = kinds.iter().filter(fits).map(kiln_object::Kind::gvk).collect();
+    found.dedup_by(|a, b| a.group == b.group && a.kind == b.kind);
+    found
+}
+
+fn split(api_version: &str, kind: &str) -> (Gvk, String) {
+    let (kind, subresource) = kind.split_once('/').unwrap_or((kind, ""));
+    (Gvk::new(api_version, kind), subresource.to_owned())
+}
+
+fn plural(kind: &Gvk, kinds: &Kinds) -> Result<String, String> {
+    let known = kinds.get(kind).or_else(|| kinds.preferred(&kind.group, &kind.kind));
+    let known = known.ok_or_else(|| format!("failed to get GVR for kind {kind}"))?;
+    Ok(known.plural().to_owned())
+}
+
+/// The text of a template without variables.
+fn plain(template: &Template) -> Option<&str> {
+    template.is_plain().then(|| template.document().as_str()).flatten()
+}
+
+fn written(template: &Template) -> String {
+    template.document().as_str().unwrap_or_default().to_owned()
+}

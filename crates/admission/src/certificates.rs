@@ -1,0 +1,380 @@
+//! The certificates that the API server trusts webhooks by: made, kept in Secrets, renewed in time.
+//!
+//! ```text
+//! nothing stored ─▶ new authority, new serving certificate
+//! authority near its end ─▶ new authority; both are trusted while the old one counts
+//!   … some time later, when every API server knows the new one ─▶ new serving certificate, signed by it
+//! serving certificate near its end, or for other names ─▶ new serving certificate
+//! ```
+//!
+//! The time is given in seconds since 1970. Nothing is stored here: a host writes the Secrets and comes back
+//! when it is time.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kiln_value::{Map, Str, Value};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use crate::der::{Certificate, certificates};
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+/// How long an authority counts.
+const AUTHORITY_LIFE: i64 = 365 * DAY;
+/// How long before its end an authority is renewed.
+const AUTHORITY_RENEWAL: i64 = 60 * DAY;
+/// How long a serving certificate counts.
+const SERVING_LIFE: i64 = 150 * DAY;
+/// How long before its end a serving certificate is renewed.
+const SERVING_RENEWAL: i64 = 30 * DAY;
+/// How far other clocks may be behind.
+const SKEW: i64 = HOUR;
+/// How long API servers may take to learn of a new authority, before it signs what they see.
+const SPREADING: i64 = HOUR;
+
+/// Whom the certificates stand for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The Service that API servers call.
+    pub service: Str,
+    /// Its namespace, which also holds the Secrets.
+    pub namespace: Str,
+    /// Other names and addresses to be called by.
+    pub others: Vec<String>,
+}
+
+/// A certificate, or several one behind the other, and the key of the first; both in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The certificates.
+    pub certificates: String,
+    /// The key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pair").field("certificates", &self.certificates).finish_non_exhaustive()
+    }
+}
+
+/// What Secrets hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The authority; older ones that still count stand behind the newest.
+    pub authority: Option<Pair>,
+    /// What is served.
+    pub serving: Option<Pair>,
+}
+
+/// Certificates that are good at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    /// The authority, and older ones that still count.
+    pub authority: Pair,
+    /// What to serve, with its key.
+    pub serving: Pair,
+    /// Not all of it is stored.
+    pub changed: bool,
+    /// When to look again, in seconds since 1970.
+    pub next: i64,
+}
+
+/// Why there are no certificates.
+#[derive(Debug, Error)]
+#[error("cannot make a certificate for the webhooks: {0}")]
+pub struct CertificateError(#[from] rcgen::Error);
+
+impl Names {
+    /// The names of Kyverno's Service in a namespace.
+    pub fn usual(namespace: &str) -> Self {
+        Names { service: "kyverno-svc".into(), namespace: namespace.into(), others: Vec::new() }
+    }
+
+    /// All names and addresses.
+    pub fn all(&self) -> Vec<String> {
+        let Names { service, namespace, others } = self;
+        let mut names = vec![
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}"),
+            service.to_string(),
+        ];
+        names.extend(others.iter().cloned());
+        names.dedup();
+        names
+    }
+
+    /// The name of the Secret of the authority.
+    pub fn authority_secret(&self) -> String {
+        format!("{}.{}.svc.kyverno-tls-ca", self.service, self.namespace)
+    }
+
+    /// The name of the Secret of what is served.
+    pub fn serving_secret(&self) -> String {
+        format!("{}.{}.svc.kyverno-tls-pair", self.service, self.namespace)
+    }
+}
+
+impl Stored {
+    /// What two Secrets hold.
+    pub fn read(authority: Option<&Value>, serving: Option<&Value>) -> Self {
+        Stored {
+            authority: authority.and_then(read_secret),
+            serving: serving.and_then(read_secret),
+        }
+    }
+}
+
+fn read_secret(secret: &Value) -> Option<Pair> {
+    let text = |key: &str| {
+        let bytes = STANDARD.decode(secret.str_at(["data", key])?).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    Some(Pair { certificates: text("tls.crt")?, key: text("tls.key")? })
+}
+
+impl Certificates {
+    /// Certificates that are good now: those that are stored as far as they are, new ones otherwise.
+    ///
+    /// # Errors
+    /// When the machine cannot make keys.
+    pub fn ensure(stored: &Stored, names: &Names, now: i64) -> Result<Self, CertificateError> {
+        let counts = |certificate: &Certificate| {
+            certificate.not_before <= now + SKEW && now < certificate.not_after
+        };
+        let mut changed = false;
+        let known = stored.authority.as_ref();
+        let mut trusted: Vec<Certificate> =
+            known.map(|pair| certificates(&pair.certificates)).unwrap_or_default();
+        let before = trusted.len();
+        let first = trusted.first().cloned();
+        trusted.retain(counts);
+        changed |= trusted.len() != before;
+        let key = known.and_then(|pair| KeyPair::from_pem(&pair.key).ok());
+        let usable = first
+            .filter(|first| counts(first) && now < first.not_after - AUTHORITY_RENEWAL)
+            .zip(key);
+        let (newest, key) = match usable {
+            Some(usable) => usable,
+            None => {
+                changed = true;
+                let key = KeyPair::generate()?;
+                let made = authority(now)?.self_signed(&key)?.pem();
+                let made = certificates(&made);
+                trusted.splice(0..0, made.iter().cloned());
+                match made.into_iter().next() {
+                    Some(made) => (made, key),
+                    None => return Err(rcgen::Error::CouldNotParseCertificate.into()),
+                }
+            }
+        };
+        let identifier = authority(now)?.key_identifier(&key);
+        let young = now - (newest.not_before + SKEW) < SPREADING;
+        let fresh = |serving: &&Certificate| {
+            let signed = serving.is_signed_by(&identifier);
+            counts(serving)
+                && now < serving.not_after - SERVING_RENEWAL
+                && names.all().iter().all(|name| serving.is_for(name))
+                // An old authority is as good as the new one until API servers know that.
+                && (signed || (young && trusted.len() > 1))
+        };
+        let held = stored.serving.as_ref().and_then(|pair| {
+            let serving = certificates(&pair.certificates).into_iter().next()?;
+            KeyPair::from_pem(&pair.key).ok()?;
+            fresh(&&serving).then(|| (serving, pair.clone()))
+        });
+        let (certificate, serving) = match held {
+            Some(held) => held,
+            None => {
+                changed = true;
+                let own = KeyPair::generate()?;
+                let issuer_params = authority(now)?;
+                let issuer = Issuer::from_params(&issuer_params, &key);
+                let pem =
+                    serving_params(names, now, newest.not_after)?.signed_by(&own, &issuer)?.pem();
+                let pair = Pair { certificates: pem, key: own.serialize_pem() };
+                match certificates(&pair.certificates).into_iter().next() {
+                    Some(certificate) => (certificate, pair),
+                    None => return Err(rcgen::Error::CouldNotParseCertificate.into()),
+                }
+            }
+        };
+        let signed_by_newest = certificate.is_signed_by(&identifier);
+        let mut next =
+            (newest.not_after - AUTHORITY_RENEWAL).min(certificate.not_after - SERVING_RENEWAL);
+        if !signed_by_newest {
+            next = next.min(newest.not_before + SKEW + SPREADING);
+        }
+        let ends = trusted.iter().map(|certificate| certificate.not_after).min();
+        Ok(Certificates {
+            authority: Pair {
+                certificates: trusted.iter().map(|certificate| certificate.pem.as_str()).collect(),
+                key: key.serialize_pem(),
+            },
+            serving,
+            changed,
+            next: ends.map_or(next, |end| next.min(end)).max(now + 1),
+        })
+    }
+
+    /// What API servers are to trust, as webhook configurations hold it.
+    pub fn ca_bundle(&self) -> String {
+        STANDARD.encode(&self.authority.certificates)
+    }
+
+    /// The Secrets to store.
+    pub fn secrets(&self, names: &Names) -> [Value; 2] {
+        let secret = |name: String, pair: &Pair| {
+            let mut data = Map::new();
+            data.insert("tls.crt", STANDARD.encode(&pair.certificates));
+            data.insert("tls.key", STANDARD.encode(&pair.key));
+            let mut labels = Map::new();
+            labels.insert("cert.kyverno.io/managed-by", "kyverno");
+            let mut metadata = Map::new();
+            metadata.insert("name", name);
+            metadata.insert("namespace", names.namespace.clone());
+            metadata.insert("labels", labels);
+            let mut object = Map::new();
+            object.insert("apiVersion", "v1");
+            object.insert("kind", "Secret");
+            object.insert("metadata", metadata);
+            object.insert("type", "kubernetes.io/tls");
+            object.insert("data", data);
+            Value::Map(object)
+        };
+        [
+            secret(names.authority_secret(), &self.authority),
+            secret(names.serving_secret(), &self.serving),
+        ]
+    }
+}
+
+/// An authority from now on. Every authority has the same name; they differ by their keys.
+fn authority(now: i64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "kiln webhooks");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.not_before = moment(now - SKEW);
+    params.not_after = moment(now + AUTHORITY_LIFE);
+    Ok(params)
+}
+
+fn serving_params(names: &Names, now: i64, end: i64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names.all())?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("{}.{}.svc", names.service, names.namespace));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.not_before = moment(now - SKEW);
+    params.not_after = moment((now + SERVING_LIFE).min(end));
+    Ok(params)
+}
+
+fn moment(seconds: i64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn names() -> Names {
+        Names { others: vec!["127.0.0.1".into(), "localhost".into()], ..Names::usual("kyverno") }
+    }
+
+    fn ensure(stored: &Stored, now: i64) -> Certificates {
+        Certificates::ensure(stored, &names(), now).unwrap()
+    }
+
+    fn stored(certificates: &Certificates) -> Stored {
+        let [authority, serving] = certificates.secrets(&names());
+        Stored::read(Some(&authority), Some(&serving))
+    }
+
+    #[test]
+    fn what_is_good_stays() {
+        let first = ensure(&Stored::default(), NOW);
+        assert!(first.changed);
+        let again = ensure(&stored(&first), NOW + 1);
+        assert!(!again.changed);
+        assert_eq!(again.serving, first.serving);
+        assert_eq!(again.authority, first.authority);
+        assert_eq!(first.next, NOW + SERVING_LIFE - SERVING_RENEWAL);
+    }
+
+    #[test]
+    fn a_serving_certificate_is_renewed_by_the_same_authority() {
+        let first = ensure(&Stored::default(), NOW);
+        let later = ensure(&stored(&first), NOW + SERVING_LIFE - SERVING_RENEWAL);
+        assert!(later.changed);
+        assert_ne!(later.serving, first.serving);
+        assert_eq!(later.authority, first.authority);
+    }
+
+    #[test]
+    fn a_new_authority_is_known_before_it_signs() {
+        let first = ensure(&Stored::default(), NOW);
+        let due = NOW + AUTHORITY_LIFE - AUTHORITY_RENEWAL;
+        let shortly_before = ensure(&stored(&first), due - 10 * DAY);
+        assert_eq!(shortly_before.authority, first.authority);
+        let renewed = ensure(&stored(&shortly_before), due);
+        assert_eq!(certificates(&renewed.authority.certificates).len(), 2);
+        assert_eq!(renewed.serving, shortly_before.serving, "the old one is still served");
+        assert!(renewed.next <= due + SPREADING);
+        let spread = ensure(&stored(&renewed), due + SPREADING);
+        assert_ne!(spread.serving, renewed.serving);
+        assert_eq!(spread.authority, renewed.authority);
+        let over = ensure(&stored(&spread), NOW + AUTHORITY_LIFE + 1);
+        assert_eq!(certificates(&over.authority.certificates).len(), 1);
+        assert!(over.changed);
+    }
+
+    #[test]
+    fn clocks_that_jump_do_no_harm() {
+        let first = ensure(&Stored::default(), NOW);
+        let back = ensure(&stored(&first), NOW - 365 * DAY);
+        assert!(back.changed);
+        let far = ensure(&stored(&first), NOW + 10 * 365 * DAY);
+        assert!(far.changed);
+        assert_eq!(certificates(&far.authority.certificates).len(), 1);
+        assert!(ensure(&stored(&first), NOW - SKEW).serving == first.serving);
+    }
+
+    #[test]
+    fn other_names_and_broken_secrets_make_new_ones() {
+        let first = ensure(&Stored::default(), NOW);
+        let mut others = names();
+        others.others.push("kiln.example.org".into());
+        let renewed = Certificates::ensure(&stored(&first), &others, NOW).unwrap();
+        assert!(renewed.changed);
+        assert_eq!(renewed.authority, first.authority);
+        let mut broken = stored(&first);
+        broken.serving.as_mut().unwrap().key = "nothing".into();
+        assert_ne!(ensure(&broken, NOW).serving, first.serving);
+        let mut broken = stored(&first);
+        broken.authority.as_mut().unwrap().key = "nothing".into();
+        let renewed = ensure(&broken, NOW);
+        assert_eq!(certificates(&renewed.authority.certificates).len(), 2);
+        let mut foreign = stored(&first);
+        foreign.authority = stored(&ensure(&Stored::default(), NOW - DAY)).authority;
+        assert_ne!(ensure(&foreign, NOW).serving, first.serving, "another authority signed it");
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let first = ensure(&Stored::default(), NOW);
+        assert!(!format!("{first:?}").contains("PRIVATE"));
+    }
+}

@@ -1,0 +1,448 @@
+//! Which rules answer at which path, and what they answer.
+//!
+//! Policies are put together in hooks: those that change objects and those that only need to know, by what a
+//! failure means, with hooks of their own for policies that set conditions. A host makes new [`Hooks`] whenever
+//! policies, kinds or settings change and puts them in the old ones' place, so that a request sees one set.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kiln_controller::Hint;
+use kiln_engine::{Effect, Event, Outcome, RuleSet, Verdict, World};
+use kiln_object::Kinds;
+use kiln_patch::diff;
+use kiln_rules::{Exception, Policy, RuleId};
+use kiln_schema::{Schema, Version};
+use kiln_value::{Str, Value, json};
+
+pub use crate::registration::Part as Purpose;
+
+use crate::registration::{FailurePolicy, Registration, dashed, family};
+use crate::review::{Request, Response, namespace_of, sent_kind};
+use crate::settings::Settings;
+use crate::webhooks::{joined_selectors, only_in, webhook_rules};
+
+/// One webhook: a path, the rules behind it, and when it is called.
+#[derive(Debug)]
+pub struct Hook {
+    /// Its name in a webhook configuration.
+    pub name: String,
+    /// The path that it is called at.
+    pub path: String,
+    /// Whether its rules change objects.
+    pub purpose: Purpose,
+    /// What it means when a rule fails, or nobody answers.
+    pub failure: FailurePolicy,
+    /// How many seconds an answer may take.
+    pub timeout: u8,
+    /// What must hold of a request.
+    pub match_conditions: Vec<Value>,
+    /// Requests in other versions of a kind are not converted.
+    pub exact: bool,
+    /// The namespaces of the objects, as a label selector.
+    pub namespace_selector: Value,
+    /// The objects, as a label selector.
+    pub object_selector: Value,
+    /// The resources and operations, as a webhook configuration has them.
+    pub rules: Vec<Value>,
+    /// May be called again when others changed the object after it.
+    pub reinvoked: bool,
+    set: RuleSet,
+    asks_for_roles: bool,
+    /// Policies whose users are told what changed.
+    warns: Vec<Str>,
+}
+
+/// All hooks of a host.
+#[derive(Debug, Default)]
+pub struct Hooks {
+    hooks: Vec<Hook>,
+    by_path: BTreeMap<String, usize>,
+}
+
+/// What came of a review.
+#[derive(Debug, Default)]
+pub struct Reviewed {
+    /// What the API server is told.
+    pub response: Response,
+    /// What the controller should know.
+    pub hint: Option<Hint>,
+    /// The rules that ran, and how they ended.
+    pub ran: Vec<(RuleId, Verdict)>,
+    /// Nobody looked at the request: it is of a kind, or by somebody, that rules do not see.
+    pub passed_over: bool,
+    /// Something went wrong in Kiln itself.
+    pub panicked: bool,
+}
+
+/// How long an answer may take unless a policy says otherwise.
+const TIMEOUT: u8 = 10;
+
+/// What policies have in common that share a hook.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    family: Option<&'static str>,
+    purpose: Purpose,
+    failure: FailurePolicy,
+    /// The only policy, when it has a hook of its own.
+    alone: Option<Str>,
+    /// Both selectors, as text.
+    selectors: String,
+}
+
+impl Hooks {
+    /// The hooks of policies.
+    pub fn new(
+        policies: impl IntoIterator<Item = Arc<Policy>>,
+        exceptions: &[Arc<Exception>],
+        kinds: &Kinds,
+        settings: &Settings,
+    ) -> Self {
+        let mut groups: BTreeMap<Group, Vec<(Arc<Policy>, Registration)>> = BTreeMap::new();
+        for policy in policies {
+            let registration = Registration::of(&policy);
+            if registration.off {
+                continue;
+            }
+            for purpose in [Purpose::Mutate, Purpose::Observe] {
+                if policy.rules.iter().any(|rule| Purpose::of(rule) == purpose) {
+                    let group = Group::of(&policy, &registration, purpose);
+                    let held = (Arc::clone(&policy), registration.clone());
+                    groups.entry(group).or_default().push(held);
+                }
+            }
+        }
+        let mut hooks = Hooks::default();
+        for (group, members) in &groups {
+            let distinct = groups.keys().filter(|other| group.would_share_name(other)).count() > 1;
+            let hook = Hook::new(group, members, distinct, exceptions, kinds, settings);
+            hooks.by_path.insert(hook.path.clone(), hooks.hooks.len());
+            hooks.hooks.push(hook);
+        }
+        hooks
+    }
+
+    /// All hooks.
+    pub fn iter(&self) -> impl Iterator<Item = &Hook> {
+        self.hooks.iter()
+    }
+
+    /// The hooks that answer at a path. For a while after policies change, an API server asks at the paths
+    /// that it knew: those of a family are then answered by all hooks of that family.
+    fn at(&self, path: &str) -> Vec<&Hook> {
+        if let Some(at) = self.by_path.get(path) {
+            return vec![&self.hooks[*at]];
+        }
+        let family = |path: &str| path.split('/').nth(1).unwrap_or_default().to_owned();
+        let wanted = family(path);
+        if !matches!(wanted.as_str(), "gpol" | "ngpol" | "mpol" | "nmpol") {
+            return Vec::new();
+        }
+        self.hooks.iter().filter(|hook| family(&hook.path) == wanted).collect()
+    }
+
+    /// Whether a path belongs to a hook, or did.
+    pub fn knows(path: &str) -> bool {
+        let first = path.split('/').nth(1).unwrap_or_default();
+        matches!(
+            first,
+            "mutate"
+                | "validate"
+                | "gpol"
+                | "ngpol"
+                | "mpol"
+                | "nmpol"
+                | "mpol-existing"
+                | "nmpol-existing"
+        )
+    }
+
+    /// Answers a request that was sent to a path. Whatever happens, there is an answer.
+    pub fn review(
+        &self,
+        path: &str,
+        request: &Request,
+        world: &World<'_>,
+        settings: &Settings,
+    ) -> Reviewed {
+        let mut all = Reviewed::default();
+        for hook in self.at(path) {
+            let one = catch_unwind(AssertUnwindSafe(|| hook.review(request, world, settings)));
+            let one = one.unwrap_or_else(|_| Reviewed {
+                panicked: true,
+                ..hook.gave_up("an error in Kiln itself, which its log tells more about")
+            });
+            let refused = !one.response.is_allowed();
+            all = one.after(all);
+            if refused {
+                break;
+            }
+        }
+        all
+    }
+}
+
+impl Group {
+    fn of(policy: &Policy, registration: &Registration, purpose: Purpose) -> Self {
+        let own = registration.is_fine_grained().then(|| Str::from(policy.id.key()));
+        let family = family(policy);
+        // A namespaced policy with constraints is only asked about its own namespace.
+        let namespace = policy.id.namespace.clone().filter(|_| family.is_some());
+        let selectors = [&registration.namespace_selector, &registration.object_selector]
+            .map(|selector| selector.as_ref().map(json::to_canonical_string).unwrap_or_default());
+        Group {
+            family,
+            purpose,
+            failure: registration.failure_of(policy, purpose),
+            alone: own,
+            selectors: match (family, selectors.iter().all(String::is_empty), namespace) {
+                (None, ..) | (_, true, None) => String::new(),
+                (_, _, namespace) => {
+                    format!("{} {}", selectors.join(" "), namespace.unwrap_or_default())
+                }
+            },
+        }
+    }
+
+    fn would_share_name(&self, other: &Group) -> bool {
+        (self.family, self.purpose, self.failure, &self.alone)
+            == (other.family, other.purpose, other.failure, &other.alone)
+    }
+
+    /// Name and path, as Kyverno has them.
+    fn called(&self, members: &[(Arc<Policy>, Registration)], distinct: bool) -> (String, String) {
+        let failure = self.failure.word();
+        let fine = match (&self.alone, members.first()) {
+            (Some(_), Some((policy, _))) => format!("-finegrained-{}", dashed(policy)),
+            _ => String::new(),
+        };
+        let Some(family) = self.family else {
+            let word = match self.purpose {
+                Purpose::Mutate => "mutate",
+                Purpose::Observe => "validate",
+            };
+            let alone =
+                self.alone.as_ref().map(|key| format!("/finegrained/{key}")).unwrap_or_default();
+            return (
+                format!("{word}.kyverno.svc-{failure}{fine}"),
+                format!("/{word}/{failure}{alone}"),
+            );
+        };
+        let hash = match distinct {
+            true => {
+                let hash = kiln_engine::ContentHash::of(&Value::from(self.selectors.as_str()));
+                format!("-{}", &hash.to_string()[..8])
+            }
+            false => String::new(),
+        };
+        let mut names: Vec<String> = members.iter().map(|(policy, _)| policy.id.key()).collect();
+        names.sort();
+        // A policy that changes objects may also have to be told of requests.
+        let (word, base) = match (self.purpose, family) {
+            (Purpose::Observe, "mpol" | "nmpol") => ("observe", format!("{family}-existing")),
+            _ => ("validate", family.to_owned()),
+        };
+        (
+            format!("{family}.{word}.kyverno.svc-{failure}{fine}{hash}"),
+            format!("/{base}/{}", names.join("/")),
+        )
+    }
+}
+
+impl Hook {
+    fn new(
+        group: &Group,
+        members: &[(Arc<Policy>, Registration)],
+        distinct: bool,
+        exceptions: &[Arc<Exception>],
+        kinds: &Kinds,
+        settings: &Settings,
+    ) -> Self {
+        let (name, path) = group.called(members, distinct);
+        let registrations = || members.iter().map(|(_, registration)| registration);
+        let mut namespaces: Vec<&str> =
+            members.iter().filter_map(|(policy, _)| policy.id.namespace.as_deref()).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        let all_namespaced = members.iter().all(|(policy, _)| policy.id.namespace.is_some());
+        let own = (all_namespaced).then(|| only_in(&namespaces));
+        let first = registrations().next();
+        let selector = |key: fn(&Registration) -> Option<&Value>| first.and_then(key);
+        let match_conditions = registrations().flat_map(|r| r.match_conditions.iter());
+        Hook {
+            name,
+            path,
+            purpose: group.purpose,
+            failure: group.failure,
+            timeout: registrations().filter_map(|r| r.timeout).max().unwrap_or(TIMEOUT),
+            match_conditions: settings
+                .match_conditions
+                .iter()
+                .chain(match_conditions)
+                .cloned()
+                .collect(),
+            exact: registrations().any(|r| r.exact),
+            namespace_selector: joined_selectors([
+                Some(&settings.namespace_selector),
+                selector(|r| r.namespace_selector.as_ref()),
+                own.as_ref(),
+            ]),
+            object_selector: joined_selectors([
+                Some(&settings.object_selector),
+                selector(|r| r.object_selector.as_ref()),
+                None,
+            ]),
+            rules: webhook_rules(members, group.purpose, kinds),
+            reinvoked: group.purpose == Purpose::Mutate && group.family.is_none(),
+            set: RuleSet::new(members.iter().map(|(policy, _)| Arc::clone(policy)))
+                .with_exceptions(exceptions.iter().cloned()),
+            asks_for_roles: registrations().any(|r| r.asks_for_roles),
+            warns: members
+                .iter()
+                .filter(|(_, registration)| registration.warns)
+                .map(|(policy, _)| policy.id.key().into())
+                .collect(),
+        }
+    }
+
+    fn review(&self, request: &Request, world: &World<'_>, settings: &Settings) -> Reviewed {
+        let mut event = request.event.clone();
+        let passed_over = || Reviewed { passed_over: true, ..Reviewed::default() };
+        let namespace = event.namespace.clone().unwrap_or_default();
+        if settings.filters_out(&event.kind, &event.subresource, &namespace, &event.name) {
+            return passed_over();
+        }
+        event.own = false;
+        if let Some(user) = &mut event.user {
+            event.own = user.username == settings.background_user();
+            if self.asks_for_roles || settings.excluded.asks_for_roles() {
+                let resolved = user.resolve_roles(world.view, event.namespace.as_deref());
+                if let Err(error) = resolved {
+                    // Not knowing somebody's roles is no reason to take them for somebody without any.
+                    return self.gave_up(&format!("the roles of {}: {error}", user.username));
+                }
+            }
+            if settings.excluded.holds(user) {
+                return passed_over();
+            }
+        }
+        match self.purpose {
+            Purpose::Mutate => self.mutate(&event, world),
+            Purpose::Observe => self.observe(&event, world.kinds),
+        }
+    }
+
+    fn mutate(&self, event: &Event, world: &World<'_>) -> Reviewed {
+        let Some(before) = event.object.clone() else { return Reviewed::default() };
+        let mutated = self.set.mutate(event, world);
+        let mut reviewed = Reviewed::default();
+        for outcome in &mutated.outcomes {
+            reviewed.ran.push((outcome.rule.clone(), outcome.verdict));
+            if let Some(message) = rejection(outcome) {
+                reviewed.response = Response::refused(message);
+                return reviewed;
+            }
+        }
+        let failed: Vec<&Outcome> =
+            mutated.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Error).collect();
+        if let Some(first) = failed.first() {
+            let of_policy = failed.iter().filter(|o| o.rule.policy == first.rule.policy);
+            let rules: Vec<String> = of_policy.map(|outcome| describe_failure(outcome)).collect();
+            let policy = first.rule.policy.key();
+            let message = format!(
+                "mutation policy {policy} error: failed to apply policy {policy} rules [{}]",
+                rules.join(", ")
+            );
+            if self.failure == FailurePolicy::Fail {
+                reviewed.response = Response::refused(message);
+                return reviewed;
+            }
+            reviewed.response.warnings.push(message);
+        }
+        let subject = subject_of(event);
+        for outcome in &mutated.outcomes {
+            let (policy, rule) = (outcome.rule.policy.key(), &outcome.rule.rule);
+            let changed = outcome.effects.iter().any(|effect| matches!(effect, Effect::Patch(_)));
+            if changed && self.warns.iter().any(|warns| *warns == policy) {
+                let warning = format!("policy {policy}.{rule}: mutated {subject}");
+                reviewed.response.warnings.push(warning);
+            }
+            for effect in &outcome.effects {
+                if let Effect::Warn(diagnostic) = effect {
+                    let warning = format!("policy {policy}.{rule}: {}", diagnostic.message);
+                    reviewed.response.warnings.push(warning);
+                }
+            }
+        }
+        if mutated.object != before {
+            let schema = Schema::builtin(Version::V1_36);
+            reviewed.response.patch = Some(diff(&before, &mutated.object, &schema));
+        }
+        reviewed
+    }
+
+    /// Allows the request, and tells the controller about it if one of its rules may care.
+    fn observe(&self, event: &Event, kinds: &Kinds) -> Reviewed {
+        let cares = !event.dry_run
+            && self.set.candidates(event).any(|rule| Purpose::of(rule) == Purpose::Observe);
+        let Some(operation) = event.operation.filter(|_| cares) else { return Reviewed::default() };
+        let hint = Hint {
+            operation,
+            kind: event.kind.clone(),
+            subresource: event.subresource.clone(),
+            namespace: namespace_of(event, kinds),
+            name: event.name.clone(),
+            object: event.object.clone(),
+            old_object: event.old_object.clone(),
+            user: event.user.clone().unwrap_or_default(),
+            dry_run: false,
+        };
+        Reviewed { hint: Some(hint), ..Reviewed::default() }
+    }
+
+    /// The answer when the rules could not be asked.
+    fn gave_up(&self, why: &str) -> Reviewed {
+        let message = format!("{} could not look at the request: {why}", self.name);
+        let response = match self.failure {
+            FailurePolicy::Fail => Response::failed(message),
+            FailurePolicy::Ignore => Response { warnings: vec![message], ..Response::allowed() },
+        };
+        Reviewed { response, ..Reviewed::default() }
+    }
+}
+
+impl Reviewed {
+    /// Joins what came of another hook for the same request. Only one of them changes objects.
+    fn after(mut self, earlier: Reviewed) -> Self {
+        let mut warnings = earlier.response.warnings;
+        warnings.append(&mut self.response.warnings);
+        self.response.warnings = warnings;
+        self.response.patch = self.response.patch.or(earlier.response.patch);
+        self.hint = earlier.hint.or(self.hint);
+        self.ran.splice(0..0, earlier.ran);
+        self.panicked |= earlier.panicked;
+        self
+    }
+}
+
+fn rejection(outcome: &Outcome) -> Option<&str> {
+    outcome.effects.iter().find_map(|effect| match effect {
+        Effect::Reject { message } => Some(message.as_str()),
+        _ => None,
+    })
+}
+
+fn describe_failure(outcome: &Outcome) -> String {
+    let failures: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
+    format!("{}: {}", outcome.rule.rule, failures.join("; "))
+}
+
+/// `Kind/name`, and its namespace if it is known.
+fn subject_of(event: &Event) -> String {
+    let kind = sent_kind(event).kind;
+    match &event.namespace {
+        Some(namespace) => format!("{kind}/{} in namespace {namespace}", event.name),
+        None => format!("{kind}/{}", event.name),
+    }
+}

@@ -1,0 +1,37 @@
+//! What a cluster asks before it stores an object, answered without I/O.
+//!
+//! ```text
+//! bytes ─▶ review::Request ─┬─▶ hooks: mutate ─▶ patch, warnings, refusal
+//!                           ├─▶ hooks: observe ─▶ hint for the controller, always allowed
+//!                           └─▶ policies: check ─▶ questions of access ─▶ allowed or refused
+//! rules, settings ─▶ hooks ─▶ webhooks ─▶ webhook configurations to publish
+//! Secrets, clock ─▶ certificates ─▶ Secrets to store, what to serve, what to trust
+//! ConfigMap ─▶ settings
+//! ```
+//!
+//! A host brings the bytes in and out, asks the questions of access, stores Secrets and webhook configurations.
+//! Rules are evaluated by the engine; nothing is matched or patched here.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`settings`] | the ConfigMap that users set things with |
+//! | [`review`] | the wire: AdmissionReviews in and out |
+//! | [`hooks`] | which rules answer at which path, and what they answer |
+//! | [`registration`] | what a policy asks of its webhooks |
+//! | [`webhooks`] | the webhook configurations that the rules need |
+//! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
+//! | [`certificates`] | the certificates that the API server trusts |
+
+pub mod access;
+pub mod certificates;
+mod der;
+pub mod hooks;
+pub mod policies;
+pub mod registration;
+pub mod review;
+pub mod settings;
+pub mod webhooks;
+
+pub use hooks::{Hook, Hooks, Purpose, Reviewed};
+pub use review::{BadReview, Request, Response};
+pub use settings::Settings;

@@ -1,0 +1,238 @@
+//! Whether a policy may be stored: what is wrong with it, what users should know, and the rights it needs.
+
+use kiln_cel::{Env, PolicyScope, Type};
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_dialects::Compiled;
+use kiln_engine::Event;
+use kiln_object::{Gvk, Kinds, metadata};
+use kiln_rules::{Operation, Policy, Rule, RuleId};
+use kiln_value::{Value, json};
+use kiln_yaml::{Document, ReadOptions, read_bytes};
+
+use crate::access::{self, Need, Question};
+use crate::review::Response;
+use crate::settings::Settings;
+
+/// What was found out about a policy without asking anybody.
+#[derive(Debug, Default)]
+pub struct Check {
+    /// Why it is refused; none when nothing is wrong so far.
+    refusal: Option<String>,
+    /// What users should know.
+    warnings: Vec<String>,
+    /// The rights that it needs.
+    needs: Vec<Need>,
+    policy: String,
+    /// Some kind is not known: perhaps it is just new.
+    unknown_kind: bool,
+}
+
+impl Check {
+    /// Looks at the policy of a request. `others` are the rules that are there already.
+    pub fn of<'r>(event: &Event, others: impl Iterator<Item = &'r Rule>, kinds: &Kinds) -> Self {
+        let Some(object) = event.object.as_ref().filter(|_| is_write(event)) else {
+            return Check::default();
+        };
+        let unchanged =
+            event.old_object.as_ref().is_some_and(|old| old.get("spec") == object.get("spec"));
+        if unchanged || metadata::is_deleted(object) {
+            // Finalizers and labels of a policy that was good once, or never, can still be changed.
+            return Check::default();
+        }
+        let mut check = Check {
+            policy: metadata::name(object).unwrap_or_default().to_owned(),
+            ..Check::default()
+        };
+        if let Err(refusal) = check.look(event, object, others, kinds) {
+            check.refusal = Some(refusal);
+        }
+        check
+    }
+
+    fn look<'r>(
+        &mut self,
+        event: &Event,
+        object: &Value,
+        others: impl Iterator<Item = &'r Rule>,
+        kinds: &Kinds,
+    ) -> Result<(), String> {
+        let document = as_document(object)?;
+        let compiled = kiln_dialects::compile([&document], kinds);
+        let of_cel = Gvk::of(object).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
+        self.diagnostics(&compiled, of_cel)?;
+        for policy in &compiled.policies {
+            check_conditions(policy)?;
+        }
+        if let Some(old) = event.old_object.as_ref()
+            && is_rules(object)
+        {
+            let mut stale = false;
+            for found in kiln_dialects::kyverno::check_update(&as_document(old)?, &document) {
+                match found.severity {
+                    Severity::Error => return Err(with_hint(&found)),
+                    _ => {
+                        stale = true;
+                        self.warnings.push(found.message);
+                    }
+                }
+            }
+            // Kyverno: nothing else is looked at then.
+            if stale {
+                return Ok(());
+            }
+        }
+        let others: Vec<&Rule> = others.collect();
+        for policy in &compiled.policies {
+            self.warnings.extend(loops(policy, &others));
+            match access::needs(policy, kinds) {
+                Ok(needs) => self.needs.extend(needs),
+                Err(unknown) => {
+                    self.unknown_kind = true;
+                    return Err(unknown);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn diagnostics(&mut self, compiled: &Compiled, of_cel: bool) -> Result<(), String> {
+        let mut errors = Vec::new();
+        for found in &compiled.diagnostics {
+            match found.severity {
+                // Kyverno: of these policies, errors are told twice and without advice.
+                Severity::Error if of_cel => {
+                    self.warnings.push(found.message.clone());
+                    errors.push(found.message.clone());
+                }
+                Severity::Error => errors.push(with_hint(found)),
+                Severity::Warning => self.warnings.push(with_hint(found)),
+                Severity::Note => self.warnings.push(found.message.clone()),
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+
+    /// Whether another look with the kinds that are there now may end better.
+    pub fn may_be_new_kind(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// What to ask the API server, in this order; nothing when the policy is refused anyway.
+    pub fn questions(&self) -> Vec<Question<'_>> {
+        if self.refusal.is_some() { Vec::new() } else { access::questions(&self.needs) }
+    }
+
+    /// The answer, once it is known which of the questions were answered with yes.
+    pub fn conclude(self, allowed: &[bool], settings: &Settings) -> Response {
+        let refusal =
+            self.refusal.or_else(|| access::refusal(&self.policy, &self.needs, allowed, settings));
+        let mut response = refusal.map_or_else(Response::allowed, Response::refused);
+        response.warnings = self.warnings;
+        response
+    }
+}
+
+fn is_write(event: &Event) -> bool {
+    matches!(event.operation, Some(Operation::Create | Operation::Update))
+        && event.subresource.is_empty()
+}
+
+fn is_rules(object: &Value) -> bool {
+    Gvk::of(object).is_some_and(|gvk| gvk.group == "kyverno.io" && gvk.kind.ends_with("Policy"))
+}
+
+fn as_document(object: &Value) -> Result<Document, String> {
+    let text = json::to_string(object);
+    let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
+        .map_err(|error| format!("the policy cannot be read: {}", error.message))?;
+    documents.into_iter().next().ok_or_else(|| "there is no policy".to_owned())
+}
+
+fn with_hint(found: &Diagnostic) -> String {
+    match &found.hint {
+        Some(hint) => format!("{} ({hint})", found.message),
+        None => found.message.clone(),
+    }
+}
+
+/// An API server refuses a webhook configuration as a whole for one bad condition.
+fn check_conditions(policy: &Policy) -> Result<(), String> {
+    let document = policy.origin.document().value();
+    let path = ["spec", "webhookConfiguration", "matchConditions"];
+    let conditions = document.get_path(path).and_then(Value::as_list);
+    let env = Env::policies(PolicyScope::Cluster)
+        .extend()
+        .variable("object", Type::Dyn)
+        .variable("oldObject", Type::Dyn)
+        .variable("request", Type::Dyn)
+        .variable("authorizer", Type::Dyn)
+        .build();
+    for (at, condition) in conditions.into_iter().flat_map(|list| list.iter()).enumerate() {
+        let place = format!("{}[{at}]", path.join("."));
+        if condition.str_at(["name"]).is_none_or(str::is_empty) {
+            return Err(format!("{place}.name: Required value"));
+        }
+        let expression = condition.str_at(["expression"]).unwrap_or_default();
+        if let Err(error) = env.compile_as(expression, &[Type::Bool]) {
+            return Err(format!("{place}.expression: Invalid value: {expression:?}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// Rules that fire on each other's objects, round in a circle. Only those that see what the engine itself
+/// writes can.
+fn loops(policy: &Policy, others: &[&Rule]) -> Vec<String> {
+    let sees = |rule: &Rule| !rule.trigger.ignore_own_requests;
+    let own: Vec<&Rule> =
+        policy.rules.iter().map(AsRef::as_ref).filter(|rule| sees(rule)).collect();
+    let all: Vec<&Rule> = own
+        .iter()
+        .copied()
+        .chain(others.iter().copied().filter(|rule| sees(rule) && rule.id.policy != policy.id))
+        .collect();
+    let mut found = Vec::new();
+    for start in &own {
+        // What is reached from the rule, and by which rule it was reached first.
+        let mut reached: Vec<(&Rule, Option<usize>)> = vec![(start, None)];
+        let mut at = 0;
+        while at < reached.len() {
+            let (rule, _) = reached[at];
+            for next in all.iter().filter(|next| makes_triggers_of(rule, next)) {
+                if next.id == start.id && reached.len() > 1 {
+                    found.push(circle(&reached, at, &start.id));
+                    at = reached.len();
+                    break;
+                }
+                if !reached.iter().any(|(known, _)| known.id == next.id) {
+                    reached.push((next, Some(at)));
+                }
+            }
+            at += 1;
+        }
+    }
+    found
+}
+
+fn circle(reached: &[(&Rule, Option<usize>)], last: usize, start: &RuleId) -> String {
+    let mut names = vec![start.to_string()];
+    let mut at = Some(last);
+    while let Some(index) = at {
+        names.push(reached[index].0.id.to_string());
+        at = reached[index].1;
+    }
+    names.reverse();
+    format!(
+        "rules fire on each other's objects in a circle: {} (leave skipBackgroundRequests on, or exclude \
+         the objects that they make)",
+        names.join(" -> ")
+    )
+}
+
+fn makes_triggers_of(maker: &Rule, fired: &Rule) -> bool {
+    let kiln_rules::Program::Generate(program) = &maker.program else { return false };
+    program
+        .emitters()
+        .flat_map(|(_, _, emitter)| emitter.target_kinds())
+        .any(|kind| fired.trigger.may_fire_for(&kind, ""))
+}

@@ -1,0 +1,210 @@
+//! What a policy asks of its webhooks: when they are called, how long they may take, what a failure means.
+//!
+//! None of this changes what a rule does, so it is no part of the model of rules: it is read from the policy's
+//! document, where the languages write it in different places.
+
+use std::fmt;
+
+use kiln_cel::{Env, Type};
+use kiln_rules::{Dialect, Policy, Program, Rule};
+use kiln_value::{Str, Value};
+
+/// What it means for a request when rules fail, or nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailurePolicy {
+    /// The request goes on.
+    Ignore,
+    /// The request is refused.
+    Fail,
+}
+
+impl FailurePolicy {
+    /// The word in paths and names.
+    pub fn word(self) -> &'static str {
+        match self {
+            FailurePolicy::Ignore => "ignore",
+            FailurePolicy::Fail => "fail",
+        }
+    }
+}
+
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailurePolicy::Ignore => "Ignore",
+            FailurePolicy::Fail => "Fail",
+        })
+    }
+}
+
+/// Which part of a policy a webhook is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// Rules that change the object of the request.
+    Mutate,
+    /// Rules that only need to know of the request.
+    Observe,
+}
+
+impl Part {
+    /// The part that a rule belongs to.
+    pub fn of(rule: &Rule) -> Self {
+        match &rule.program {
+            Program::Mutate(mutate) if mutate.changes_trigger() => Part::Mutate,
+            _ => Part::Observe,
+        }
+    }
+}
+
+/// What a policy asks of its webhooks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registration {
+    /// Its rules are not to see requests at all.
+    pub off: bool,
+    /// What a failure means, if the policy says.
+    pub failure: Option<FailurePolicy>,
+    /// How many seconds an answer may take, if the policy says.
+    pub timeout: Option<u8>,
+    /// What must hold of a request: each with name and expression, checked by the API server.
+    pub match_conditions: Vec<Value>,
+    /// Requests in other versions of a kind are not converted.
+    pub exact: bool,
+    /// The resources that the policy itself names, as a webhook names them.
+    pub resource_rules: Option<Vec<Value>>,
+    /// Namespaces of the objects, as a label selector.
+    pub namespace_selector: Option<Value>,
+    /// Labels of the objects, as a label selector.
+    pub object_selector: Option<Value>,
+    /// Users are told what rules changed.
+    pub warns: bool,
+    /// Some rule wants to know the roles of the user.
+    pub asks_for_roles: bool,
+}
+
+impl Registration {
+    /// What a policy asks.
+    pub fn of(policy: &Policy) -> Self {
+        let document = policy.origin.document().value();
+        let spec = document.get("spec").unwrap_or(&Value::Null);
+        let hook = spec.get("webhookConfiguration").unwrap_or(&Value::Null);
+        let either = |new: &str, old: &str| {
+            hook.get(new).or_else(|| spec.get(old)).filter(|value| !value.is_null())
+        };
+        let failure = either("failurePolicy", "failurePolicy").and_then(Value::as_str);
+        let timeout = either("timeoutSeconds", "webhookTimeoutSeconds").and_then(Value::as_i64);
+        let constraints = spec.get("matchConstraints").filter(|value| !value.is_null());
+        let conditions = match constraints {
+            Some(_) => spec.get("matchConditions"),
+            None => hook.get("matchConditions"),
+        };
+        let conditions: Vec<Value> =
+            conditions.and_then(Value::as_list).map(|list| list.to_vec()).unwrap_or_default();
+        let synchronize = spec.get_path(["evaluation", "synchronize", "enabled"]);
+        let enabled = |path: [&str; 3]| spec.get_path(path).and_then(Value::as_bool);
+        let of_constraints = |key: &str| constraints.and_then(|c| c.get(key)).cloned();
+        Registration {
+            off: enabled(["evaluation", "admission", "enabled"]) == Some(false),
+            failure: failure.and_then(|word| match word {
+                "Ignore" => Some(FailurePolicy::Ignore),
+                "Fail" => Some(FailurePolicy::Fail),
+                _ => None,
+            }),
+            timeout: timeout.map(|seconds| seconds.clamp(1, 30) as u8),
+            match_conditions: match constraints {
+                Some(_) => copied(&conditions, synchronize.and_then(Value::as_bool) == Some(true)),
+                None => conditions,
+            },
+            exact: constraints.and_then(|c| c.str_at(["matchPolicy"])) == Some("Exact"),
+            resource_rules: of_constraints("resourceRules")
+                .and_then(|rules| rules.as_list().map(|rules| rules.to_vec())),
+            namespace_selector: of_constraints("namespaceSelector"),
+            object_selector: of_constraints("objectSelector"),
+            warns: spec.get("emitWarning").and_then(Value::as_bool) == Some(true),
+            asks_for_roles: mentions_roles(spec),
+        }
+    }
+
+    /// Whether the policy needs a webhook of its own.
+    pub fn is_fine_grained(&self) -> bool {
+        let of_constraints = self.resource_rules.is_some();
+        // Kyverno: rules share the longest time; a policy with constraints keeps its own.
+        !self.match_conditions.is_empty()
+            || (of_constraints && (self.exact || self.timeout.is_some()))
+    }
+
+    /// What a failure means for a part of the policy.
+    pub fn failure_of(&self, policy: &Policy, part: Part) -> FailurePolicy {
+        match (part, policy.id.dialect) {
+            // Kyverno: generating policies have no say in this. KubeMod: its webhook never blocks.
+            (_, Dialect::GeneratingPolicy | Dialect::ModRule) => FailurePolicy::Ignore,
+            (Part::Mutate, _) => self.failure.unwrap_or(FailurePolicy::Fail),
+            // What a request would have told is found out from what the server stored, too: no reason to
+            // block anybody, unless the policy asks for it.
+            (Part::Observe, _) => self.failure.unwrap_or(FailurePolicy::Ignore),
+        }
+    }
+}
+
+/// The conditions that an API server can check itself: all of them, or none.
+fn copied(conditions: &[Value], synchronize: bool) -> Vec<Value> {
+    let env = Env::suite()
+        .extend()
+        .variable("object", Type::Dyn)
+        .variable("oldObject", Type::Dyn)
+        .variable("request", Type::Dyn)
+        .build();
+    let text = |condition: &Value| condition.str_at(["expression"]).map(str::to_owned);
+    // The rest of a request's world is known to the engine alone.
+    let foreign = ["namespaceObject", "variables.", "exceptions.", "images."];
+    let plain = |condition: &Value| {
+        text(condition).is_some_and(|text| {
+            !foreign.iter().any(|word| text.contains(word))
+                && env.compile_as(&text, &[Type::Bool]).is_ok()
+        })
+    };
+    if !conditions.iter().all(plain) {
+        return Vec::new();
+    }
+    let mut conditions = conditions.to_vec();
+    if synchronize {
+        for condition in &mut conditions {
+            // Kyverno: a trigger that stops matching must still be heard of.
+            if let Some(old) = text(condition)
+                && let Some(map) = condition.as_map_mut()
+            {
+                map.insert("expression", format!("request.operation != 'CREATE' || ({old})"));
+            }
+        }
+    }
+    conditions
+}
+
+/// Whether roles are asked for, in filters or in variables.
+fn mentions_roles(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.iter().any(|(key, value)| {
+            matches!(key.as_str(), "roles" | "clusterRoles") || mentions_roles(value)
+        }),
+        Value::List(list) => list.iter().any(mentions_roles),
+        Value::String(text) => text.contains("request.roles") || text.contains("clusterRoles"),
+        _ => false,
+    }
+}
+
+/// The words that stand in a webhook's name for the kind of policies that it serves: those in front, and the
+/// family in its path.
+pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
+    let namespaced = policy.id.namespace.is_some();
+    match (policy.id.dialect, namespaced) {
+        (Dialect::GeneratingPolicy, false) => Some("gpol"),
+        (Dialect::GeneratingPolicy, true) => Some("ngpol"),
+        (Dialect::MutatingPolicy, false) => Some("mpol"),
+        (Dialect::MutatingPolicy, true) => Some("nmpol"),
+        (Dialect::Kyverno | Dialect::ModRule, _) => None,
+    }
+}
+
+/// The name of a policy as a part of names: `name`, or `namespace-name`.
+pub(crate) fn dashed(policy: &Policy) -> Str {
+    policy.id.key().replace('/', "-").into()
+}

@@ -1,0 +1,438 @@
+//! The ConfigMap that users set Kyverno's behaviour with.
+//!
+//! Each key is read by itself: what is left out has its default, and what cannot be read leaves the value as it
+//! was and is warned about, so that a slip in one key never switches the others off.
+
+use kiln_controller::ResourceFilter;
+use kiln_engine::{Limits, User};
+use kiln_object::{Gvk, Selector};
+use kiln_text::quantity::Quantity;
+use kiln_text::wildcard;
+use kiln_value::{Map, Str, Value, json, value};
+
+/// What users decide about admission.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace that the engine lives in.
+    pub namespace: Str,
+    /// Objects that no rule sees.
+    pub filters: Vec<ResourceFilter>,
+    /// People whose requests no rule sees.
+    pub excluded: Excluded,
+    /// Events tell of what rules did, not only of what failed.
+    pub success_events: bool,
+    /// The actions that events tell of; all when empty.
+    pub success_event_actions: Vec<Str>,
+    /// The namespaces that webhooks are called for, as a label selector.
+    pub namespace_selector: Value,
+    /// The objects that webhooks are called for, as a label selector.
+    pub object_selector: Value,
+    /// What must hold of a request for webhooks to be called: each with name and expression.
+    pub match_conditions: Vec<Value>,
+    /// Labels of webhook configurations, besides our own.
+    pub webhook_labels: Map,
+    /// Annotations of webhook configurations, besides our own.
+    pub webhook_annotations: Map,
+    /// What the evaluation of one rule may cost.
+    pub limits: Limits,
+    /// The most bytes that a review may have.
+    pub review_bytes: usize,
+}
+
+/// People whose requests no rule sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Excluded {
+    /// By group.
+    pub groups: Patterns,
+    /// By name.
+    pub usernames: Patterns,
+    /// By role, as `namespace:name`.
+    pub roles: Patterns,
+    /// By cluster role.
+    pub cluster_roles: Patterns,
+}
+
+/// Wildcards; one with `!` in front lets in what others keep out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patterns {
+    out: Vec<Str>,
+    back_in: Vec<Str>,
+}
+
+/// An API server sends both the old and the new object, each of up to three megabytes.
+const REVIEW_BYTES: usize = 12 << 20;
+
+/// A conservative bound that keeps one slow rule from holding a request for the whole of its time.
+const STEPS: u64 = 2_000_000;
+
+impl Settings {
+    /// What counts without a ConfigMap.
+    pub fn new(namespace: &str) -> Self {
+        Settings {
+            namespace: namespace.into(),
+            filters: ResourceFilter::usual(namespace),
+            excluded: Excluded { groups: Patterns::read("system:nodes"), ..Excluded::default() },
+            success_events: false,
+            success_event_actions: Vec::new(),
+            namespace_selector: usual_namespaces(namespace),
+            object_selector: Value::map(),
+            match_conditions: Vec::new(),
+            webhook_labels: Map::new(),
+            webhook_annotations: Map::new(),
+            limits: Limits { steps: STEPS, ..Limits::default() },
+            review_bytes: REVIEW_BYTES,
+        }
+    }
+
+    /// The user that changes objects in the background.
+    pub fn background_user(&self) -> String {
+        format!("system:serviceaccount:{}:kyverno-background-controller", self.namespace)
+    }
+
+    /// The user that answers admission requests.
+    pub fn admission_user(&self) -> String {
+        format!("system:serviceaccount:{}:kyverno-admission-controller", self.namespace)
+    }
+
+    /// The settings of a ConfigMap, and what is wrong with it. What cannot be read stays as it is here.
+    #[must_use]
+    pub fn read(&self, config_map: Option<&Value>) -> (Settings, Vec<String>) {
+        let mut settings = Settings::new(&self.namespace);
+        let mut warnings = Vec::new();
+        let Some(data) = config_map.and_then(|map| map.get("data")).and_then(Value::as_map) else {
+            return (settings, warnings);
+        };
+        for (key, value) in data {
+            let Some(text) = value.as_str() else { continue };
+            if let Err(why) = settings.set(key, text) {
+                warnings.push(format!("{key} of ConfigMap {}/kyverno: {why}", self.namespace));
+                settings.keep(key, self);
+            }
+        }
+        (settings, warnings)
+    }
+
+    /// Sets one key. Keys that mean nothing here are passed over.
+    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match key {
+            "resourceFilters" => self.filters = read_filters(text)?,
+            "excludeGroups" => self.excluded.groups = Patterns::read(text),
+            "excludeUsernames" => self.excluded.usernames = Patterns::read(text),
+            "excludeRoles" => self.excluded.roles = Patterns::read(text),
+            "excludeClusterRoles" => self.excluded.cluster_roles = Patterns::read(text),
+            "generateSuccessEvents" => self.success_events = read_flag(text)?,
+            "successEventActions" => self.success_event_actions = words(text).collect(),
+            "webhooks" => self.set_webhooks(text)?,
+            "matchConditions" => self.match_conditions = read_conditions(text)?,
+            "webhookLabels" => self.webhook_labels = read_texts(text)?,
+            "webhookAnnotations" => self.webhook_annotations = read_texts(text)?,
+            "maxContextSize" => self.limits.context_bytes = read_size(text)?,
+            "kiln.maxReviewSize" => {
+                let bytes = read_size(text)?;
+                self.review_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1 << 20);
+            }
+            "kiln.maxSteps" => {
+                self.limits.steps =
+                    text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, key: &str, old: &Settings) {
+        match key {
+            "resourceFilters" => self.filters = old.filters.clone(),
+            "generateSuccessEvents" => self.success_events = old.success_events,
+            "webhooks" => {
+                self.namespace_selector = old.namespace_selector.clone();
+                self.object_selector = old.object_selector.clone();
+            }
+            "matchConditions" => self.match_conditions = old.match_conditions.clone(),
+            "webhookLabels" => self.webhook_labels = old.webhook_labels.clone(),
+            "webhookAnnotations" => self.webhook_annotations = old.webhook_annotations.clone(),
+            "maxContextSize" => self.limits.context_bytes = old.limits.context_bytes,
+            "kiln.maxReviewSize" => self.review_bytes = old.review_bytes,
+            "kiln.maxSteps" => self.limits.steps = old.limits.steps,
+            _ => {}
+        }
+    }
+
+    fn set_webhooks(&mut self, text: &str) -> Result<(), String> {
+        let read = read_document(text)?;
+        // Kyverno: older releases wrote a list with one entry.
+        let one = read.index(0).cloned().unwrap_or(read);
+        if !matches!(one, Value::Map(_)) {
+            return Err("it is no map with namespaceSelector and objectSelector".into());
+        }
+        for (key, place) in [
+            ("namespaceSelector", &mut self.namespace_selector),
+            ("objectSelector", &mut self.object_selector),
+        ] {
+            let Some(selector) = one.get(key).filter(|selector| !selector.is_null()) else {
+                continue;
+            };
+            Selector::from_value(selector).map_err(|error| format!("{key}: {error}"))?;
+            *place = selector.clone();
+        }
+        Ok(())
+    }
+
+    /// Whether no rule sees an object.
+    pub fn filters_out(&self, kind: &Gvk, subresource: &str, namespace: &str, name: &str) -> bool {
+        self.filters.iter().any(|filter| filter.takes(kind, subresource, namespace, name))
+    }
+}
+
+impl Excluded {
+    /// Whether no rule sees what somebody sends. Roles count as far as they are known.
+    pub fn holds(&self, user: &User) -> bool {
+        let name = std::slice::from_ref(&user.username);
+        let lists = [
+            (&self.groups, user.groups.as_slice()),
+            (&self.usernames, name),
+            (&self.roles, user.roles.as_slice()),
+            (&self.cluster_roles, user.cluster_roles.as_slice()),
+        ];
+        // Kyverno: whoever is let in again by one list is let in.
+        let meets = |patterns: &[Str], values: &[Str]| {
+            patterns.iter().any(|p| values.iter().any(|value| wildcard::matches(p, value)))
+        };
+        !lists.iter().any(|(patterns, values)| meets(&patterns.back_in, values))
+            && lists.iter().any(|(patterns, values)| meets(&patterns.out, values))
+    }
+
+    /// Whether roles must be known.
+    pub fn asks_for_roles(&self) -> bool {
+        self.roles != Patterns::default() || self.cluster_roles != Patterns::default()
+    }
+}
+
+impl Patterns {
+    /// Reads a list with commas.
+    pub fn read(text: &str) -> Self {
+        let mut patterns = Patterns::default();
+        for word in words(text) {
+            match word.strip_prefix('!') {
+                Some(back_in) => patterns.back_in.push(back_in.into()),
+                None => patterns.out.push(word),
+            }
+        }
+        patterns
+    }
+}
+
+/// The selector that leaves out what the cluster and the engine live on.
+fn usual_namespaces(namespace: &str) -> Value {
+    let without = |namespace: &str| value!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]});
+    let mut selector = Map::new();
+    let mut expressions = vec![without("kube-system")];
+    if namespace != "kube-system" {
+        expressions.push(without(namespace));
+    }
+    selector.insert("matchExpressions", Value::from_iter(expressions));
+    Value::Map(selector)
+}
+
+/// Reads `[Kind,namespace,name]` one behind the other, perhaps on several lines.
+fn read_filters(text: &str) -> Result<Vec<ResourceFilter>, String> {
+    let mut filters = Vec::new();
+    for part in text.split(']') {
+        let part = part.trim();
+        if part.is_empty() {
+            continue;
+        }
+        let wrong = || format!("{part:?} is not written [Kind,namespace,name]");
+        let inside = part.trim_start_matches(',').trim().strip_prefix('[').ok_or_else(wrong)?;
+        let mut parts = inside.split(',').map(str::trim);
+        let kind = parts.next().filter(|kind| !kind.is_empty()).ok_or_else(wrong)?;
+        // Kyverno: what is left out is empty, which only cluster-scoped objects meet.
+        let namespace = parts.next().unwrap_or_default();
+        let name = parts.next().unwrap_or_default();
+        if parts.next().is_some() {
+            return Err(wrong());
+        }
+        filters.push(ResourceFilter::new(kind, namespace, name).ok_or_else(wrong)?);
+    }
+    Ok(filters)
+}
+
+fn words(text: &str) -> impl Iterator<Item = Str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(Str::from)
+}
+
+fn read_flag(text: &str) -> Result<bool, String> {
+    match text.trim() {
+        "true" => Ok(true),
+        "false" | "" => Ok(false),
+        other => Err(format!("{other:?} is neither true nor false")),
+    }
+}
+
+fn read_size(text: &str) -> Result<u64, String> {
+    let read = Quantity::parse(text.trim()).map_err(|error| error.to_string())?;
+    let bytes = read.value().and_then(|bytes| u64::try_from(bytes).ok());
+    bytes.ok_or_else(|| format!("{text:?} is no size"))
+}
+
+fn read_document(text: &str) -> Result<Value, String> {
+    if let Ok(read) = json::parse(text) {
+        return Ok(read);
+    }
+    let options = kiln_yaml::ReadOptions::kubernetes();
+    let mut documents = kiln_yaml::read_bytes("value", text.as_bytes(), options)
+        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.message))?;
+    match documents.len() {
+        1 => Ok(documents.remove(0).into_value()),
+        several => Err(format!("it holds {several} documents instead of one")),
+    }
+}
+
+fn read_texts(text: &str) -> Result<Map, String> {
+    match read_document(text)? {
+        Value::Map(map) if map.values().all(|value| value.as_str().is_some()) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        _ => Err("it is no map of texts".into()),
+    }
+}
+
+fn read_conditions(text: &str) -> Result<Vec<Value>, String> {
+    let list = match read_document(text)? {
+        Value::List(list) => list.into_vec(),
+        Value::Null => Vec::new(),
+        _ => return Err("it is no list of conditions".into()),
+    };
+    for (at, condition) in list.iter().enumerate() {
+        for key in ["name", "expression"] {
+            if condition.str_at([key]).is_none_or(str::is_empty) {
+                return Err(format!("condition {at} has no {key}"));
+            }
+        }
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(key: &str, text: &str) -> Value {
+        let mut data = Map::new();
+        data.insert(key, text);
+        let mut map = Map::new();
+        map.insert("data", data);
+        Value::Map(map)
+    }
+
+    fn pod() -> Gvk {
+        Gvk::new("v1", "Pod")
+    }
+
+    #[test]
+    fn filters_are_read_as_kyverno_writes_them() {
+        let text =
+            "[Event,*,*] [*/*,kube-system,*]\n[Pod/binding,*,*][Node/?*,*,*][Secret,ns,kiln-?*]";
+        let (settings, warnings) =
+            Settings::new("kyverno").read(Some(&config("resourceFilters", text)));
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(settings.filters.len(), 5);
+        let node = Gvk::new("v1", "Node");
+        let namespace = Gvk::new("v1", "Namespace");
+        for (kind, subresource, namespace, name, out) in [
+            (pod(), "", "kube-system", "a", true),
+            (pod(), "exec", "kube-system", "a", true),
+            (pod(), "", "dev", "a", false),
+            (pod(), "binding", "dev", "a", true),
+            (node.clone(), "status", "", "n", true),
+            (node, "", "", "n", false),
+            (Gvk::new("v1", "Secret"), "", "ns", "kiln-x", true),
+            (Gvk::new("v1", "Secret"), "", "ns", "kiln-", false),
+            (namespace.clone(), "", "", "kube-system", true),
+            (namespace, "", "dev", "dev", false),
+        ] {
+            assert_eq!(
+                settings.filters_out(&kind, subresource, namespace, name),
+                out,
+                "{kind} {subresource} {namespace}/{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_broken_value_leaves_the_old_one() {
+        let (old, _) = Settings::new("kyverno").read(Some(&config("resourceFilters", "[Pod,*,*]")));
+        for (key, text) in [
+            ("resourceFilters", "[Pod,*,*] Secret"),
+            ("resourceFilters", "[a,b,c,d]"),
+            ("generateSuccessEvents", "yes"),
+            (
+                "webhooks",
+                "{\"namespaceSelector\": {\"matchExpressions\": [{\"key\": \"a\", \"operator\": \"Is\"}]}}",
+            ),
+            ("webhooks", "[1]"),
+            ("matchConditions", "[{\"name\": \"a\"}]"),
+            ("webhookLabels", "{\"a\": 1}"),
+            ("maxContextSize", "-4Mi"),
+            ("kiln.maxSteps", "many"),
+        ] {
+            let (new, warnings) = old.read(Some(&config(key, text)));
+            assert_eq!(warnings.len(), 1, "{key} {text}");
+            assert!(warnings[0].starts_with(&format!("{key} of ConfigMap kyverno/kyverno: ")));
+            let filtered = |settings: &Settings| settings.filters_out(&pod(), "", "dev", "a");
+            assert_eq!(filtered(&new), key == "resourceFilters", "{key}");
+            assert_eq!(new.namespace_selector, old.namespace_selector);
+            assert_eq!(new.limits, old.limits);
+        }
+    }
+
+    #[test]
+    fn values_of_all_keys_are_taken() {
+        let settings = Settings::new("kyverno");
+        let read = |key: &str, text: &str| {
+            let (settings, warnings) = settings.read(Some(&config(key, text)));
+            assert_eq!(warnings, Vec::<String>::new(), "{key}");
+            settings
+        };
+        assert!(read("generateSuccessEvents", "true").success_events);
+        let selector = "{\"namespaceSelector\":{\"matchLabels\":{\"a\":\"b\"}}}";
+        assert_eq!(
+            read("webhooks", selector).namespace_selector,
+            value!({"matchLabels": {"a": "b"}})
+        );
+        assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
+        assert_eq!(read("maxContextSize", "4Mi").limits.context_bytes, 4 << 20);
+        let conditions = "- name: a\n  expression: 'true'\n";
+        assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);
+        assert_eq!(read("defaultRegistry", "docker.io").filters.len(), settings.filters.len());
+    }
+
+    #[test]
+    fn people_are_excluded_and_let_in_again() {
+        let user = |name: &str, groups: &[&str]| User {
+            username: name.into(),
+            groups: groups.iter().map(|group| Str::from(*group)).collect(),
+            cluster_roles: vec!["edit".into()],
+            ..User::default()
+        };
+        let excluded = Excluded {
+            groups: Patterns::read("system:nodes, team:*,!team:a"),
+            usernames: Patterns::read("bot-*"),
+            roles: Patterns::default(),
+            cluster_roles: Patterns::read("cluster-admin"),
+        };
+        assert!(excluded.asks_for_roles());
+        for (name, groups, out) in [
+            ("ann", &["system:nodes"][..], true),
+            ("ann", &["team:b"], true),
+            ("ann", &["team:a", "team:b"], false),
+            ("bot-1", &[], true),
+            ("bot-1", &["team:a"], false),
+            ("ann", &[], false),
+        ] {
+            assert_eq!(excluded.holds(&user(name, groups)), out, "{name} {groups:?}");
+        }
+        let nodes = Settings::new("kyverno").excluded;
+        assert!(nodes.holds(&user("n", &["system:nodes"])));
+        assert!(!nodes.asks_for_roles());
+    }
+}

@@ -1,0 +1,378 @@
+//! The webhook configurations that rules need, as objects to publish.
+//!
+//! Everything is written out, also what an API server would fill in, so that comparing what is there with what
+//! should be needs no knowledge of defaults. Names are those that Kyverno's users and tests know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kiln_object::{Kind, Kinds};
+use kiln_rules::{KindPattern, Operation, Operations, Policy, Program, Rule};
+use kiln_text::wildcard;
+use kiln_value::{Map, Str, Value, value};
+
+use crate::hooks::{Hook, Hooks, Purpose};
+use crate::registration::{FailurePolicy, Registration};
+use crate::settings::Settings;
+
+/// The configuration of hooks that change objects.
+pub const RESOURCE_MUTATING: &str = "kyverno-resource-mutating-webhook-cfg";
+/// The configuration of hooks that only look.
+pub const RESOURCE_VALIDATING: &str = "kyverno-resource-validating-webhook-cfg";
+/// The configuration of the hook that checks policies.
+pub const POLICY_VALIDATING: &str = "kyverno-policy-validating-webhook-cfg";
+/// The path at which policies are checked.
+pub const POLICY_PATH: &str = "/policyvalidate";
+/// The label on every configuration.
+pub const MANAGED_BY: &str = "webhook.kyverno.io/managed-by";
+
+/// Where an API server finds the webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// By a Service.
+    Service {
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: Str,
+        /// Its port.
+        port: u16,
+    },
+    /// By a URL, without a path.
+    Url(String),
+}
+
+impl Address {
+    /// The Service that Kyverno has.
+    pub fn usual(namespace: &str) -> Self {
+        Address::Service { namespace: namespace.into(), name: "kyverno-svc".into(), port: 443 }
+    }
+
+    fn client_config(&self, path: &str, ca_bundle: &str) -> Value {
+        let mut config = Map::new();
+        match self {
+            Address::Service { namespace, name, port } => {
+                let mut service = Map::new();
+                service.insert("name", name.clone());
+                service.insert("namespace", namespace.clone());
+                service.insert("path", path);
+                service.insert("port", u64::from(*port));
+                config.insert("service", service);
+            }
+            Address::Url(base) => {
+                config.insert("url", format!("{}{path}", base.trim_end_matches('/')));
+            }
+        }
+        config.insert("caBundle", ca_bundle);
+        Value::Map(config)
+    }
+}
+
+/// All configurations that are to be there. One without webhooks is to be there as well, so that what was in it
+/// is gone.
+pub fn configurations(
+    hooks: &Hooks,
+    settings: &Settings,
+    address: &Address,
+    ca_bundle: &str,
+) -> Vec<Value> {
+    let of = |purpose: Purpose| -> Vec<Value> {
+        let mut hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.purpose == purpose).collect();
+        hooks.sort_by(|a, b| a.name.cmp(&b.name));
+        // A webhook without rules is never called; kinds that are not served yet make such.
+        let hooks = hooks.into_iter().filter(|hook| !hook.rules.is_empty());
+        hooks.map(|hook| webhook(hook, address, ca_bundle)).collect()
+    };
+    let policies = vec![policy_webhook(address, ca_bundle)];
+    vec![
+        configuration(
+            "MutatingWebhookConfiguration",
+            RESOURCE_MUTATING,
+            of(Purpose::Mutate),
+            settings,
+        ),
+        configuration(
+            "ValidatingWebhookConfiguration",
+            RESOURCE_VALIDATING,
+            of(Purpose::Observe),
+            settings,
+        ),
+        configuration("ValidatingWebhookConfiguration", POLICY_VALIDATING, policies, settings),
+    ]
+}
+
+/// Whether a configuration that is there is as it should be: what others added to its metadata does not count.
+pub fn is_current(there: &Value, wanted: &Value) -> bool {
+    let pairs = |object: &Value, key: &str| {
+        object.get_path(["metadata", key]).and_then(Value::as_map).cloned().unwrap_or_default()
+    };
+    let held = |key: &str| {
+        let there = pairs(there, key);
+        pairs(wanted, key).iter().all(|(key, value)| there.get(key) == Some(value))
+    };
+    there.get("webhooks").filter(|list| !list.is_null()).unwrap_or(&Value::list())
+        == wanted.get("webhooks").unwrap_or(&Value::list())
+        && held("labels")
+        && held("annotations")
+}
+
+fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settings) -> Value {
+    let mut labels = settings.webhook_labels.clone();
+    labels.insert(MANAGED_BY, "kyverno");
+    let mut annotations = settings.webhook_annotations.clone();
+    // Some clouds change webhook configurations unless they are told not to.
+    annotations.insert("admissions.enforcer/disabled", "true");
+    let mut metadata = Map::new();
+    metadata.insert("name", name);
+    metadata.insert("labels", labels);
+    metadata.insert("annotations", annotations);
+    let mut object = Map::new();
+    object.insert("apiVersion", "admissionregistration.k8s.io/v1");
+    object.insert("kind", kind);
+    object.insert("metadata", metadata);
+    object.insert("webhooks", Value::from_iter(webhooks));
+    Value::Map(object)
+}
+
+fn webhook(hook: &Hook, address: &Address, ca_bundle: &str) -> Value {
+    let mut webhook = Map::new();
+    webhook.insert("name", hook.name.as_str());
+    webhook.insert("admissionReviewVersions", value!(["v1"]));
+    webhook.insert("clientConfig", address.client_config(&hook.path, ca_bundle));
+    webhook.insert("failurePolicy", hook.failure.to_string());
+    if !hook.match_conditions.is_empty() {
+        webhook.insert("matchConditions", Value::from_iter(hook.match_conditions.iter().cloned()));
+    }
+    webhook.insert("matchPolicy", if hook.exact { "Exact" } else { "Equivalent" });
+    webhook.insert("namespaceSelector", hook.namespace_selector.clone());
+    webhook.insert("objectSelector", hook.object_selector.clone());
+    if hook.purpose == Purpose::Mutate {
+        webhook.insert("reinvocationPolicy", if hook.reinvoked { "IfNeeded" } else { "Never" });
+    }
+    webhook.insert("rules", Value::from_iter(hook.rules.iter().cloned()));
+    webhook.insert("sideEffects", "NoneOnDryRun");
+    webhook.insert("timeoutSeconds", u64::from(hook.timeout));
+    Value::Map(webhook)
+}
+
+/// The webhook that checks policies of all languages before they are stored.
+fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
+    let rule = |group: &str, resources: &[&str]| {
+        let mut rule = Map::new();
+        rule.insert("apiGroups", Value::from_iter([group]));
+        rule.insert("apiVersions", value!(["*"]));
+        rule.insert("operations", value!(["CREATE", "UPDATE"]));
+        rule.insert("resources", Value::from_iter(resources.iter().copied()));
+        rule.insert("scope", "*");
+        Value::Map(rule)
+    };
+    let mut webhook = Map::new();
+    webhook.insert("name", "validate-policy.kyverno.svc");
+    webhook.insert("admissionReviewVersions", value!(["v1"]));
+    webhook.insert("clientConfig", address.client_config(POLICY_PATH, ca_bundle));
+    webhook.insert("failurePolicy", FailurePolicy::Fail.to_string());
+    webhook.insert("matchPolicy", "Equivalent");
+    webhook.insert("namespaceSelector", Value::map());
+    webhook.insert("objectSelector", Value::map());
+    let rules = [
+        rule("kyverno.io", &["clusterpolicies", "policies", "policyexceptions"]),
+        rule(
+            "policies.kyverno.io",
+            &[
+                "generatingpolicies",
+                "mutatingpolicies",
+                "namespacedgeneratingpolicies",
+                "namespacedmutatingpolicies",
+            ],
+        ),
+        rule("api.kubemod.io", &["modrules"]),
+    ];
+    webhook.insert("rules", Value::from_iter(rules));
+    webhook.insert("sideEffects", "None");
+    webhook.insert("timeoutSeconds", 10);
+    Value::Map(webhook)
+}
+
+/// One selector for what several ask.
+pub(crate) fn joined_selectors<const N: usize>(selectors: [Option<&Value>; N]) -> Value {
+    let (mut labels, mut expressions) = (Map::new(), Vec::new());
+    for selector in selectors.into_iter().flatten() {
+        if let Some(Value::Map(more)) = selector.get("matchLabels") {
+            for (key, value) in more {
+                // Two values of one label can never both hold; as expressions they say so.
+                match labels.get(key) {
+                    Some(known) if known != value => {
+                        let (key, value) = (Value::from(key.as_str()), value.clone());
+                        let mut expression = Map::new();
+                        expression.insert("key", key);
+                        expression.insert("operator", "In");
+                        expression.insert("values", Value::from_iter([value]));
+                        expressions.push(Value::Map(expression));
+                    }
+                    _ => drop(labels.insert(key.clone(), value.clone())),
+                }
+            }
+        }
+        if let Some(Value::List(more)) = selector.get("matchExpressions") {
+            expressions.extend(
+                more.iter().filter(|e| !expressions.contains(e)).cloned().collect::<Vec<_>>(),
+            );
+        }
+    }
+    let mut joined = Map::new();
+    if !expressions.is_empty() {
+        joined.insert("matchExpressions", Value::from_iter(expressions));
+    }
+    if !labels.is_empty() {
+        joined.insert("matchLabels", labels);
+    }
+    Value::Map(joined)
+}
+
+/// A selector of namespaces by name.
+pub(crate) fn only_in(namespaces: &[&str]) -> Value {
+    let mut expression = Map::new();
+    expression.insert("key", "kubernetes.io/metadata.name");
+    expression.insert("operator", "In");
+    expression.insert("values", Value::from_iter(namespaces.iter().copied()));
+    let mut selector = Map::new();
+    selector.insert("matchExpressions", Value::from_iter([Value::Map(expression)]));
+    Value::Map(selector)
+}
+
+/// Groups, versions, scope and operations that resources have in common.
+type Common = (Vec<String>, Vec<String>, &'static str, Vec<&'static str>);
+
+/// The resources and operations that policies name, as a webhook configuration has them.
+pub(crate) fn webhook_rules(
+    members: &[(Arc<Policy>, Registration)],
+    purpose: Purpose,
+    kinds: &Kinds,
+) -> Vec<Value> {
+    let mut asked: BTreeMap<Common, BTreeSet<String>> = BTreeMap::new();
+    for (policy, registration) in members {
+        if let Some(rules) = &registration.resource_rules {
+            for rule in rules {
+                let (common, resources) = as_written(rule, purpose);
+                asked.entry(common).or_default().extend(resources);
+            }
+            continue;
+        }
+        let scope = if policy.id.namespace.is_some() { "Namespaced" } else { "*" };
+        for rule in policy.rules.iter().filter(|rule| Purpose::of(rule) == purpose) {
+            let operations = operations(rule);
+            for pattern in rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds) {
+                for (group, version, resource) in resources(pattern, kinds) {
+                    let common = (vec![group], vec![version], scope, words(operations));
+                    asked.entry(common).or_default().insert(resource);
+                }
+            }
+        }
+    }
+    asked
+        .into_iter()
+        .map(|((groups, versions, scope, operations), resources)| {
+            let mut rule = Map::new();
+            rule.insert("apiGroups", Value::from_iter(groups));
+            rule.insert("apiVersions", Value::from_iter(versions));
+            rule.insert("operations", Value::from_iter(operations));
+            rule.insert("resources", Value::from_iter(resources));
+            rule.insert("scope", scope);
+            Value::Map(rule)
+        })
+        .collect()
+}
+
+/// What a policy itself writes in the form of a webhook's rule.
+fn as_written(rule: &Value, purpose: Purpose) -> (Common, Vec<String>) {
+    let list = |key: &str| -> Vec<String> {
+        let list = rule.get(key).and_then(Value::as_list);
+        list.into_iter()
+            .flat_map(|l| l.iter())
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    let scope = match rule.str_at(["scope"]) {
+        Some("Cluster") => "Cluster",
+        Some("Namespaced") => "Namespaced",
+        _ => "*",
+    };
+    let named = list("operations");
+    let any = named.is_empty() || named.iter().any(|word| word == "*");
+    // Kyverno: a trigger that stops matching must be heard of whatever the policy names.
+    let operations = match purpose {
+        Purpose::Mutate if !any => named.iter().filter_map(|word| word.parse().ok()).collect(),
+        _ => Operations::ALL,
+    };
+    ((list("apiGroups"), list("apiVersions"), scope, words(operations)), list("resources"))
+}
+
+/// The operations in which a rule wants to be asked.
+fn operations(rule: &Rule) -> Operations {
+    let named = rule.trigger.named_operations();
+    let all_name_some =
+        rule.trigger.include.filters().iter().all(|filter| !filter.operations.is_empty());
+    let usual: Operations = match &rule.program {
+        Program::Mutate(_) => [Operation::Create, Operation::Update].into_iter().collect(),
+        _ => Operations::ALL,
+    };
+    let asked = if all_name_some { named } else { named.union(usual) };
+    if rule.lifecycle.synchronize {
+        // What was made goes when its trigger does, or stops being one.
+        let ends: Operations = [Operation::Update, Operation::Delete].into_iter().collect();
+        return asked.union(ends);
+    }
+    asked
+}
+
+/// In the order in which an API server's users see them.
+fn words(operations: Operations) -> Vec<&'static str> {
+    let mut words: Vec<&str> = operations.iter().map(Operation::as_str).collect();
+    words.sort_unstable();
+    words
+}
+
+/// Group, version and resource of every kind that is meant.
+fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<(String, String, String)> {
+    // A webhook knows `*` and nothing else of wildcards.
+    let sub = match pattern.subresource.as_str() {
+        "" => String::new(),
+        sub if wildcard::contains_wildcard(sub) => "/*".to_owned(),
+        sub => format!("/{sub}"),
+    };
+    let all = |word: &str| word == "*";
+    if all(&pattern.kind) {
+        let plain = |word: &Str| match wildcard::contains_wildcard(word) {
+            true => "*".to_owned(),
+            false => word.to_string(),
+        };
+        return vec![(plain(&pattern.group), plain(&pattern.version), format!("*{sub}"))];
+    }
+    let fits = |kind: &&Kind| {
+        wildcard::matches(&pattern.group, kind.group())
+            && wildcard::matches(&pattern.version, kind.version())
+            && wildcard::matches(&pattern.kind, kind.kind())
+    };
+    let mut found: Vec<&Kind> = kinds.iter().filter(fits).collect();
+    if wildcard::contains_wildcard(&pattern.version) {
+        // Requests in other versions are converted to the one that is named.
+        found.retain(|kind| {
+            kinds
+                .preferred(kind.group(), kind.kind())
+                .is_some_and(|best| best.version() == kind.version())
+        });
+    }
+    let mut resources = Vec::new();
+    for kind in found {
+        let mut add = |resource: String| {
+            resources.push((kind.group().to_owned(), kind.version().to_owned(), resource));
+        };
+        add(format!("{}{sub}", kind.plural()));
+        // Kyverno: a rule on Pods also sees containers that are added for debugging.
+        if sub.is_empty() && kind.group().is_empty() && kind.kind() == "Pod" {
+            add("pods/ephemeralcontainers".to_owned());
+        }
+    }
+    resources
+}

@@ -1,0 +1,309 @@
+//! What is answered at which path.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body_util::Full;
+use kiln_admission::policies::Check;
+use kiln_admission::webhooks::POLICY_PATH;
+use kiln_admission::{BadReview, Hooks, Request, Reviewed};
+use kiln_engine::{Offline, World};
+use kiln_object::Kinds;
+use kiln_value::Value;
+use tokio::runtime::Handle;
+
+use super::Desk;
+use super::view::{LiveView, Machine};
+use crate::discovery::Discovery;
+use crate::state::Shared;
+
+/// The path at which permissions are asked for.
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// A review may take so long if nobody says how long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer of the server.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// What somebody asks.
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// How long the asker waits.
+    pub(crate) patience: Duration,
+}
+
+impl Asked {
+    pub(crate) fn new(method: Method, uri: &http::Uri) -> Self {
+        Asked {
+            method,
+            path: uri.path().to_owned(),
+            patience: patience(uri.query().unwrap_or_default()).unwrap_or(PATIENCE),
+        }
+    }
+
+    /// Whether there is something to be read before the answer.
+    pub(crate) fn is_review(&self) -> bool {
+        self.method == Method::POST && (self.path == POLICY_PATH || Hooks::knows(&self.path))
+    }
+
+    /// The path as far as it is one of few, for counting.
+    pub(crate) fn counted(&self) -> &str {
+        let mut parts = self.path.split('/').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some("mutate"), Some("fail")) => "/mutate/fail",
+            (Some("mutate"), _) => "/mutate/ignore",
+            (Some("validate"), Some("fail")) => "/validate/fail",
+            (Some("validate"), _) => "/validate/ignore",
+            (Some("gpol"), _) => "/gpol",
+            (Some("ngpol"), _) => "/ngpol",
+            (Some("mpol" | "mpol-existing"), _) => "/mpol",
+            (Some("nmpol" | "nmpol-existing"), _) => "/nmpol",
+            _ => POLICY_PATH,
+        }
+    }
+}
+
+/// `timeout=10s`, as API servers write it behind paths.
+fn patience(query: &str) -> Option<Duration> {
+    let text = query.split('&').find_map(|pair| pair.strip_prefix("timeout="))?;
+    let seconds: u64 = text.strip_suffix('s')?.parse().ok()?;
+    Some(Duration::from_secs(seconds.clamp(1, 30)))
+}
+
+/// Answers what is no review.
+pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
+    let is_get = matches!(asked.method, Method::GET | Method::HEAD);
+    match asked.path.as_str() {
+        "/health/liveness" | "/livez" if is_get => text(StatusCode::OK, "ok\n"),
+        "/health/readiness" | "/readyz" if is_get => {
+            let problems = shared.health.problems();
+            // A watch that fails is no reason to keep reviews from those who can be answered.
+            let own = |problem: &&String| {
+                problem.starts_with("server:") || problem.starts_with("webhooks:")
+            };
+            let stops: Vec<String> = problems.iter().filter(own).cloned().collect();
+            if stops.is_empty() {
+                return text(StatusCode::OK, "ok\n");
+            }
+            text(StatusCode::SERVICE_UNAVAILABLE, &format!("{}\n", stops.join("\n")))
+        }
+        "/health" if is_get => {
+            let problems = shared.health.problems();
+            let words = if problems.is_empty() { "ok".to_owned() } else { problems.join("\n") };
+            text(StatusCode::OK, &format!("{words}\n"))
+        }
+        "/metrics" if is_get => {
+            let mut answer = text(StatusCode::OK, &shared.metrics.text());
+            let form = http::HeaderValue::from_static("text/plain; version=0.0.4");
+            answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
+            answer
+        }
+        "/health/liveness" | "/livez" | "/health/readiness" | "/readyz" | "/metrics" => {
+            text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n")
+        }
+        path if path == POLICY_PATH || Hooks::knows(path) => {
+            text(StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST\n")
+        }
+        _ => text(StatusCode::NOT_FOUND, "there is nothing here\n"),
+    }
+}
+
+pub(crate) fn text(status: StatusCode, words: &str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(words.as_bytes())));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn json(body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    let form = http::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
+    answer
+}
+
+/// Answers a review within the asker's patience.
+pub(crate) async fn review(shared: Shared, desk: Arc<Desk>, asked: Asked, body: Bytes) -> Answer {
+    let began = Instant::now();
+    // The API server should hear from us before it gives up.
+    let patience = asked.patience.mul_f32(0.95);
+    let path = asked.counted().to_owned();
+    let answering = answer(&shared, desk, asked, body, began + patience);
+    let (answer, operation, outcome) = match tokio::time::timeout(patience, answering).await {
+        Ok(answered) => answered,
+        Err(_) => {
+            let late = text(StatusCode::GATEWAY_TIMEOUT, "the review took too long\n");
+            (late, String::new(), "late")
+        }
+    };
+    let labels = [("path", path.as_str()), ("operation", &operation), ("answer", outcome)];
+    shared.metrics.count("kiln_admission_requests_total", &labels);
+    let seconds = began.elapsed().as_secs_f64();
+    shared.metrics.observe("kiln_admission_seconds", &[("path", &path)], seconds);
+    answer
+}
+
+type Answered = (Answer, String, &'static str);
+
+async fn answer(
+    shared: &Shared,
+    desk: Arc<Desk>,
+    asked: Asked,
+    body: Bytes,
+    deadline: Instant,
+) -> Answered {
+    let kinds = shared.kinds.borrow().clone();
+    let policies = asked.path == POLICY_PATH;
+    let (client, runtime) = (shared.admission.clone(), Handle::current());
+    let settings = desk.settings.clone();
+    // Reading and evaluating keep a processor busy: other connections go on meanwhile.
+    let work = tokio::task::spawn_blocking(move || {
+        let request = Request::read(&body, desk.settings.review_bytes, &kinds)?;
+        drop(body);
+        if policies {
+            return Ok((request, None));
+        }
+        let view = LiveView { client, kinds: kinds.clone(), runtime, deadline };
+        let world = World {
+            view: &view,
+            kinds: &kinds,
+            sources: &Machine,
+            outside: &Offline,
+            limits: desk.settings.limits,
+        };
+        let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
+        Ok((request, Some(reviewed)))
+    });
+    let done: Result<(Request, Option<Reviewed>), BadReview> = match work.await {
+        Ok(done) => done,
+        Err(error) => {
+            tracing::error!(%error, "a review broke off");
+            let words = "an error in Kiln itself, which its log tells more about\n";
+            return (text(StatusCode::INTERNAL_SERVER_ERROR, words), String::new(), "broken");
+        }
+    };
+    let (request, reviewed) = match done {
+        Ok(done) => done,
+        Err(bad) => {
+            let status = StatusCode::from_u16(bad.status()).unwrap_or(StatusCode::BAD_REQUEST);
+            return (text(status, &format!("{bad}\n")), String::new(), "unreadable");
+        }
+    };
+    let operation = request.event.operation.map(|operation| operation.to_string());
+    let operation = operation.unwrap_or_default();
+    let (response, outcome) = match reviewed {
+        None => {
+            let response = policy(shared, &request, &settings).await;
+            let outcome = if response.is_allowed() { "allowed" } else { "refused" };
+            (response, outcome)
+        }
+        Some(reviewed) => {
+            let outcome = outcome(&reviewed);
+            tell(shared, &reviewed);
+            if let Some(hint) = reviewed.hint
+                && shared.hints.send(hint).await.is_err()
+            {
+                tracing::debug!("nobody takes hints");
+            }
+            (reviewed.response, outcome)
+        }
+    };
+    if let Some(refusal) = &response.refusal {
+        tracing::info!(
+            kind = %request.event.kind, name = %request.event.name,
+            namespace = request.event.namespace.as_deref().unwrap_or_default(),
+            why = %refusal.message, "refused"
+        );
+    }
+    (json(response.to_bytes(&request.uid)), operation, outcome)
+}
+
+fn outcome(reviewed: &Reviewed) -> &'static str {
+    match &reviewed.response {
+        _ if reviewed.panicked => "broken",
+        _ if reviewed.passed_over => "passed over",
+        response if !response.is_allowed() => "refused",
+        response if response.patch.is_some() => "patched",
+        _ => "allowed",
+    }
+}
+
+fn tell(shared: &Shared, reviewed: &Reviewed) {
+    for (rule, verdict) in &reviewed.ran {
+        let policy = rule.policy.key();
+        let labels =
+            [("policy", policy.as_str()), ("rule", &rule.rule), ("result", verdict.as_str())];
+        shared.metrics.count("kiln_rule_results_total", &labels);
+    }
+    if reviewed.panicked {
+        tracing::error!("a rule broke off in the middle of a request");
+    }
+}
+
+/// Checks a policy, and asks for the rights that it needs.
+async fn policy(
+    shared: &Shared,
+    request: &Request,
+    settings: &kiln_admission::Settings,
+) -> kiln_admission::Response {
+    let check = |kinds: &Kinds| {
+        let registry = shared.registry.borrow().clone();
+        Check::of(&request.event, registry.rules.rules().map(AsRef::as_ref), kinds)
+    };
+    let mut checked = check(&shared.kinds.borrow().clone());
+    if checked.may_be_new_kind()
+        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.admission).await
+    {
+        // Kyverno: a kind that was just created counts.
+        checked = check(&kinds);
+    }
+    let questions: Vec<Value> =
+        checked.questions().iter().map(|question| question.to_value(settings)).collect();
+    let mut allowed = Vec::with_capacity(questions.len());
+    for question in &questions {
+        let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(question), "").await;
+        match answer {
+            Ok(answer) => {
+                let yes = answer.get_path(["status", "allowed"]).and_then(Value::as_bool);
+                allowed.push(yes.unwrap_or(false));
+            }
+            Err(error) => {
+                let why = format!("cannot find out which rights the engine has: {error}");
+                return kiln_admission::Response::failed(why);
+            }
+        }
+    }
+    checked.conclude(&allowed, settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn askers_say_how_long_they_wait() {
+        for (query, seconds) in [
+            ("timeout=10s", Some(10)),
+            ("a=b&timeout=3s", Some(3)),
+            ("timeout=900s", Some(30)),
+            ("timeout=0s", Some(1)),
+            ("timeout=10", None),
+            ("", None),
+        ] {
+            assert_eq!(patience(query).map(|patience| patience.as_secs()), seconds, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_is_bounded() {
+        let counted = |path: &str| {
+            let uri: http::Uri = path.parse().unwrap();
+            Asked::new(Method::POST, &uri).counted().to_owned()
+        };
+        assert_eq!(counted("/mutate/fail/finegrained/x?timeout=1s"), "/mutate/fail");
+        assert_eq!(counted("/gpol/a/b/c"), "/gpol");
+        assert_eq!(counted("/policyvalidate"), "/policyvalidate");
+    }
+}

@@ -1,0 +1,323 @@
+//! Keeps what answers, what is served and what the API server knows as policies need it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kiln_admission::certificates::{Certificates, Names, Stored};
+use kiln_admission::webhooks::{
+    self, Address, POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING, is_current,
+};
+use kiln_admission::{Hooks, Settings};
+use kiln_cluster::{ApiError, Call, Reason};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_value::{Str, Value};
+use tokio::sync::watch;
+
+use super::Desk;
+use super::tls::Served;
+use crate::calls::carry_out;
+use crate::registry::Registry;
+use crate::state::Shared;
+
+/// How often everything is compared with what the cluster has, if nothing else happens.
+const COMPARE: Duration = Duration::from_secs(30);
+/// How long to wait after a failure.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long an API server takes at most, as a rule, to act on a new configuration.
+const IN_FORCE: Duration = Duration::from_millis(150);
+/// How often a write is tried again because somebody else wrote.
+const TRIES: usize = 5;
+
+/// Keeps everything until the process is to end.
+pub(crate) async fn keep(shared: Shared, desk: &watch::Sender<Arc<Desk>>, served: &Served) {
+    let mut registry = shared.registry.clone();
+    let mut kinds = shared.kinds.clone();
+    let mut keeper = Keeper::new(shared.clone());
+    shared.health.bad("webhooks", "not registered yet");
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let known = kinds.borrow_and_update().clone();
+        let mut wait = COMPARE;
+        if stored.complete {
+            let hooks = keeper.lay_out(&stored, &known, desk);
+            let kept = keeper.publish(&hooks, &stored, &known, served).await;
+            match kept {
+                Ok(()) => shared.health.good("webhooks", None),
+                Err(error) => {
+                    tracing::warn!(%error, "the webhooks are not as they should be");
+                    shared.health.bad("webhooks", error);
+                    wait = AGAIN;
+                }
+            }
+            wait = wait.min(keeper.until_renewal());
+        }
+        tokio::select! {
+            changed = registry.changed() => if changed.is_err() { return std::future::pending().await },
+            changed = kinds.changed() => if changed.is_err() { return std::future::pending().await },
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Serves a certificate that nobody else knows: enough for health and metrics.
+pub(crate) fn serve_own_certificate(shared: &Shared, served: &Served) {
+    let made = Certificates::ensure(&Stored::default(), &names(shared), now());
+    let set = made.map_err(|error| error.to_string()).and_then(|made| served.set(&made.serving));
+    if let Err(error) = set {
+        shared.health.bad("server", error);
+    }
+}
+
+/// Removes the webhook configurations, so that nobody waits for a process that is gone.
+pub(crate) async fn take_back(shared: &Shared) {
+    let kinds = shared.kinds.borrow().clone();
+    for (kind, name) in [
+        ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
+        ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
+        ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
+    ] {
+        let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name);
+        let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;
+        if let Err(error) = gone
+            && error.reason != Reason::NotFound
+        {
+            tracing::warn!(%name, %error, "cannot remove a webhook configuration");
+        }
+    }
+}
+
+struct Keeper {
+    shared: Shared,
+    settings: Settings,
+    warned: Vec<String>,
+    names: Names,
+    address: Address,
+    certificates: Option<Certificates>,
+    /// What was last seen to be as it should be, and when.
+    published: BTreeMap<String, (Value, Instant)>,
+}
+
+impl Keeper {
+    fn new(shared: Shared) -> Self {
+        let namespace = shared.options.namespace.as_str();
+        let address = match &shared.options.webhook_url {
+            Some(url) => Address::Url(url.clone()),
+            None => Address::Service {
+                namespace: namespace.into(),
+                name: shared.options.service.as_str().into(),
+                port: 443,
+            },
+        };
+        Keeper {
+            settings: Settings::new(namespace),
+            warned: Vec::new(),
+            names: names(&shared),
+            address,
+            certificates: None,
+            published: BTreeMap::new(),
+            shared,
+        }
+    }
+
+    /// Puts the rules that are stored in the place of those that answered before.
+    fn lay_out(
+        &mut self,
+        stored: &Registry,
+        kinds: &Kinds,
+        desk: &watch::Sender<Arc<Desk>>,
+    ) -> Arc<Desk> {
+        let (settings, warnings) = self.settings.read(stored.config.as_ref());
+        if warnings != self.warned {
+            for warning in &warnings {
+                tracing::warn!("{warning}; the value before it counts");
+            }
+            self.warned = warnings;
+        }
+        let sound = stored.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
+        let hooks = Hooks::new(sound, &stored.exceptions, kinds, &settings);
+        self.settings = settings.clone();
+        let laid = Arc::new(Desk { hooks, settings });
+        desk.send_replace(Arc::clone(&laid));
+        laid
+    }
+
+    /// Writes what differs, and tells which policies are registered.
+    async fn publish(
+        &mut self,
+        desk: &Desk,
+        stored: &Registry,
+        kinds: &Kinds,
+        served: &Served,
+    ) -> Result<(), String> {
+        self.certify(kinds, served).await?;
+        let Some(certificates) = &self.certificates else { return Ok(()) };
+        let bundle = certificates.ca_bundle();
+        let wanted = webhooks::configurations(&desk.hooks, &self.settings, &self.address, &bundle);
+        let mut changed = false;
+        for configuration in &wanted {
+            changed |= self.ensure(configuration, kinds).await?;
+        }
+        if changed {
+            tokio::time::sleep(IN_FORCE).await;
+        }
+        let sound = stored.policies.iter().filter(|policy| policy.compiled.is_ok());
+        let registered: BTreeMap<ObjectId, (Str, i64)> = sound
+            .map(|policy| {
+                let generation = policy.object.get_path(["metadata", "generation"]);
+                let uid = metadata::uid(&policy.object).unwrap_or_default();
+                (policy.id.clone(), (uid.into(), generation.and_then(Value::as_i64).unwrap_or(0)))
+            })
+            .collect();
+        self.shared.webhooks.send_if_modified(|known| {
+            let differs = *known != registered;
+            *known = registered;
+            differs
+        });
+        Ok(())
+    }
+
+    /// Makes sure that the certificates that are served are good.
+    async fn certify(&mut self, kinds: &Kinds, served: &Served) -> Result<(), String> {
+        let now = now();
+        if self.certificates.as_ref().is_some_and(|held| now < held.next) {
+            return Ok(());
+        }
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let authority = self.read(&self.names.authority_secret(), kinds).await;
+            let serving = self.read(&self.names.serving_secret(), kinds).await;
+            let (Ok(authority), Ok(serving)) = (&authority, &serving) else {
+                last = authority.err().or(serving.err()).map(|e| e.to_string()).unwrap_or_default();
+                break;
+            };
+            let secrets = Stored::read(authority.as_ref(), serving.as_ref());
+            let made = Certificates::ensure(&secrets, &self.names, now)
+                .map_err(|error| error.to_string())?;
+            if made.changed {
+                let [first, second] = made.secrets(&self.names);
+                let stored = self.store(&first, authority.as_ref(), kinds).await;
+                let stored = match stored {
+                    Ok(()) => self.store(&second, serving.as_ref(), kinds).await,
+                    error => error,
+                };
+                match stored {
+                    Ok(()) => tracing::info!("new certificates are stored"),
+                    // Another replica was faster: its certificates are as good.
+                    Err(error)
+                        if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) =>
+                    {
+                        last = error.to_string();
+                        continue;
+                    }
+                    Err(error) => {
+                        last = error.to_string();
+                        break;
+                    }
+                }
+            }
+            served.set(&made.serving)?;
+            self.certificates = Some(made);
+            return Ok(());
+        }
+        if self.certificates.is_none() {
+            // Better unknown to other replicas than not there at all.
+            let made = Certificates::ensure(&Stored::default(), &self.names, now)
+                .map_err(|error| error.to_string())?;
+            served.set(&made.serving)?;
+            self.certificates = Some(Certificates { next: now + 5, ..made });
+        }
+        tracing::warn!(error = last, "certificates cannot be stored; they end with this process");
+        Ok(())
+    }
+
+    async fn read(&self, name: &str, kinds: &Kinds) -> Result<Option<Value>, ApiError> {
+        let id = ObjectId::new(Gvk::new("v1", "Secret"), &self.names.namespace, name);
+        match carry_out(&self.shared.admission, kinds, &Call::Get(id)).await {
+            Ok(reply) => Ok(reply.object()),
+            Err(error) if error.reason == Reason::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn store(
+        &self,
+        object: &Value,
+        there: Option<&Value>,
+        kinds: &Kinds,
+    ) -> Result<(), ApiError> {
+        let call = match there.and_then(metadata::resource_version) {
+            None => Call::create(object.clone()),
+            Some(version) => {
+                let mut object = object.clone();
+                let _ = object.set(["metadata", "resourceVersion"], version);
+                Call::Update { object, subresource: Str::default(), dry_run: false }
+            }
+        };
+        carry_out(&self.shared.admission, kinds, &call).await.map(drop)
+    }
+
+    /// Makes a configuration what it should be; whether that took a write.
+    async fn ensure(&mut self, wanted: &Value, kinds: &Kinds) -> Result<bool, String> {
+        let name = metadata::name(wanted).unwrap_or_default().to_owned();
+        if let Some((known, seen)) = self.published.get(&name)
+            && known == wanted
+            && seen.elapsed() < COMPARE
+        {
+            return Ok(false);
+        }
+        let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let there = match carry_out(&self.shared.admission, kinds, &Call::Get(id.clone())).await
+            {
+                Ok(reply) => reply.object(),
+                Err(error) if error.reason == Reason::NotFound => None,
+                Err(error) => return Err(format!("{name}: {error}")),
+            };
+            if there.as_ref().is_some_and(|there| is_current(there, wanted)) {
+                self.published.insert(name, (wanted.clone(), Instant::now()));
+                return Ok(false);
+            }
+            match self.store(wanted, there.as_ref(), kinds).await {
+                Ok(()) => {
+                    tracing::info!(%name, "webhook configuration written");
+                    self.published.insert(name, (wanted.clone(), Instant::now()));
+                    return Ok(true);
+                }
+                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
+                    last = error.to_string();
+                }
+                Err(error) => return Err(format!("{name}: {error}")),
+            }
+        }
+        Err(format!("{name}: {last}"))
+    }
+
+    fn until_renewal(&self) -> Duration {
+        let next = self.certificates.as_ref().map_or(0, |held| held.next);
+        Duration::from_secs(u64::try_from(next - now()).unwrap_or(0).max(1))
+    }
+}
+
+/// The names that API servers call the process by.
+fn names(shared: &Shared) -> Names {
+    let host = shared.options.webhook_url.as_deref().and_then(|url| {
+        let uri: http::Uri = url.parse().ok()?;
+        Some(uri.host()?.trim_matches(['[', ']']).to_owned())
+    });
+    let mut others: Vec<String> = host.into_iter().collect();
+    others.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    others.sort();
+    others.dedup();
+    Names {
+        service: shared.options.service.as_str().into(),
+        namespace: shared.options.namespace.as_str().into(),
+        others,
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

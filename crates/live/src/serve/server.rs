@@ -1,0 +1,187 @@
+//! Connections: how many, how long, how much they may send, and how they end.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use super::Desk;
+use super::answer::{self, Answer, Asked, text};
+use super::tls::Served;
+use crate::state::Shared;
+
+/// What strangers may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Reviews at once.
+    pub reviews: usize,
+    /// How long a handshake may take.
+    pub handshake: Duration,
+    /// How long the head of a request may take.
+    pub head: Duration,
+    /// How long the body of a request may take.
+    pub body: Duration,
+    /// How long connections that are there may go on when the process ends.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 512,
+            reviews: 128,
+            handshake: Duration::from_secs(5),
+            head: Duration::from_secs(5),
+            body: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The longest head of a request.
+const HEAD_BYTES: usize = 32 << 10;
+/// Requests at once on one connection.
+const STREAMS: u32 = 128;
+
+/// Accepts connections until the process is to end, and then lets those that are there come to their end.
+pub(crate) async fn serve(
+    shared: &Shared,
+    listener: TcpListener,
+    certificate: &Served,
+    desk: watch::Receiver<Arc<Desk>>,
+    limits: Limits,
+) {
+    let acceptor = match certificate.config() {
+        Ok(config) => TlsAcceptor::from(config),
+        Err(error) => {
+            shared.health.bad("server", format!("cannot encrypt: {error}"));
+            return std::future::pending().await;
+        }
+    };
+    shared.health.good("server", None);
+    let connections = Arc::new(Semaphore::new(limits.connections));
+    let reviews = Arc::new(Semaphore::new(limits.reviews));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = shared.shutdown.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = shutdown.wait_for(|end| *end) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of files, mostly: a moment later there may be some again.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+            let labels = [("path", ""), ("operation", ""), ("answer", "too many connections")];
+            shared.metrics.count("kiln_admission_requests_total", &labels);
+            continue;
+        };
+        let connection = Connection {
+            shared: shared.clone(),
+            desk: desk.clone(),
+            reviews: Arc::clone(&reviews),
+            limits,
+        };
+        let watcher = graceful.watcher();
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            connection.serve(stream, acceptor, watcher, permit).await;
+        });
+    }
+    shared.health.bad("server", "the process ends");
+    drop(listener);
+    if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections did not come to their end");
+    }
+}
+
+struct Connection {
+    shared: Shared,
+    desk: watch::Receiver<Arc<Desk>>,
+    reviews: Arc<Semaphore>,
+    limits: Limits,
+}
+
+impl Connection {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        acceptor: TlsAcceptor,
+        watcher: hyper_util::server::graceful::Watcher,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let limits = self.limits;
+        let _ = stream.set_nodelay(true);
+        let stream = match tokio::time::timeout(limits.handshake, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
+            Err(_) => return tracing::debug!("a handshake took too long"),
+        };
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .max_buf_size(HEAD_BYTES.max(8192));
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEAD_BYTES as u32)
+            .keep_alive_interval(Some(Duration::from_secs(20)))
+            .keep_alive_timeout(Duration::from_secs(10));
+        let connection = Arc::new(self);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let connection = Arc::clone(&connection);
+            async move { Ok::<_, Infallible>(connection.respond(request).await) }
+        });
+        let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        if let Err(error) = watcher.watch(serving).await {
+            tracing::debug!(%error, "a connection broke off");
+        }
+        drop(permit);
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Answer {
+        let asked = Asked::new(request.method().clone(), request.uri());
+        if !asked.is_review() {
+            return answer::plain(&self.shared, &asked);
+        }
+        let Ok(_permit) = self.reviews.acquire().await else {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "the process ends\n");
+        };
+        let desk = self.desk.borrow().clone();
+        let most = desk.settings.review_bytes;
+        let body = Limited::new(request.into_body(), most).collect();
+        let body = match tokio::time::timeout(self.limits.body, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let words = format!("the review has more than {most} bytes\n");
+                return text(StatusCode::PAYLOAD_TOO_LARGE, &words);
+            }
+            Ok(Err(error)) => {
+                return text(StatusCode::BAD_REQUEST, &format!("the review broke off: {error}\n"));
+            }
+            Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come\n"),
+        };
+        answer::review(self.shared.clone(), desk, asked, body).await
+    }
+}

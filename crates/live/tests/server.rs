@@ -1,0 +1,339 @@
+//! The HTTPS server, spoken to over sockets: good requests, and all the others.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_controller::Hint;
+use kiln_live::health::Health;
+use kiln_live::metrics::Metrics;
+use kiln_live::registry::{Registry, StoredPolicy, compile};
+use kiln_live::serve::{Limits, serve_on};
+use kiln_live::{Client, Options, Shared};
+use kiln_object::{Kinds, ObjectId};
+use kiln_value::Value;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const POLICIES: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: label, uid: u, generation: 1}
+spec:
+  rules:
+  - name: team
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {team: a}}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: make, uid: v, generation: 1}
+spec:
+  rules:
+  - name: quota
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate: {apiVersion: v1, kind: ResourceQuota, name: q, namespace: default, data: {spec: {}}}
+";
+
+struct Running {
+    address: SocketAddr,
+    hints: mpsc::Receiver<Hint>,
+    stop: watch::Sender<bool>,
+    done: tokio::task::JoinHandle<()>,
+    shared: Shared,
+    _registry: watch::Sender<Arc<Registry>>,
+    _kinds: watch::Sender<Kinds>,
+    _folder: tempfile::TempDir,
+}
+
+async fn start(limits: Limits) -> Running {
+    // A cluster that does not answer: reviews of plain rules need none.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    let config = "
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+";
+    std::fs::write(&file, config).unwrap();
+    let _ = ring::default_provider().install_default();
+    let options = Options { kubeconfig: Some(file), ..Options::default() };
+    let client = Client::connect(&options, None).await.unwrap();
+    let builtin = Kinds::builtin();
+    let documents =
+        kiln_yaml::read_bytes("p", POLICIES.as_bytes(), kiln_yaml::ReadOptions::kubernetes())
+            .unwrap();
+    let policies = documents.into_iter().map(|document| {
+        let object = document.into_value();
+        let compiled = compile(&object, &builtin);
+        assert!(compiled.is_ok());
+        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled }
+    });
+    let registry = Registry { policies: policies.collect(), complete: true, ..Registry::default() };
+    let (kinds_sender, kinds) = watch::channel(builtin);
+    let (registry_sender, registry) = watch::channel(Arc::new(registry));
+    let (stop, shutdown) = watch::channel(false);
+    let (hints_sender, hints) = mpsc::channel(16);
+    let shared = Shared {
+        options: Arc::new(options),
+        controller: client.clone(),
+        admission: client,
+        kinds,
+        registry,
+        hints: hints_sender,
+        webhooks: watch::Sender::new(BTreeMap::new()),
+        health: Arc::new(Health::default()),
+        metrics: Arc::new(Metrics::default()),
+        shutdown,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let done = tokio::spawn(serve_on(shared.clone(), listener, true, limits));
+    let running = Running {
+        address,
+        hints,
+        stop,
+        done,
+        shared,
+        _registry: registry_sender,
+        _kinds: kinds_sender,
+        _folder: folder,
+    };
+    // The first certificate takes a moment.
+    let began = Instant::now();
+    while running.get("/health/liveness").await.is_none() {
+        assert!(began.elapsed() < Duration::from_secs(30), "the server does not start");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running
+}
+
+impl Running {
+    async fn connect(&self) -> Option<TlsStream<TcpStream>> {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody(ring::default_provider())))
+            .with_no_client_auth();
+        let stream = TcpStream::connect(self.address).await.ok()?;
+        let name = ServerName::try_from("kyverno-svc.kyverno.svc").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
+    }
+
+    /// Status and body of an answer to some bytes; none when the connection ends without one.
+    async fn say(&self, bytes: &[u8]) -> Option<(u16, String)> {
+        let mut stream = self.connect().await?;
+        stream.write_all(bytes).await.ok()?;
+        read_answer(&mut stream).await
+    }
+
+    async fn get(&self, path: &str) -> Option<(u16, String)> {
+        self.say(format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes())
+            .await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Option<(u16, String)> {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.say((head + body).as_bytes()).await
+    }
+}
+
+async fn read_answer(stream: &mut TlsStream<TcpStream>) -> Option<(u16, String)> {
+    let mut all = Vec::new();
+    // An end without a farewell is an end.
+    let _ =
+        tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await.ok()?;
+    let text = String::from_utf8_lossy(&all).into_owned();
+    let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
+}
+
+/// A client that trusts everybody: what is tested here is not who the server is.
+#[derive(Debug)]
+struct Anybody(CryptoProvider);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn review(kind: &str, namespace: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"7","operation":"CREATE","name":"a","namespace":"{namespace}","kind":{{"group":"","version":"v1","kind":"{kind}"}},"userInfo":{{"username":"ann"}},"object":{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"a"}}}}}}}}"#
+    )
+}
+
+fn short() -> Limits {
+    Limits {
+        handshake: Duration::from_millis(300),
+        head: Duration::from_millis(300),
+        body: Duration::from_millis(300),
+        drain: Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_are_answered_and_triggers_told() {
+    let mut running = start(Limits::default()).await;
+    let (status, body) =
+        running.post("/mutate/fail?timeout=10s", &review("ConfigMap", "dev")).await.unwrap();
+    assert_eq!(status, 200);
+    let answer = kiln_value::json::parse(&body).unwrap();
+    assert_eq!(answer.str_at(["response", "uid"]), Some("7"));
+    assert_eq!(answer.get_path(["response", "allowed"]), Some(&Value::Bool(true)));
+    assert_eq!(answer.str_at(["response", "patchType"]), Some("JSONPatch"));
+    let (status, _) = running.post("/validate/ignore", &review("Namespace", "a")).await.unwrap();
+    assert_eq!(status, 200);
+    let hint = running.hints.recv().await.unwrap();
+    assert_eq!((hint.name.as_str(), hint.user.username.as_str()), ("a", "ann"));
+    let (_, metrics) = running.get("/metrics").await.unwrap();
+    for line in [
+        r#"kiln_admission_requests_total{path="/mutate/fail",operation="CREATE",answer="patched"} 1"#,
+        r#"kiln_rule_results_total{policy="label",rule="team",result="pass"} 1"#,
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_makes_no_sense_is_refused() {
+    let running = start(Limits::default()).await;
+    for (path, body, expected) in [
+        ("/mutate/fail", "{", 400),
+        ("/mutate/fail", "{}", 400),
+        ("/mutate/fail", r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, 400),
+        ("/nowhere", "{}", 404),
+        ("/metrics", "{}", 405),
+    ] {
+        assert_eq!(
+            running.post(path, body).await.map(|answer| answer.0),
+            Some(expected),
+            "{path} {body}"
+        );
+    }
+    assert_eq!(running.get("/mutate/fail").await.map(|answer| answer.0), Some(405));
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    assert_eq!(running.post("/mutate/fail", &deep).await.map(|answer| answer.0), Some(400));
+    let head = "POST /mutate/fail HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 99999999\r\n\r\n";
+    assert_eq!(running.say(head.as_bytes()).await.map(|answer| answer.0), Some(413));
+    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    assert_ne!(running.say(long.as_bytes()).await.map(|answer| answer.0), Some(200));
+    assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_are_left() {
+    let running = start(short()).await;
+    // Nothing that could be a handshake, or nothing at all.
+    let mut silent = TcpStream::connect(running.address).await.unwrap();
+    let mut noise = TcpStream::connect(running.address).await.unwrap();
+    noise.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    // A head that never ends, and a body that never comes.
+    let mut head = running.connect().await.unwrap();
+    head.write_all(b"POST /mutate/fail HTTP/1.1\r\nhost").await.unwrap();
+    let mut body = running.connect().await.unwrap();
+    body.write_all(b"POST /mutate/fail HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{")
+        .await
+        .unwrap();
+    let mut buffer = Vec::new();
+    let patience = Duration::from_secs(10);
+    for stream in [&mut silent, &mut noise] {
+        let ended = tokio::time::timeout(patience, stream.read_to_end(&mut buffer)).await;
+        assert!(ended.is_ok(), "a connection without a handshake goes on");
+    }
+    let ended = tokio::time::timeout(patience, head.read_to_end(&mut buffer)).await;
+    assert!(ended.is_ok(), "a head without an end goes on");
+    let mut answer = [0; 12];
+    tokio::time::timeout(patience, body.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_a_most_of_connections() {
+    let running = start(Limits { connections: 2, ..Limits::default() }).await;
+    let one = running.connect().await;
+    let two = running.connect().await;
+    assert!(one.is_some() && two.is_some());
+    assert!(running.connect().await.is_none(), "a third connection is closed");
+    drop((one, two));
+    let began = Instant::now();
+    while running.connect().await.is_none() {
+        assert!(began.elapsed() < Duration::from_secs(10), "places are not given back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_lets_requests_come_to_theirs() {
+    let running = start(short()).await;
+    let mut stream = running.connect().await.unwrap();
+    let text = review("ConfigMap", "dev");
+    let head =
+        format!("POST /mutate/fail HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", text.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    running.stop.send(true).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let (status, _) = read_answer(&mut stream).await.unwrap();
+    assert_eq!(status, 200);
+    tokio::time::timeout(Duration::from_secs(10), running.done).await.unwrap().unwrap();
+    assert!(!running.shared.health.problems().is_empty(), "it is no longer ready");
+}
