@@ -2,6 +2,7 @@
 
 mod bench;
 mod cluster;
+mod conformance;
 mod fuzz;
 mod measure;
 mod process;
@@ -34,6 +35,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Start or stop a real Kubernetes control plane on loopback
     Cluster(cluster::Args),
+    /// Run the peers' conformance suites against Kiln on a real control plane
+    Conformance(conformance::Args),
     /// Run one command and print what it used, as JSON
     #[command(hide = true)]
     Measure(measure::Args),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args).map(|()| true),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
+        Command::Conformance(args) => conformance::run(&args),
         Command::Measure(args) => measure::run(&args).map(|()| true),
     };
     match outcome {

@@ -7,6 +7,7 @@ mod check;
 mod completion;
 mod eval;
 mod fmt;
+mod install;
 mod man;
 mod plugin_sandbox;
 mod plugins;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
+    Install(install::Args),
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -43,6 +45,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
+        Command::Install(command) => install::run(&ui, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&command),

@@ -10,3 +10,4 @@ mod general;
 mod harness;
 #[cfg(target_os = "linux")]
 mod plugins;
+mod install;

@@ -1,0 +1,91 @@
+//! `kiln install`
+
+use std::io::Write;
+
+use clap::ValueEnum;
+use kiln_diagnostic::Diagnostic;
+use kiln_install::{Grant, Options, manifests};
+use kiln_yaml::emit_documents;
+
+use crate::args::Format;
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Print what a cluster needs before `kiln run` works in it
+///
+/// Definitions of custom resources, a namespace, accounts and rights, settings, and a Deployment with its Service.
+/// Nothing is changed: pass it on with `kiln install | kubectl apply --server-side -f -`.
+///
+/// Rules may read what everybody who may view may read. For all else add a ClusterRole with the label
+/// `rbac.kyverno.io/aggregate-to-background-controller: "true"`, or take `--grant standard`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The namespace that the engine lives in
+    #[arg(long, value_name = "NAME", default_value = "kyverno", value_parser = label)]
+    namespace: String,
+
+    /// The image that holds the kiln binary
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
+    /// How many pods run
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    replicas: u32,
+
+    /// What rules may read and write from the start
+    #[arg(long, value_enum, value_name = "RIGHTS", default_value_t = Rights::View)]
+    grant: Rights,
+
+    /// Leave out the Deployment and what belongs to it, for an engine that runs outside the cluster
+    #[arg(long)]
+    no_workload: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Rights {
+    /// What everybody who may view may read
+    View,
+    /// Also to write ConfigMaps, Secrets, NetworkPolicies, quotas, limits, roles, namespaces, nodes and pods
+    Standard,
+}
+
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    let mut options = Options {
+        namespace: args.namespace.clone(),
+        replicas: args.replicas,
+        grant: match args.grant {
+            Rights::View => Grant::View,
+            Rights::Standard => Grant::Standard,
+        },
+        workload: !args.no_workload,
+        ..Options::default()
+    };
+    options.image = args.image.clone().unwrap_or(options.image);
+    let objects = manifests(&options);
+    let mut out = ui.stdout();
+    match ui.format() {
+        Format::Json => {
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            serde_json::to_writer_pretty(&mut out, &list)
+                .map_err(|error| Diagnostic::error(format!("cannot write: {error}")))?;
+            writeln!(out)?;
+        }
+        _ => out.write_all(emit_documents(&objects).as_bytes())?,
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// A name that Kubernetes accepts for a namespace.
+fn label(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.is_empty()
+        || text.len() > 63
+        || !text.chars().all(good)
+        || text.starts_with('-')
+        || text.ends_with('-')
+    {
+        return Err("a namespace is made of at most 63 small letters, digits and dashes".to_owned());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,54 @@
+//! `kiln install`
+
+use crate::harness::Folder;
+
+#[test]
+fn prints_everything_in_an_order_that_can_be_applied() {
+    let run = Folder::with(&[]).kiln(&["install"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let kinds: Vec<&str> =
+        run.stdout.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
+    let first = |kind: &str| kinds.iter().position(|k| *k == kind);
+    let order = [
+        "CustomResourceDefinition",
+        "Namespace",
+        "ServiceAccount",
+        "ConfigMap",
+        "Service",
+        "Deployment",
+    ];
+    for pair in order.windows(2) {
+        assert!(first(pair[0]) < first(pair[1]), "{pair:?} in {kinds:?}");
+    }
+    assert!(first("PodDisruptionBudget").is_some() && first("NetworkPolicy").is_some());
+}
+
+#[test]
+fn options_reach_the_objects() {
+    let folder = Folder::with(&[]);
+    let run = folder.kiln(&["install", "--namespace=rules", "--image=here/kiln:7", "--replicas=3"]);
+    for text in [
+        "image: here/kiln:7",
+        "replicas: 3",
+        "namespace: rules",
+        "--as-admission=system:serviceaccount:rules:kyverno-admission-controller",
+        "[*/*,rules,*]",
+    ] {
+        assert!(run.stdout.contains(text), "{text}");
+    }
+    assert!(!run.stdout.contains("namespace: kyverno"));
+    let run = folder.kiln(&["install", "--no-workload"]);
+    assert!(!run.stdout.contains("kind: Deployment") && !run.stdout.contains("kind: Service\n"));
+    assert_eq!(folder.kiln(&["install", "--namespace=No Such"]).code, 2);
+}
+
+#[test]
+fn rights_to_write_are_asked_for() {
+    let folder = Folder::with(&[]);
+    let narrow = folder.kiln(&["install"]).stdout;
+    assert!(!narrow.contains("networkpolicies"), "rules may write nothing from the start");
+    assert!(folder.kiln(&["install", "--grant=standard"]).stdout.contains("networkpolicies"));
+    for never in ["escalate", "bind\n", "- '*'\n  verbs", "cluster-admin"] {
+        assert!(!narrow.contains(never), "{never}");
+    }
+}

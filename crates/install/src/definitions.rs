@@ -1,0 +1,334 @@
+//! The custom resources: ours by name and group, in every version that users may write.
+//!
+//! All versions of a kind share one schema, so none needs conversion. A schema types what has one spelling and
+//! keeps what has several: nothing that a user wrote is pruned.
+
+use std::sync::Arc;
+
+use kiln_diagnostic::Source;
+use kiln_value::{Map, Value, value};
+use kiln_yaml::{ReadOptions, read};
+
+/// A printer column: name, path, type, and the priority that hides it from the narrow table.
+type Column = (&'static str, &'static str, &'static str, i64);
+
+const AGE: Column = ("AGE", ".metadata.creationTimestamp", "date", 0);
+
+const POLICY_COLUMNS: &[Column] = &[
+    ("ADMISSION", ".spec.admission", "boolean", 0),
+    ("BACKGROUND", ".spec.background", "boolean", 0),
+    ("READY", r#".status.conditions[?(@.type == "Ready")].status"#, "string", 0),
+    AGE,
+    ("FAILURE POLICY", ".spec.failurePolicy", "string", 1),
+    ("VALIDATE", ".status.rulecount.validate", "integer", 1),
+    ("MUTATE", ".status.rulecount.mutate", "integer", 1),
+    ("GENERATE", ".status.rulecount.generate", "integer", 1),
+    ("VERIFY IMAGES", ".status.rulecount.verifyimages", "integer", 1),
+    ("MESSAGE", r#".status.conditions[?(@.type == "Ready")].message"#, "string", 0),
+];
+
+const REQUEST_COLUMNS: &[Column] = &[
+    ("POLICY", ".spec.policy", "string", 0),
+    ("RULETYPE", ".spec.requestType", "string", 0),
+    ("RESOURCEKIND", ".spec.resource.kind", "string", 0),
+    ("RESOURCENAME", ".spec.resource.name", "string", 0),
+    ("RESOURCENAMESPACE", ".spec.resource.namespace", "string", 0),
+    ("STATUS", ".status.state", "string", 0),
+    AGE,
+];
+
+const REPORT_COLUMNS: &[Column] = &[
+    ("KIND", ".scope.kind", "string", 0),
+    ("NAME", ".scope.name", "string", 0),
+    ("PASS", ".summary.pass", "integer", 0),
+    ("FAIL", ".summary.fail", "integer", 0),
+    ("WARN", ".summary.warn", "integer", 0),
+    ("ERROR", ".summary.error", "integer", 0),
+    ("SKIP", ".summary.skip", "integer", 0),
+    AGE,
+];
+
+const CLEANUP_COLUMNS: &[Column] = &[("SCHEDULE", ".spec.schedule", "string", 0), AGE];
+const CEL_COLUMNS: &[Column] = &[AGE, ("READY", ".status.conditionStatus.ready", "string", 0)];
+const ENTRY_COLUMNS: &[Column] = &[
+    AGE,
+    ("REFRESH INTERVAL", ".spec.apiCall.refreshInterval", "string", 0),
+    ("LAST REFRESH", ".status.lastRefreshTime", "date", 0),
+];
+
+struct Definition {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short: &'static str,
+    namespaced: bool,
+    /// The first is the one that is stored.
+    versions: &'static [&'static str],
+    deprecated: &'static [&'static str],
+    schema: &'static str,
+    columns: &'static [Column],
+    has_status: bool,
+}
+
+const KYVERNO: Definition = Definition {
+    group: "kyverno.io",
+    kind: "",
+    plural: "",
+    short: "",
+    namespaced: true,
+    versions: &["v2", "v2beta1"],
+    deprecated: &["v2beta1"],
+    schema: "",
+    columns: &[AGE],
+    has_status: true,
+};
+
+const CEL: Definition = Definition {
+    group: "policies.kyverno.io",
+    versions: &["v1beta1", "v1", "v1alpha1"],
+    deprecated: &["v1alpha1"],
+    columns: CEL_COLUMNS,
+    ..KYVERNO
+};
+
+const DEFINITIONS: &[Definition] = &[
+    Definition {
+        kind: "ClusterPolicy",
+        plural: "clusterpolicies",
+        short: "cpol",
+        namespaced: false,
+        versions: &["v1", "v2beta1"],
+        deprecated: &[],
+        schema: include_str!("schemas/policy.yaml"),
+        columns: POLICY_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "Policy",
+        plural: "policies",
+        short: "pol",
+        versions: &["v1", "v2beta1"],
+        deprecated: &[],
+        schema: include_str!("schemas/policy.yaml"),
+        columns: POLICY_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "UpdateRequest",
+        plural: "updaterequests",
+        short: "ur",
+        versions: &["v2"],
+        deprecated: &[],
+        schema: include_str!("schemas/update_request.yaml"),
+        columns: REQUEST_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "PolicyException",
+        plural: "policyexceptions",
+        short: "polex",
+        schema: include_str!("schemas/exception.yaml"),
+        has_status: false,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "ClusterCleanupPolicy",
+        plural: "clustercleanuppolicies",
+        short: "ccleanpol",
+        namespaced: false,
+        schema: include_str!("schemas/cleanup.yaml"),
+        columns: CLEANUP_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "CleanupPolicy",
+        plural: "cleanuppolicies",
+        short: "cleanpol",
+        schema: include_str!("schemas/cleanup.yaml"),
+        columns: CLEANUP_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "GlobalContextEntry",
+        plural: "globalcontextentries",
+        short: "gctxentry",
+        namespaced: false,
+        versions: &["v2beta1", "v2", "v2alpha1"],
+        deprecated: &["v2alpha1"],
+        schema: include_str!("schemas/global_context.yaml"),
+        columns: ENTRY_COLUMNS,
+        ..KYVERNO
+    },
+    Definition {
+        kind: "GeneratingPolicy",
+        plural: "generatingpolicies",
+        short: "gpol",
+        namespaced: false,
+        schema: include_str!("schemas/generating_policy.yaml"),
+        ..CEL
+    },
+    Definition {
+        kind: "NamespacedGeneratingPolicy",
+        plural: "namespacedgeneratingpolicies",
+        short: "ngpol",
+        versions: &["v1beta1", "v1"],
+        deprecated: &[],
+        schema: include_str!("schemas/generating_policy.yaml"),
+        ..CEL
+    },
+    Definition {
+        kind: "MutatingPolicy",
+        plural: "mutatingpolicies",
+        short: "mpol",
+        namespaced: false,
+        schema: include_str!("schemas/mutating_policy.yaml"),
+        ..CEL
+    },
+    Definition {
+        kind: "NamespacedMutatingPolicy",
+        plural: "namespacedmutatingpolicies",
+        short: "nmpol",
+        versions: &["v1beta1", "v1"],
+        deprecated: &[],
+        schema: include_str!("schemas/mutating_policy.yaml"),
+        ..CEL
+    },
+    Definition {
+        kind: "PolicyException",
+        plural: "policyexceptions",
+        schema: include_str!("schemas/cel_exception.yaml"),
+        columns: &[AGE],
+        has_status: false,
+        ..CEL
+    },
+    Definition {
+        group: "api.kubemod.io",
+        kind: "ModRule",
+        plural: "modrules",
+        versions: &["v1beta1"],
+        deprecated: &[],
+        schema: include_str!("schemas/mod_rule.yaml"),
+        has_status: false,
+        ..KYVERNO
+    },
+    Definition {
+        group: "wgpolicyk8s.io",
+        kind: "PolicyReport",
+        plural: "policyreports",
+        short: "polr",
+        versions: &["v1alpha2"],
+        deprecated: &[],
+        schema: include_str!("schemas/report.yaml"),
+        columns: REPORT_COLUMNS,
+        has_status: false,
+        ..KYVERNO
+    },
+    Definition {
+        group: "wgpolicyk8s.io",
+        kind: "ClusterPolicyReport",
+        plural: "clusterpolicyreports",
+        short: "cpolr",
+        namespaced: false,
+        versions: &["v1alpha2"],
+        deprecated: &[],
+        schema: include_str!("schemas/report.yaml"),
+        columns: REPORT_COLUMNS,
+        has_status: false,
+    },
+];
+
+/// The definitions of all kinds that Kiln reads or writes.
+pub fn definitions() -> Vec<Value> {
+    let parts = yaml(include_str!("schemas/parts.yaml"));
+    DEFINITIONS.iter().map(|definition| definition.object(&parts)).collect()
+}
+
+impl Definition {
+    fn object(&self, parts: &Value) -> Value {
+        let schema = self.schema(parts);
+        let columns: Vec<Value> = self
+            .columns
+            .iter()
+            .map(|(name, path, kind, priority)| {
+                value!({"name": name, "jsonPath": path, "type": kind, "priority": priority})
+            })
+            .collect();
+        let versions: Vec<Value> = self
+            .versions
+            .iter()
+            .map(|version| {
+                value!({
+                    "name": version,
+                    "served": true,
+                    "storage": *version == self.versions[0],
+                    "deprecated": self.deprecated.contains(version),
+                    "schema": {"openAPIV3Schema": schema},
+                    "additionalPrinterColumns": columns,
+                    "subresources": if self.has_status { value!({"status": {}}) } else { value!({}) },
+                })
+            })
+            .collect();
+        let short: &[&str] = if self.short.is_empty() { &[] } else { &[self.short] };
+        let categories: &[&str] =
+            if self.group.ends_with("kyverno.io") { &["kyverno"] } else { &[] };
+        value!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{}.{}", self.plural, self.group),
+                "labels": crate::labels("crds"),
+            },
+            "spec": {
+                "group": self.group,
+                "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
+                "names": {
+                    "kind": self.kind,
+                    "listKind": format!("{}List", self.kind),
+                    "plural": self.plural,
+                    "singular": self.kind.to_lowercase(),
+                    "shortNames": short,
+                    "categories": categories,
+                },
+                "versions": versions,
+            },
+        })
+    }
+
+    fn schema(&self, parts: &Value) -> Value {
+        let mut schema = filled_in(&yaml(self.schema), parts);
+        let top = schema.as_map_mut().expect("a schema is a map");
+        top.insert("type", "object");
+        let properties = top.get_mut("properties").and_then(Value::as_map_mut);
+        let properties = properties.expect("a schema has properties");
+        properties.insert("apiVersion", value!({"type": "string"}));
+        properties.insert("kind", value!({"type": "string"}));
+        properties.insert("metadata", value!({"type": "object"}));
+        schema
+    }
+}
+
+/// A schema with its shared shapes in place of their names.
+fn filled_in(schema: &Value, parts: &Value) -> Value {
+    if let Some(name) = schema.as_str()
+        && let Some(part) = parts.get(name)
+    {
+        return filled_in(part, parts);
+    }
+    if let Some(map) = schema.as_map() {
+        let entries = map.iter().map(|(key, value)| (key.clone(), filled_in(value, parts)));
+        return Value::from(Map::from_unique(entries.collect()));
+    }
+    match schema.as_list() {
+        Some(list) => {
+            Value::from(list.iter().map(|item| filled_in(item, parts)).collect::<Vec<_>>())
+        }
+        None => schema.clone(),
+    }
+}
+
+/// Reads a file that is part of this crate.
+fn yaml(text: &str) -> Value {
+    let source = Arc::new(Source::new("schema", text));
+    let mut documents = read(&source, ReadOptions::kubernetes()).expect("our own files are YAML");
+    documents.remove(0).into_value()
+}

@@ -1,0 +1,143 @@
+//! A real API server takes what we print, and keeps what users write.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_diagnostic::Source;
+use kiln_install::{Grant, Options, definitions, manifests};
+use kiln_testkit::control_plane::ControlPlane;
+use kiln_testkit::{corpus, project_root};
+use kiln_value::{Value, json, value};
+use kiln_yaml::{ReadOptions, emit_documents, read};
+
+#[test]
+fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let options = Options { grant: Grant::Standard, ..Options::default() };
+    let objects = manifests(&options);
+    cluster.apply(&emit_documents(&objects)).unwrap();
+    let names: Vec<Value> = definitions();
+    let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s", "crd"];
+    wait.extend(names.iter().filter_map(|definition| definition.str_at(["metadata", "name"])));
+    cluster.kubectl(&wait).unwrap();
+    let conditions =
+        cluster.kubectl(&["get", "crd", "--output=jsonpath={.items[*].status.conditions[*].type}"]);
+    assert!(!conditions.unwrap().contains("NonStructuralSchema"));
+    // Twice is as good as once.
+    cluster.apply(&emit_documents(&objects)).unwrap();
+
+    the_pod_may_only_act_as_the_two_accounts(&cluster);
+
+    let mut documents = blocks(&project_root().join("../shared/seeds"), &["md", "txt"], fenced);
+    assert!(!documents.is_empty() || corpus("chainsaw").is_none());
+    documents
+        .extend(blocks(&project_root().join("examples"), &["yaml"], |text| vec![text.to_owned()]));
+    let ours: Vec<Value> = documents.into_iter().filter(is_ours).collect();
+    assert!(ours.len() > 20, "the examples alone have that many policies");
+    let items: Vec<Value> = ours
+        .into_iter()
+        .enumerate()
+        .map(|(index, mut document)| {
+            // The samples share names, and some have none.
+            document.set(["metadata", "name"], Value::from(format!("sample-{index}"))).unwrap();
+            document.as_map_mut().unwrap().remove("status");
+            document
+        })
+        .collect();
+    let list = value!({"apiVersion": "v1", "kind": "List", "items": items});
+    let kept = cluster
+        .kubectl_with_input(
+            &["create", "--dry-run=server", "--output=json", "--filename=-"],
+            &json::to_string(&list),
+        )
+        .unwrap();
+    let kept = json::parse(&kept).unwrap();
+    for (index, document) in items.iter().enumerate() {
+        let mut lost = String::new();
+        compare(document, kept.get_path(["items"]).unwrap().index(index).unwrap(), "", &mut lost);
+        assert!(lost.is_empty(), "lost:\n{lost}\nof {}", json::to_string(document));
+    }
+}
+
+fn the_pod_may_only_act_as_the_two_accounts(cluster: &ControlPlane) {
+    let may = |args: &[&str]| {
+        let mut all = vec!["auth", "can-i", "--as=system:serviceaccount:kyverno:kiln"];
+        all.extend(args);
+        cluster.kubectl(&all).is_ok()
+    };
+    let account = "serviceaccount/kyverno-background-controller";
+    assert!(may(&["impersonate", account, "--namespace=kyverno"]));
+    assert!(!may(&["impersonate", "serviceaccount/default", "--namespace=kyverno"]));
+    assert!(!may(&["impersonate", account, "--namespace=kube-system"]));
+    assert!(!may(&["list", "secrets", "--all-namespaces"]));
+    assert!(!may(&["list", "pods", "--all-namespaces"]));
+}
+
+fn is_ours(document: &Value) -> bool {
+    let group = document.str_at(["apiVersion"]).unwrap_or_default();
+    ["kyverno.io/", "policies.kyverno.io/", "api.kubemod.io/"]
+        .iter()
+        .any(|own| group.starts_with(own))
+}
+
+/// All documents in the files of a folder that can be read as YAML.
+fn blocks(folder: &Path, endings: &[&str], split: fn(&str) -> Vec<String>) -> Vec<Value> {
+    let mut documents = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else { return documents };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            documents.extend(blocks(&path, endings, split));
+        } else if path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending)) {
+            for text in split(&std::fs::read_to_string(&path).unwrap()) {
+                let source = Arc::new(Source::new(path.display().to_string(), text));
+                let read = read(&source, ReadOptions::kubernetes()).unwrap_or_default();
+                documents.extend(read.into_iter().map(kiln_yaml::Document::into_value));
+            }
+        }
+    }
+    documents
+}
+
+/// The fenced blocks of a text, without their indentation.
+fn fenced(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        match (&mut open, line.trim_start().starts_with("```")) {
+            (None, true) => open = Some((indent, String::new())),
+            (Some(_), true) => blocks.extend(open.take().map(|(_, block)| block)),
+            (Some((by, block)), false) => {
+                let _ = writeln!(block, "{}", line.get(*by..).unwrap_or_default());
+            }
+            (None, false) => {}
+        }
+    }
+    blocks
+}
+
+/// Names what was written and is not there any more.
+fn compare(written: &Value, kept: &Value, path: &str, lost: &mut String) {
+    if let (Some(map), Some(other)) = (written.as_map(), kept.as_map()) {
+        for (key, value) in map.iter() {
+            match other.get(key.as_str()) {
+                Some(there) => compare(value, there, &format!("{path}.{key}"), lost),
+                // The server drops nulls everywhere.
+                None if value.is_null() => {}
+                None => _ = writeln!(lost, "{path}.{key}"),
+            }
+        }
+    } else if let (Some(list), Some(other)) = (written.as_list(), kept.as_list()) {
+        for (index, value) in list.iter().enumerate() {
+            match other.get(index) {
+                Some(there) => compare(value, there, &format!("{path}[{index}]"), lost),
+                None => _ = writeln!(lost, "{path}[{index}]"),
+            }
+        }
+    } else if written != kept {
+        let _ = writeln!(lost, "{path}");
+    }
+}

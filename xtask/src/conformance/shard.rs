@@ -1,0 +1,191 @@
+//! One control plane with one engine, cleaned between tests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kiln_testkit::control_plane::{ControlPlane, Watched};
+
+use super::trial::{self, Outcome};
+use super::{Settings, must};
+
+/// `kubectl evict`, which one test calls.
+const EVICT: &str = r#"#!/bin/sh
+# usage: kubectl evict POD [-n NAMESPACE]
+namespace=default
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -n | --namespace) namespace=$2; shift 2 ;;
+    -*) shift ;;
+    *) pod=$1; shift ;;
+  esac
+done
+echo "{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{\"name\":\"$pod\",\"namespace\":\"$namespace\"}}" |
+  kubectl create --raw "/api/v1/namespaces/$namespace/pods/$pod/eviction" -f -
+"#;
+
+/// The Node that tests about nodes expect by name. Nothing runs on it.
+const NODE: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: kind-control-plane, labels: {foo: empty}}
+spec: {taints: [{key: kiln.dev/no-pods, effect: NoSchedule}]}
+";
+
+/// Kinds of the engine, by scope.
+const CLUSTER_KINDS: &str = "clusterpolicies.kyverno.io,generatingpolicies.policies.kyverno.io,\
+    mutatingpolicies.policies.kyverno.io,globalcontextentries.kyverno.io,clustercleanuppolicies.kyverno.io,\
+    clusterpolicyreports.wgpolicyk8s.io";
+const NAMESPACED_KINDS: &str = "policies.kyverno.io,namespacedgeneratingpolicies.policies.kyverno.io,\
+    namespacedmutatingpolicies.policies.kyverno.io,policyexceptions.kyverno.io,policyexceptions.policies.kyverno.io,\
+    modrules.api.kubemod.io,updaterequests.kyverno.io,policyreports.wgpolicyk8s.io";
+/// Kinds that tests and rules leave in the namespace `default`.
+const LEFT_IN_DEFAULT: &str = "deployments,pods,configmaps,secrets,networkpolicies,resourcequotas,limitranges,roles,rolebindings,\
+     poddisruptionbudgets,persistentvolumeclaims";
+/// Kinds outside namespaces whose new objects go.
+const OUTSIDE: &str =
+    "namespaces,clusterroles,clusterrolebindings,customresourcedefinitions,persistentvolumes";
+
+pub(super) struct Shard {
+    number: usize,
+    engine: Option<Watched>,
+    engine_log: PathBuf,
+    cluster: ControlPlane,
+    /// What was there before the first test.
+    before: BTreeSet<String>,
+}
+
+impl Shard {
+    pub(super) fn start(number: usize, settings: &Settings) -> Result<Self> {
+        let cluster = ControlPlane::start()?;
+        let engine_log = cluster.folder().join("engine.log");
+        let mut shard =
+            Shard { number, engine: None, engine_log, cluster, before: BTreeSet::new() };
+        shard.install(settings)?;
+        shard.before = shard.outside()?;
+        if !settings.engine_off {
+            shard.start_engine(settings)?;
+        }
+        Ok(shard)
+    }
+
+    /// Programs that tests call, and what the engine needs in the cluster.
+    fn install(&self, settings: &Settings) -> Result<()> {
+        let bin = self.cluster.folder().join("bin");
+        fs::create_dir_all(&bin)?;
+        symlink(self.cluster.kubectl_path(), bin.join("kubectl"))?;
+        fs::write(bin.join("kubectl-evict"), EVICT)?;
+        fs::set_permissions(bin.join("kubectl-evict"), fs::Permissions::from_mode(0o755))?;
+        // The peers' own runs grant what their standard configuration lists.
+        let manifests = must(Command::new(&settings.kiln).args([
+            "install",
+            "--no-workload",
+            "--grant=standard",
+        ]))?;
+        self.cluster.apply(&manifests)?;
+        self.cluster.apply(NODE)?;
+        let status = r#"{"status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}"#;
+        self.cluster.kubectl(&[
+            "patch",
+            "node",
+            "kind-control-plane",
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            status,
+        ])?;
+        Ok(())
+    }
+
+    /// Starts the engine as the account of its pod: it may act as the two accounts of Kyverno, and nothing else.
+    fn start_engine(&mut self, settings: &Settings) -> Result<()> {
+        let kubeconfig = self.cluster.kubeconfig_of_account("kyverno", "kiln")?;
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut command = Command::new(&settings.kiln);
+        command.arg("run").arg("--kubeconfig").arg(kubeconfig).args([
+            "--as-admission=system:serviceaccount:kyverno:kyverno-admission-controller",
+            "--as-controller=system:serviceaccount:kyverno:kyverno-background-controller",
+            &format!("--listen=127.0.0.1:{port}"),
+            &format!("--webhook-url=https://127.0.0.1:{port}"),
+            &format!("--log={}", settings.log),
+        ]);
+        let engine = Watched::spawn(&command, &self.engine_log)?;
+        let begin = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if engine.has_ended() || begin.elapsed() > Duration::from_secs(60) {
+                let log = fs::read_to_string(&self.engine_log).unwrap_or_default();
+                bail!("the engine does not start: {}", log.trim());
+            }
+            sleep(Duration::from_millis(100));
+        }
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// Runs one test and cleans up after it.
+    pub(super) fn try_test(&mut self, settings: &Settings, test: &str) -> Result<Outcome> {
+        let log_before = self.log_length();
+        let mut outcome = trial::run(settings, &self.cluster, test, self.number)?;
+        if self.engine.as_ref().is_some_and(Watched::has_ended) {
+            outcome.fail("the engine", "it has ended by itself");
+        }
+        if !outcome.passed {
+            let folder = super::join(&settings.results, test);
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join("chainsaw.log"), &outcome.output)?;
+            let log = fs::read(&self.engine_log).unwrap_or_default();
+            fs::write(folder.join("engine.log"), log.get(log_before..).unwrap_or_default())?;
+        }
+        if let Err(problem) = self.clean() {
+            // A cluster that cannot be cleaned would spoil the tests that follow.
+            eprintln!("shard {}: a new control plane, because: {problem:#}", self.number);
+            *self = Shard::start(self.number, settings).context("cannot start a shard again")?;
+        } else if self.engine.as_ref().is_some_and(Watched::has_ended) {
+            self.start_engine(settings)?;
+        }
+        Ok(outcome)
+    }
+
+    fn log_length(&self) -> usize {
+        fs::metadata(&self.engine_log).map_or(0, |file| usize::try_from(file.len()).unwrap_or(0))
+    }
+
+    /// Removes what a test and its rules left behind. The policies go first, so that nothing comes back.
+    fn clean(&self) -> Result<()> {
+        let delete = |args: &[&str]| {
+            let mut all = vec!["delete", "--ignore-not-found", "--wait=false"];
+            all.extend(args);
+            self.cluster.kubectl(&all).map(|_| ())
+        };
+        delete(&[CLUSTER_KINDS, "--all"])?;
+        delete(&[NAMESPACED_KINDS, "--all", "--all-namespaces"])?;
+        let now = self.outside()?;
+        let new: Vec<&str> = now.difference(&self.before).map(String::as_str).collect();
+        if !new.is_empty() {
+            delete(&new)?;
+        }
+        delete(&[LEFT_IN_DEFAULT, "--all", "--namespace=default"])?;
+        let begin = Instant::now();
+        while self.outside()?.difference(&self.before).next().is_some() {
+            if begin.elapsed() > Duration::from_secs(60) {
+                bail!(
+                    "after a minute there are still {:?}",
+                    self.outside()?.difference(&self.before)
+                );
+            }
+            sleep(Duration::from_millis(500));
+        }
+        Ok(())
+    }
+
+    fn outside(&self) -> Result<BTreeSet<String>> {
+        let names = self.cluster.kubectl(&["get", OUTSIDE, "--output=name"])?;
+        Ok(names.lines().map(str::to_owned).collect())
+    }
+}
