@@ -252,6 +252,8 @@ fn of_generate(
                 };
                 (made.map(|(version, kind)| split(version, kind)).into_iter().collect(), namespace)
             }
+            // What expressions make is known when they have run.
+            What::Asked { .. } | What::Documents(_) => (Vec::new(), None),
             What::CloneSelect(select) => {
                 let made = emitter.target_kinds().into_iter().map(|kind| (kind, String::new()));
                 (made.collect(), select.target_namespace.as_ref())

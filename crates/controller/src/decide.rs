@@ -118,7 +118,7 @@ impl Controller {
                 let unwanted = !targets.contains(&place(id))
                     && !mark.is_final()
                     && mark.is_of_life(&life)
-                    && (whole || lost_its_source(&wanted.failures, id));
+                    && (whole || lost_its_source(&wanted.failures, id, mark));
                 if !unwanted {
                     continue;
                 }
@@ -503,9 +503,12 @@ fn place(id: &ObjectId) -> (KindKey, &str, &str) {
 }
 
 /// Whether an object is a copy of something that is gone.
-fn lost_its_source(failures: &[Failure], id: &ObjectId) -> bool {
+fn lost_its_source(failures: &[Failure], id: &ObjectId, mark: &Mark) -> bool {
     failures.iter().any(|failure| match &failure.kind {
-        FailureKind::SourceMissing(missing) => missing.target.same_object(id),
+        FailureKind::SourceMissing(missing) => match &missing.target {
+            Some(target) => target.same_object(id),
+            None => mark.is_made_of(&missing.source),
+        },
         _ => false,
     })
 }

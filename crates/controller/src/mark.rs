@@ -4,7 +4,9 @@
 //! the operation and user that made the trigger one, which part of the rule made the object, and the life
 //! of the policy that did.
 
-use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, User};
+use kiln_engine::{
+    ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, SOURCE, SOURCE_SEPARATOR, User,
+};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Emitter, Operation, Program, Rule, RuleId, TargetNamespace, What};
 use kiln_value::{Map, Str, Value, json};
@@ -22,6 +24,8 @@ pub(crate) struct Mark {
     pub(crate) user: Option<User>,
     /// It came from a source.
     pub(crate) copied: bool,
+    /// What it was made of, as text.
+    sources: Option<Str>,
 }
 
 const PATTERN: &str = "kiln.dev/pattern";
@@ -38,11 +42,14 @@ impl Mark {
         let text = |key: &str| metadata::annotation(object, key).map(Str::from);
         let source_kind = metadata::label(object, "generate.kyverno.io/source-kind");
         Some(Mark {
-            copied: labels.source_uid.is_some() || source_kind.is_some(),
+            copied: labels.source_uid.is_some()
+                || source_kind.is_some()
+                || metadata::annotation(object, SOURCE).is_some(),
             labels,
             rule: text("kiln.dev/rule"),
             pattern: text(PATTERN),
             policy_uid: text(POLICY_UID),
+            sources: text(SOURCE),
             operation: text("kiln.dev/operation").and_then(|word| word.parse().ok()),
             content: text("kiln.dev/content"),
             user: text(USER).and_then(|text| read_user(&json::parse(&text).ok()?)),
@@ -60,6 +67,13 @@ impl Mark {
     /// Whether it comes from this life of the policy. Claims of others say nothing about it.
     pub(crate) fn is_of_life(&self, policy_uid: &str) -> bool {
         self.policy_uid.as_ref().is_none_or(|uid| uid == policy_uid)
+    }
+
+    /// Whether it was made of an object.
+    pub(crate) fn is_made_of(&self, source: &ObjectId) -> bool {
+        let source = source.to_string();
+        let mut named = self.sources.iter().flat_map(|sources| sources.split(SOURCE_SEPARATOR));
+        named.any(|named| named == source)
     }
 
     /// Whether the trigger was one only in passing, so that nothing follows it afterwards.
@@ -146,6 +160,9 @@ fn pattern(emitter: &Emitter, target: &ObjectId) -> Str {
             let source = parts.into_iter().chain([optional(source.namespace.as_ref())]);
             Value::from_iter([named(target), Value::from_iter(source)])
         }
+        // What expressions make is known when they have run, so what they made before goes when they no
+        // longer ask for it.
+        What::Asked { .. } | What::Documents(_) => Value::from("asked"),
         What::CloneSelect(select) => {
             let kind = Value::from(target.gvk.kind.clone());
             // Each kind on its own, so that leaving one out says nothing about the others.

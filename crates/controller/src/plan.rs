@@ -243,7 +243,8 @@ impl Controller {
         if let Some(live) = &live {
             let uid = metadata::uid(live).unwrap_or_default();
             if metadata::is_deleted(live) || self.deleting.contains(uid) {
-                if ensure.existing == Existing::Keep {
+                let once = ensure.existing == Existing::Keep || !rule.lifecycle.synchronize;
+                if once {
                     return Next::Done;
                 }
                 // It is made again when the old one is gone.
@@ -292,6 +293,9 @@ impl Controller {
                 Waiting::Contested,
                 format!("{id} is made by {other} as well, with other content"),
             );
+        }
+        if !mine && ensure.existing == Existing::UpdateOwn {
+            return Next::Done;
         }
         let as_wanted = match ensure.write {
             Write::Replace => same(&form, &live_form, &self.schema),

@@ -351,7 +351,7 @@ impl Controller {
                 continue;
             };
             if metadata::is_deleted(object)
-                || !rule.scope.reaches(reached(object))
+                || !rule.may_be_fired_from(metadata::namespace(object), namespace_itself(&id))
                 || self.is_filtered(&id)
             {
                 continue;
@@ -551,6 +551,7 @@ fn kinds_of(rule: &Rule) -> Vec<Gvk> {
             What::CloneSelect(select) => {
                 kinds.extend(select.plain_kinds());
             }
+            What::Asked { .. } | What::Documents(_) => kinds.extend(emitter.target_kinds()),
         }
         if let What::Clone { source, .. } = &emitter.what
             && let (Some(api_version), Some(kind)) =
@@ -564,9 +565,9 @@ fn kinds_of(rule: &Rule) -> Vec<Gvk> {
     kinds
 }
 
-/// The namespace that a scope is asked about.
-fn reached(object: &Value) -> Option<&str> {
-    metadata::namespace(object)
+/// The name of a Namespace; none of anything else.
+pub(crate) fn namespace_itself(id: &ObjectId) -> Option<&str> {
+    (id.gvk.group.is_empty() && id.gvk.kind == "Namespace").then_some(id.name.as_str())
 }
 
 /// When an object was made, in seconds.

@@ -18,6 +18,7 @@
 
 mod fields;
 pub mod kyverno;
+mod policies;
 mod spelling;
 
 use std::fmt;
@@ -78,6 +79,9 @@ enum Language {
     Kyverno,
     /// Objects that Kyverno's rules leave alone.
     KyvernoException,
+    Generating,
+    /// Objects that policies in CEL leave alone.
+    PolicyException,
     /// A policy of a kind that Kiln does not run.
     NotRun(&'static str),
 }
@@ -100,8 +104,9 @@ fn language(document: &Document) -> Option<Language> {
             Some(Language::NotRun("cleanup"))
         }
         ("policies.kyverno.io", "GeneratingPolicy" | "NamespacedGeneratingPolicy") => {
-            Some(Language::NotRun("GeneratingPolicy, not yet"))
+            Some(Language::Generating)
         }
+        ("policies.kyverno.io", "PolicyException") => Some(Language::PolicyException),
         ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
             Some(Language::NotRun("MutatingPolicy, not yet"))
         }
@@ -115,12 +120,12 @@ fn language(document: &Document) -> Option<Language> {
 
 /// Whether a document is a policy of some language, run by Kiln or not.
 pub fn is_policy(document: &Document) -> bool {
-    language(document).is_some_and(|language| language != Language::KyvernoException)
+    language(document).is_some() && !is_exception(document)
 }
 
 /// Whether a document says which objects rules leave alone.
 pub fn is_exception(document: &Document) -> bool {
-    language(document) == Some(Language::KyvernoException)
+    matches!(language(document), Some(Language::KyvernoException | Language::PolicyException))
 }
 
 /// Compiles the policies and exceptions among documents; all others are passed over.
@@ -131,6 +136,12 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
             Some(Language::KyvernoException) => {
                 kyverno::compile_exception(document, &mut compiled);
+            }
+            Some(Language::Generating) => {
+                policies::compile_generating(document, kinds, &mut compiled);
+            }
+            Some(Language::PolicyException) => {
+                policies::compile_exception(document, &mut compiled);
             }
             Some(Language::NotRun(what)) => {
                 let name = document.value().str_at(["metadata", "name"]).unwrap_or_default();

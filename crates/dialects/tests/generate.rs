@@ -219,8 +219,8 @@ fn claims_are_written_as_kyvernos_labels() {
             "generate.kyverno.io/source-uid": "s-1",
         }))
     );
-    let Claim { source, trigger, .. } = &ensure.claim;
-    assert_eq!(source.as_ref().unwrap().to_string(), "v1/Secret/default/regcred");
+    let Claim { sources, trigger, .. } = &ensure.claim;
+    assert_eq!(sources[0].to_string(), "v1/Secret/default/regcred");
     assert_eq!(trigger.to_string(), "v1/Namespace/team");
     let read = ClaimLabels::read(&ensure.object).unwrap();
     assert!(read.names(&outcome.rule));
@@ -427,7 +427,7 @@ metadata:
 # failed: policy.yaml:16:9: cannot make v1/ConfigMap/team/Y: its name \"Y\" is no valid name: a lowercase RFC 1123 \
 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
 character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') \
-(join, cut and replace parts with JMESPath functions until it is one)
+(join, cut and replace parts until it is one)
 "
     );
 }
@@ -454,8 +454,8 @@ generate:
         made(&policy("{{ element }}"), NAMESPACE, ""),
         "# r: error\n# failed: policy.yaml:15:9: two parts of the rule make different objects of the name \
          v1/ConfigMap/team/same: spec.rules[0].generate.foreach[0] for element 0 and \
-         spec.rules[0].generate.foreach[0] for element 1 (give them different names, for example with {{ \
-         elementIndex }})\n"
+         spec.rules[0].generate.foreach[0] for element 1 (give them different names, for example with the \
+         number of the element)\n"
     );
 }
 

@@ -17,8 +17,8 @@ pub struct Claim {
     pub rule: RuleId,
     /// The trigger.
     pub trigger: ObjectRef,
-    /// What the object is a copy of, if it is one.
-    pub source: Option<ObjectRef>,
+    /// What the object is a copy of, or was put together from. The first is the one that labels name.
+    pub sources: Vec<ObjectRef>,
     /// The operation that made the trigger one; none for objects that were there before the rule.
     pub operation: Option<Operation>,
     /// Which part of the rule made it.
@@ -94,6 +94,11 @@ pub const LABEL_PREFIX: &str = "generate.kyverno.io/";
 /// What the annotations of a claim begin with.
 pub const ANNOTATION_PREFIX: &str = "kiln.dev/";
 
+/// The annotation that says what an object was made of.
+pub const SOURCE: &str = "kiln.dev/source";
+/// What stands between several sources there.
+pub const SOURCE_SEPARATOR: &str = ", ";
+
 const POLICY_NAME: &str = "generate.kyverno.io/policy-name";
 const POLICY_NAMESPACE: &str = "generate.kyverno.io/policy-namespace";
 const RULE_NAME: &str = "generate.kyverno.io/rule-name";
@@ -125,14 +130,14 @@ impl Claim {
             }
         };
         identity("trigger", &self.trigger);
-        if let Some(source) = self.source.as_ref().filter(|_| style.whole_source) {
+        if let Some(source) = self.sources.first().filter(|_| style.whole_source) {
             identity("source", source);
         }
         if style.trigger_name {
             let name = label_value(&self.trigger.id.name);
             labels.push((format!("{LABEL_PREFIX}trigger-name").into(), name));
         }
-        if let Some(source) = self.source.as_ref().filter(|_| !style.whole_source) {
+        if let Some(source) = self.sources.first().filter(|_| !style.whole_source) {
             labels.push((format!("{LABEL_PREFIX}source-uid").into(), source.uid.clone()));
         }
         labels
@@ -155,9 +160,9 @@ impl Claim {
             annotations
                 .push((format!("{ANNOTATION_PREFIX}operation").into(), operation.as_str().into()));
         }
-        if let Some(source) = &self.source {
-            annotations
-                .push((format!("{ANNOTATION_PREFIX}source").into(), source.to_string().into()));
+        if !self.sources.is_empty() {
+            let sources: Vec<_> = self.sources.iter().map(ToString::to_string).collect();
+            annotations.push((SOURCE.into(), sources.join(SOURCE_SEPARATOR).into()));
         }
         annotations
     }

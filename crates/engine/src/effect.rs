@@ -2,7 +2,7 @@
 
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
-use kiln_rules::{RuleId, Write};
+use kiln_rules::{Existing, RuleId, Write};
 use kiln_value::{Str, Value};
 
 use crate::claim::{Claim, ObjectRef};
@@ -40,15 +40,6 @@ pub struct Ensure {
     pub write: Write,
     /// What to do with an object of this name that is there already.
     pub existing: Existing,
-}
-
-/// What to do with an object that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Leave it alone.
-    Keep,
-    /// Make it as the rule says; one that nobody made is taken over.
-    Update,
 }
 
 /// An object is to be changed.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_rules::{Exception, Mutate, Operation, Program, Rule, RuleId};
-use kiln_value::{Map, Value};
+use kiln_rules::{Exception, Mutate, Operation, Program, Reported, Rule, RuleId, Script, Unmet};
+use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
 use crate::context::{Context, Shared, place};
@@ -26,6 +26,7 @@ use crate::limits::{Cost, Counters};
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::mutate;
+use crate::script::{Bound, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
 use crate::view::{Gate, Read};
 use crate::world::World;
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// What the outcome depends on, besides the rule and the event.
     pub reads: Vec<Read>,
+    /// What the rule adds to reports about it.
+    pub properties: Vec<(Str, Str)>,
     /// What to hand on to events that the effects cause.
     pub lineage: Lineage,
     /// What it cost.
@@ -121,7 +124,7 @@ pub(crate) fn evaluate_except(
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
-    let Ended { mut effects, failures, lineage, why } = evaluation.ended;
+    let Ended { mut effects, failures, lineage, why, properties } = evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -137,7 +140,7 @@ pub(crate) fn evaluate_except(
         });
     }
     let mut cost = counters.cost();
-    cost.steps = meter.steps_used();
+    cost.steps += meter.steps_used();
     cost.bytes += meter.bytes_used();
     let reads = gate.reads.take();
     let shown = match &why {
@@ -145,7 +148,18 @@ pub(crate) fn evaluate_except(
         None => verdict.as_str().to_owned(),
     };
     let trace = tracer.finish(Answer::Done, Some(shown));
-    Outcome { rule: rule.id.clone(), verdict, why, effects, failures, reads, lineage, cost, trace }
+    Outcome {
+        rule: rule.id.clone(),
+        verdict,
+        why,
+        effects,
+        failures,
+        reads,
+        properties,
+        lineage,
+        cost,
+        trace,
+    }
 }
 
 struct Evaluation<'e> {
@@ -162,6 +176,7 @@ struct Ended {
     failures: Vec<Failure>,
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
+    properties: Vec<(Str, Str)>,
 }
 
 impl<'e> Evaluation<'e> {
@@ -242,7 +257,10 @@ impl<'e> Evaluation<'e> {
         let matcher = Matcher::new(self.event, self.shared.world.view, self.shared.tracer);
         for exception in self.exceptions {
             let asked = || -> Result<bool, Failure> {
-                let taken = matcher.takes("match", &exception.include, object)?;
+                let taken = match &exception.include {
+                    Some(include) => matcher.takes("match", include, object)?,
+                    None => true,
+                };
                 match &exception.guard {
                     Some(guard) if taken => context.holds(guard),
                     _ => Ok(taken),
@@ -300,6 +318,9 @@ impl<'e> Evaluation<'e> {
 
     /// The object matches: asks the guards, then runs the program.
     fn fire(&mut self, object: &Value, old: Option<&Value>) -> Result<Verdict, Failure> {
+        if let Some(script) = self.rule.script.clone() {
+            return self.fire_script(&script, object, old);
+        }
         let context = self.context(object, old);
         if let Some(exception) = self.excepted(object, &context)? {
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
@@ -313,6 +334,67 @@ impl<'e> Evaluation<'e> {
                 Ok(false) | Err(_) => Verdict::Skip,
             });
         }
+        self.make(object, &context, None)
+    }
+
+    /// Asks the conditions of a script, then runs the program in its session.
+    fn fire_script(
+        &mut self,
+        script: &Script,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<Verdict, Failure> {
+        let (event, shared) = (self.event, self.shared);
+        // Kubernetes: of a deleted object, only the old one is there.
+        let deleted = event.object.is_none();
+        let bound = Bound {
+            event,
+            object: Some(object).filter(|_| !deleted),
+            old: if deleted { Some(object) } else { old },
+        };
+        let context = Context::new(shared, Map::new(), &[], deleted);
+        let verdict = in_session(script, shared, &bound, |running| {
+            if let Some(excepted) = running.exceptions(self.exceptions)? {
+                let verdict = match excepted.reported {
+                    Reported::Skip => Verdict::Skip,
+                    Reported::Pass => Verdict::Pass,
+                };
+                return Ok(Some(self.because(verdict, excepted.message())));
+            }
+            if !running.conditions_hold()? {
+                return Ok(None);
+            }
+            let verdict = self.make(object, &context, Some(running))?;
+            if self.ended.failures.is_empty() {
+                self.ended.properties = running.annotations()?;
+            }
+            Ok(Some(verdict))
+        })?;
+        if let Some(verdict) = verdict {
+            return Ok(verdict);
+        }
+        // What it was may have met the conditions.
+        let unmet = match script.unmet {
+            Unmet::NoMatch => Verdict::NoMatch,
+            Unmet::Skip => Verdict::Skip,
+        };
+        let why = "the conditions do not hold";
+        let Some(old) = old else { return Ok(self.because(unmet, why)) };
+        let before = Bound { event, object: Some(old), old: Some(old) };
+        let met = in_session(script, shared, &before, |running| running.conditions_hold());
+        Ok(match met {
+            Ok(true) => self.lapse(old, Lapse::Guards),
+            Ok(false) | Err(_) => self.because(unmet, why),
+        })
+    }
+
+    /// Runs the program for an object that fires the rule.
+    fn make(
+        &mut self,
+        object: &Value,
+        context: &Context<'_>,
+        running: Option<&mut Running<'_>>,
+    ) -> Result<Verdict, Failure> {
         let trigger = self.trigger(object);
         self.ended.lineage = self.event.lineage.then(
             &self.rule.id,
@@ -334,7 +416,7 @@ impl<'e> Evaluation<'e> {
         };
         self.shared.tracer.within(
             || "generate".to_owned(),
-            || run.program(program, &context),
+            || run.program(program, context, running),
             |()| (Answer::Done, None),
         );
         self.ended.effects.extend(run.made.into_iter().map(|made| Effect::Ensure(Box::new(made))));

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
@@ -28,6 +29,8 @@ pub struct Failure {
     pub hint: Option<String>,
     /// Which part of the rule's document it is about, if one.
     pub path: Option<Path>,
+    /// Which part of the text at that path, in bytes.
+    pub part: Option<Range<usize>>,
 }
 
 /// What kind of failure.
@@ -58,13 +61,13 @@ pub enum FailureKind {
 pub struct MissingSource {
     /// What is missing.
     pub source: ObjectId,
-    /// What the copy would be called.
-    pub target: ObjectId,
+    /// What the copy would be called; none when that cannot be known without the source.
+    pub target: Option<ObjectId>,
 }
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), hint: None, path: None }
+        Failure { kind, message: message.into(), hint: None, path: None, part: None }
     }
 
     #[must_use]
@@ -94,7 +97,11 @@ impl Failure {
     /// The failure with its place in the rule's document.
     pub fn diagnose(&self, origin: &Origin) -> Diagnostic {
         let path = self.path.as_ref().unwrap_or(origin.path());
-        Diagnostic::error(&self.message).at(origin.place_of(path)).maybe_hint(self.hint.clone())
+        let place = match &self.part {
+            Some(part) => origin.place_of_part(path, part.clone()),
+            None => origin.place_of(path),
+        };
+        Diagnostic::error(&self.message).at(place).maybe_hint(self.hint.clone())
     }
 
     /// The failure behind an error of an expression: that of a value it could not load, or its own.

@@ -10,8 +10,9 @@ use kiln_variables::Template;
 
 use crate::claim::{Claim, ContentHash, ObjectRef, Slot, set_labels};
 use crate::context::{Context, text_of};
-use crate::effect::{Ensure, Existing};
+use crate::effect::Ensure;
 use crate::failure::{Failure, FailureKind, MissingSource};
+use crate::script::Running;
 use crate::target;
 use crate::trace::{Answer, Step};
 
@@ -29,18 +30,32 @@ pub(crate) struct Run<'r> {
 struct Stop;
 
 impl Run<'_> {
-    pub(crate) fn program(&mut self, program: &Generate, context: &Context<'_>) {
+    /// `running` is the session of rules whose expressions are in CEL.
+    pub(crate) fn program(
+        &mut self,
+        program: &Generate,
+        context: &Context<'_>,
+        mut running: Option<&mut Running<'_>>,
+    ) {
         for (at, block) in program.blocks.iter().enumerate() {
-            if self.block(at, block, context).is_err() {
+            let ended = self.block(at, block, context, &mut running);
+            if ended.is_err() || (program.stop_at_failure && !self.failures.is_empty()) {
                 break;
             }
         }
         self.join_duplicates();
     }
 
-    fn block(&mut self, at: usize, block: &Block, context: &Context<'_>) -> Result<(), Stop> {
+    fn block(
+        &mut self,
+        at: usize,
+        block: &Block,
+        context: &Context<'_>,
+        running: &mut Option<&mut Running<'_>>,
+    ) -> Result<(), Stop> {
         let Some(foreach) = &block.foreach else {
-            return self.emitters(&block.emitters, Slot { block: at, ..Slot::default() }, context);
+            let slot = Slot { block: at, ..Slot::default() };
+            return self.emitters(&block.emitters, slot, context, running);
         };
         let elements = context.query(&foreach.list).map_err(|failure| {
             failure.at(&foreach.path.join("list")).while_doing("in foreach.list")
@@ -60,7 +75,7 @@ impl Run<'_> {
                 continue;
             }
             let slot = Slot { block: at, element: Some(index), emitter: 0 };
-            self.element(foreach, &block.emitters, element, slot, context)?;
+            self.element(foreach, &block.emitters, element, slot, context, running)?;
         }
         Ok(())
     }
@@ -72,6 +87,7 @@ impl Run<'_> {
         element: &Value,
         slot: Slot,
         context: &Context<'_>,
+        running: &mut Option<&mut Running<'_>>,
     ) -> Result<(), Stop> {
         let index = slot.element.unwrap_or_default() as u64;
         let mut values = Map::new();
@@ -88,7 +104,7 @@ impl Run<'_> {
                     None => Ok(true),
                 };
                 match holds {
-                    Ok(true) => self.emitters(emitters, slot, &inner),
+                    Ok(true) => self.emitters(emitters, slot, &inner, running),
                     Ok(false) => Ok(()),
                     Err(failure) => self.fail(failure.at(&foreach.path)),
                 }
@@ -102,13 +118,23 @@ impl Run<'_> {
         emitters: &[Emitter],
         slot: Slot,
         context: &Context<'_>,
+        running: &mut Option<&mut Running<'_>>,
     ) -> Result<(), Stop> {
         for (at, emitter) in emitters.iter().enumerate() {
             let slot = Slot { emitter: at, ..slot };
-            let made = match &emitter.what {
-                What::Data { target, body } => self.data(target, body.as_ref(), slot, context),
-                What::Clone { source, target } => self.clone(source, target, slot, context),
-                What::CloneSelect(select) => self.clone_select(select, slot, context),
+            let made = match (&emitter.what, running.as_deref_mut()) {
+                (What::Data { target, body }, _) => self.data(target, body.as_ref(), slot, context),
+                (What::Clone { source, target }, _) => self.clone(source, target, slot, context),
+                (What::CloneSelect(select), _) => self.clone_select(select, slot, context),
+                (What::Asked { expression, .. }, Some(running)) => {
+                    self.asked(running, expression, emitter, slot, context)
+                }
+                (What::Documents(parts), Some(running)) => {
+                    self.documents(running, parts, emitter, slot, context)
+                }
+                (What::Asked { .. } | What::Documents(_), None) => {
+                    Err(Failure::new(FailureKind::Value, "the rule has no script to run this in"))
+                }
             };
             if let Err(failure) = made {
                 self.fail(failure.at(&emitter.path))?;
@@ -145,7 +171,7 @@ impl Run<'_> {
             id.gvk.kind = kind.clone();
         }
         let object = enveloped(&id, body);
-        self.ensure(id, subresource, object, None, slot, context)
+        self.ensure(id, subresource, object, Vec::new(), slot, context)
     }
 
     fn clone(
@@ -171,7 +197,7 @@ impl Run<'_> {
         let found = context.shared.gate.get(&source.gvk, some(&namespace), &name)?;
         let Some(found) = found else {
             let message = format!("source resource {source} not found, so {id} is not made");
-            let missing = MissingSource { source, target: id };
+            let missing = MissingSource { source, target: Some(id) };
             let kind = FailureKind::SourceMissing(Box::new(missing));
             return Err(Failure::new(kind, message).hint("create the source"));
         };
@@ -240,7 +266,7 @@ impl Run<'_> {
             Value::Map(map) => enveloped(&id, map),
             other => other,
         };
-        self.ensure(id, subresource, copy, Some(from), slot, context)
+        self.ensure(id, subresource, copy, vec![from], slot, context)
     }
 
     /// What an object is to be called.
@@ -266,12 +292,12 @@ impl Run<'_> {
         Ok((ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name), subresource))
     }
 
-    fn ensure(
+    pub(crate) fn ensure(
         &mut self,
         id: ObjectId,
         subresource: Option<Str>,
         mut object: Value,
-        source: Option<ObjectRef>,
+        sources: Vec<ObjectRef>,
         slot: Slot,
         context: &Context<'_>,
     ) -> Result<(), Failure> {
@@ -283,14 +309,14 @@ impl Run<'_> {
         let claim = Claim {
             rule: self.rule.id.clone(),
             trigger: self.trigger.clone(),
-            source,
+            sources,
             operation: self.operation,
             slot,
             content,
         };
         set_labels(&mut object, &claim.labels(lifecycle.labels));
         context.shared.tracer.note(|| Step {
-            what: match &claim.source {
+            what: match claim.sources.first() {
                 Some(source) => format!("{id}, a copy of {source}"),
                 None => format!("{id}"),
             },
@@ -302,12 +328,12 @@ impl Run<'_> {
             object,
             claim,
             write: lifecycle.write,
-            existing: if lifecycle.synchronize { Existing::Update } else { Existing::Keep },
+            existing: lifecycle.over,
         });
         Ok(())
     }
 
-    fn skip(&self, context: &Context<'_>, target: &ObjectId, why: &str) {
+    pub(crate) fn skip(&self, context: &Context<'_>, target: &ObjectId, why: &str) {
         context.shared.tracer.note(|| Step {
             what: format!("{target} is not made"),
             why: Some(why.to_owned()),
@@ -343,8 +369,9 @@ impl Run<'_> {
                         shown(self.rule, made.claim.slot),
                     );
                     let path = path_of(self.rule, made.claim.slot);
-                    let mut failure = Failure::new(FailureKind::Conflict, message)
-                        .hint("give them different names, for example with {{ elementIndex }}");
+                    let mut failure = Failure::new(FailureKind::Conflict, message).hint(
+                        "give them different names, for example with the number of the element",
+                    );
                     failure.path = path.cloned();
                     self.failures.push(failure);
                     torn[at] = true;
@@ -397,7 +424,7 @@ fn some(text: &str) -> Option<&str> {
 }
 
 /// An object with its envelope in front, over whatever the body says about it.
-fn enveloped(id: &ObjectId, mut body: Map) -> Value {
+pub(crate) fn enveloped(id: &ObjectId, mut body: Map) -> Value {
     let mut metadata = match body.remove("metadata") {
         Some(Value::Map(metadata)) => metadata,
         _ => Map::new(),

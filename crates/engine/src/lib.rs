@@ -17,6 +17,7 @@
 //! | `rule_set` | all rules, found by kind, operation and namespace |
 //! | `evaluate` | one rule for one event, from the match to the verdict |
 //! | `matching` | whether an object fires a rule |
+//! | `script` | rules whose expressions are in CEL: their session, what they read, documents |
 //! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
 //! | `generate`, `target` | what a generate program makes, and whether it may be written |
 //! | `mutate` | what a mutate program changes, and in which objects |
@@ -40,6 +41,7 @@ mod mutate;
 mod outside;
 mod roles;
 mod rule_set;
+mod script;
 mod target;
 mod trace;
 mod view;
@@ -47,16 +49,18 @@ mod world;
 
 pub use claim::{
     ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, LABEL_PREFIX, MANAGED_BY, MANAGER,
-    ObjectRef, Slot, strip,
+    ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
 };
-pub use effect::{Delete, Effect, Ensure, Existing, Lapse, Patch, PatchTarget};
+pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
 pub use evaluate::{Outcome, Verdict, evaluate};
 pub use event::{Event, User};
 pub use failure::{Failure, FailureKind, MissingSource};
 pub use limits::{Cost, Exceeded, Limits};
 pub use lineage::{Lineage, Loop};
-pub use outside::{Offline, Outside, OutsideError, ServiceRequest};
+pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};
 pub use view::{ListQuery, Nothing, Page, Read, ReadError, View};
 pub use world::World;
+
+pub use kiln_rules::Existing;

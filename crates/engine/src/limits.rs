@@ -105,6 +105,7 @@ pub(crate) struct Counters {
     reads: Cell<u64>,
     listed: Cell<u64>,
     patched: Cell<u64>,
+    steps: Cell<u64>,
 }
 
 impl Counters {
@@ -118,6 +119,7 @@ impl Counters {
             reads: Cell::new(0),
             listed: Cell::new(0),
             patched: Cell::new(0),
+            steps: Cell::new(0),
         }
     }
 
@@ -160,13 +162,22 @@ impl Counters {
         count(&self.patched, values, self.limits.patched, "patches", "values")
     }
 
+    /// Notes steps that were counted, and limited, elsewhere.
+    pub(crate) fn spent(&self, steps: u64) {
+        self.steps.set(self.steps.get().saturating_add(steps));
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
     pub(crate) fn bytes_left(&self) -> u64 {
         self.limits.bytes.saturating_sub(self.bytes.get())
     }
 
     pub(crate) fn cost(&self) -> Cost {
         Cost {
-            steps: 0,
+            steps: self.steps.get(),
             bytes: self.bytes.get(),
             elements: self.elements.get(),
             objects: self.objects.get(),

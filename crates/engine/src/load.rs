@@ -100,7 +100,7 @@ impl Layer<'_> {
     fn answer(&self, call: &Call) -> Result<Value, Failure> {
         let body = match call.method {
             Method::Get => None,
-            Method::Post => Some(self.body(&call.data)?),
+            Method::Post | Method::Put => Some(self.body(&call.data)?),
         };
         match (&call.callee, body) {
             (Callee::ApiServer(path), None) => {

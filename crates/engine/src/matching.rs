@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use kiln_object::Gvk;
 use kiln_object::selector::WildcardSelector;
+use kiln_object::{Gvk, metadata};
 use kiln_rules::{Filter, Filters, Rule, UserFilter, any_pair_matches};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
@@ -40,7 +40,8 @@ impl<'m> Matcher<'m> {
         compare: Compare,
     ) -> Result<bool, ReadError> {
         let subject = Subject::of(self.event, object);
-        if !rule.scope.reaches(subject.namespace.as_deref()) {
+        let itself = Some(subject.name).filter(|_| subject.is_namespace);
+        if !rule.may_be_fired_from(subject.namespace.as_deref(), itself) {
             self.answer("namespace of the policy", false, || {
                 let own = rule.scope.namespace().unwrap_or_default();
                 format!("the policy of namespace {own:?} looks at no other")
@@ -119,6 +120,7 @@ impl<'m> Matcher<'m> {
             }
         }
         Ok(self.kinds(filter, subject)
+            && self.scope(filter, subject)
             && self.names(filter, subject)
             && self.annotations(filter, subject)
             && self.labels(filter, subject)?
@@ -140,11 +142,23 @@ impl<'m> Matcher<'m> {
             })
     }
 
+    fn scope(&self, filter: &Filter, subject: &Subject<'_>) -> bool {
+        let Some(wanted) = filter.namespaced else { return true };
+        let namespaced = subject.namespace.is_some();
+        self.answer("scope", namespaced == wanted, || match namespaced {
+            true => "it is in a namespace".into(),
+            false => "it is in no namespace".into(),
+        })
+    }
+
     fn names(&self, filter: &Filter, subject: &Subject<'_>) -> bool {
         let patterns = |list: &[Str]| list.join(", ");
         let takes = |list: &[Str], text: &str| list.iter().any(|p| wildcard::matches(p, text));
         if !filter.names.is_empty() {
-            let held = takes(&filter.names, subject.name);
+            let held = match subject.has_name || !filter.reading.names_begin_generated {
+                true => takes(&filter.names, subject.name),
+                false => filter.names.iter().any(|name| subject.name.starts_with(name.as_str())),
+            };
             if !self.answer("names", held, || {
                 format!("{:?} {} {}", subject.name, one_of(held), patterns(&filter.names))
             }) {
@@ -185,12 +199,23 @@ impl<'m> Matcher<'m> {
         // A pattern that no label meets and that is no label itself selects nothing.
         let selects =
             |selector: &WildcardSelector, labels| selector.matches(labels).unwrap_or(false);
-        if let Some(selector) = &filter.selector
-            && !self.answer("selector", selects(selector, subject.labels), || show(subject.labels))
-        {
-            return Ok(false);
+        if let Some(selector) = &filter.selector {
+            let old = self.event.old_object.as_ref().filter(|_| filter.reading.old_labels);
+            let old = old.is_some_and(|old| selects(selector, metadata::labels(old)));
+            let held = old || selects(selector, subject.labels);
+            if !self.answer("selector", held, || show(subject.labels)) {
+                return Ok(false);
+            }
         }
         let Some(selector) = &filter.namespace_selector else { return Ok(true) };
+        if filter.reading.own_labels_of_namespaces && subject.namespace.is_none() {
+            // Kubernetes: a Namespace has its own labels, and nothing is asked of other objects that are
+            // in no namespace.
+            let mut labels = subject.labels.cloned().unwrap_or_default();
+            labels.get_or_insert_with("kubernetes.io/metadata.name", || subject.name.into());
+            let held = !subject.is_namespace || selects(selector, Some(&labels));
+            return Ok(self.answer("namespaceSelector", held, || show(Some(&labels))));
+        }
         // Kyverno: a Namespace is in no namespace, so nothing is known about one.
         if subject.is_namespace {
             return Ok(self.answer("namespaceSelector", false, || "a Namespace is in none".into()));
@@ -250,6 +275,8 @@ fn one_of(held: bool) -> &'static str {
 /// What filters look at in an object.
 struct Subject<'s> {
     name: &'s str,
+    /// The name is its own, and not what a server would make one of.
+    has_name: bool,
     namespace: Option<Str>,
     is_namespace: bool,
     labels: Option<&'s Map>,
@@ -262,6 +289,7 @@ impl<'s> Subject<'s> {
         let map = |key: &str| object.get_path(["metadata", key]).and_then(Value::as_map);
         let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
         Subject {
+            has_name: text("name").is_some(),
             name: text("name").or_else(|| text("generateName")).unwrap_or_default(),
             // What is sent to a subresource often has no namespace of its own.
             namespace: namespace_of(object)

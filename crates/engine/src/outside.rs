@@ -16,6 +16,15 @@ pub trait Outside {
         Err(OutsideError::refused(format!("the service {} is not asked", request.url)))
     }
 
+    /// The answer of a service, whatever its status is. Hosts that only know good answers write
+    /// [`Outside::call`] alone.
+    ///
+    /// # Errors
+    /// When the service may not be asked, or does not answer.
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        Ok(ServiceAnswer { status: 200, body: Some(self.call(request)?) })
+    }
+
     /// The answer of the API server to something that is sent to it.
     ///
     /// # Errors
@@ -62,6 +71,15 @@ pub struct ServiceRequest<'r> {
     pub body: Option<&'r Value>,
     /// The certificates to trust, in PEM.
     pub ca_bundle: Option<&'r str>,
+}
+
+/// What a service answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceAnswer {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The body, if it is JSON.
+    pub body: Option<Value>,
 }
 
 /// Why something outside has no answer.

@@ -15,7 +15,7 @@ pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(
     }
     if let Some(problem) = name::problem(gvk, called) {
         return Err(wrong(target, &format!("its name {called:?} is no valid name: {problem}"))
-            .hint("join, cut and replace parts with JMESPath functions until it is one"));
+            .hint("join, cut and replace parts until it is one"));
     }
     match kinds.is_namespaced(gvk) {
         Some(true) if namespace.is_empty() => {
@@ -93,22 +93,26 @@ pub(crate) fn stringify_changed_metadata(after: &mut Value, before: &Value) {
     }
 }
 
+/// What only a server writes.
+const OF_THE_SERVER: [&str; 5] =
+    ["uid", "selfLink", "creationTimestamp", "managedFields", "resourceVersion"];
+
+/// Takes off what only a server writes, and owners that are in another namespace.
+pub(crate) fn strip_server_fields(object: &mut Value, other_namespace: bool) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(field)));
+    if other_namespace {
+        metadata.remove("ownerReferences");
+    }
+}
+
 /// What a copy does not take over from its source.
 pub(crate) fn strip_source(object: &mut Value, other_namespace: bool) {
     let Some(root) = object.as_map_mut() else { return };
     root.remove("status");
     let Some(metadata) = root.get_mut("metadata").and_then(Value::as_map_mut) else { return };
-    const OF_THE_SERVER: [&str; 8] = [
-        "uid",
-        "selfLink",
-        "creationTimestamp",
-        "managedFields",
-        "resourceVersion",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ];
-    OF_THE_SERVER.iter().for_each(|field| drop(metadata.remove(field)));
+    let of_its_life = ["generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    OF_THE_SERVER.iter().chain(&of_its_life).for_each(|field| drop(metadata.remove(field)));
     // A finalizer would wait for a controller that does not know the copy.
     metadata.remove("finalizers");
     if other_namespace {

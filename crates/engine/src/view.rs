@@ -164,6 +164,17 @@ impl Gate<'_> {
         Ok(found)
     }
 
+    /// The namespace that a trigger is in: every rule that is fired from there may see it.
+    pub(crate) fn namespace(&self, kind: &Gvk, name: &str) -> Result<Option<Value>, ReadError> {
+        match self.scope {
+            Scope::Namespace(own) if own == name => {
+                self.counters.read()?;
+                self.view.get(kind, None, name)
+            }
+            _ => self.get(kind, None, name),
+        }
+    }
+
     /// All objects that are meant, or as many as are wanted.
     pub(crate) fn list(
         &self,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_engine::{ListQuery, Page, ReadError, View};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_rules::usual_plural;
 use kiln_value::{Str, Value};
 
 /// Objects by kind, namespace and name. The version does not matter, as it does not to a server.
@@ -53,6 +54,17 @@ impl View for Objects {
     ) -> Result<Option<Value>, ReadError> {
         let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
         Ok(Objects::get(self, &id).cloned())
+    }
+
+    fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
+        // Objects of a kind without a definition: all that is known is what its plural would be.
+        let mut found =
+            self.by_kind.keys().filter(|(of, kind)| of == group && usual_plural(kind) == plural);
+        found.next().map(|(group, kind)| Gvk {
+            group: group.clone(),
+            version: version.into(),
+            kind: kind.clone(),
+        })
     }
 
     fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {

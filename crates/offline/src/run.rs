@@ -1,6 +1,6 @@
 //! Every resource through every rule.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
@@ -8,7 +8,7 @@ use kiln_engine::{
     RuleSet, User, Verdict, World,
 };
 use kiln_object::{Kinds, ObjectId};
-use kiln_rules::Operation;
+use kiln_rules::{Operation, RuleId};
 use kiln_value::Value;
 
 use crate::objects::{Objects, with_namespace};
@@ -38,7 +38,13 @@ pub struct Job<'j> {
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
 pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
-    let mut state = State { job, sources, objects: Objects::default(), report: Report::default() };
+    let mut state = State {
+        job,
+        sources,
+        objects: Objects::default(),
+        made_by: HashMap::new(),
+        report: Report::default(),
+    };
     let mut events = VecDeque::new();
     let described = job.values.namespaces();
     for object in described.chain(job.others.iter().cloned()) {
@@ -58,6 +64,8 @@ struct State<'r> {
     job: &'r Job<'r>,
     sources: &'r dyn kiln_jmespath::Sources,
     objects: Objects,
+    /// Which rule made an object, and of what.
+    made_by: HashMap<ObjectId, (RuleId, ObjectId)>,
     report: Report,
 }
 
@@ -105,7 +113,7 @@ impl State<'_> {
     }
 
     /// The event as one rule sees it: with the values that were given for it.
-    fn prepare(&self, event: &Event, rule: &kiln_rules::RuleId, trigger: &ObjectId) -> Event {
+    fn prepare(&self, event: &Event, rule: &RuleId, trigger: &ObjectId) -> Event {
         let mut event = event.clone();
         event.given = self.job.values.given(rule, &trigger.name);
         event.user.clone_from(&self.job.user);
@@ -117,6 +125,10 @@ impl State<'_> {
                 event.matched_as = Operation::Delete;
             }
             Some(operation) => {
+                // Kyverno: an update leaves the object as it is.
+                if operation == Operation::Update && event.old_object.is_none() {
+                    event.old_object.clone_from(&event.object);
+                }
                 event.operation = Some(operation);
                 event.matched_as = operation;
             }
@@ -170,11 +182,15 @@ impl State<'_> {
     }
 
     fn ensure(&mut self, ensure: Ensure) -> Made {
-        let Ensure { target, object, existing, .. } = ensure;
+        let Ensure { target, object, existing, claim, .. } = ensure;
         let before = self.objects.get(&target).cloned();
+        // Without a server nothing has a UID, so what was made in this run is remembered.
+        let maker = (claim.rule, claim.trigger.id);
+        let own = self.made_by.get(&target) == Some(&maker);
         let change = match &before {
             None => Change::Created,
             Some(_) if existing == Existing::Keep => Change::Kept,
+            Some(_) if existing == Existing::UpdateOwn && !own => Change::Kept,
             Some(before) if *before == object => Change::Unchanged,
             Some(_) => Change::Updated,
         };
@@ -182,6 +198,7 @@ impl State<'_> {
             (Some(before), Change::Kept) => before.clone(),
             _ => {
                 self.objects.insert(&target, object.clone());
+                self.made_by.insert(target.clone(), maker);
                 object
             }
         };

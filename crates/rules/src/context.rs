@@ -104,6 +104,8 @@ pub enum Method {
     Get,
     /// Sends.
     Post,
+    /// Sends, in the place of what is there.
+    Put,
 }
 
 impl Method {
@@ -112,6 +114,7 @@ impl Method {
         match self {
             Method::Get => "GET",
             Method::Post => "POST",
+            Method::Put => "PUT",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kiln_object::{Kind, Kinds};
 use kiln_text::wildcard;
 use kiln_value::Str;
 
@@ -16,6 +17,11 @@ pub struct KindPattern {
     pub kind: Str,
     /// The subresource; the empty text is the object itself.
     pub subresource: Str,
+    /// The plural name of a resource whose kind was not known when the pattern was read. The kind is any
+    /// then, and told by what its plural would be.
+    pub plural: Option<Str>,
+    /// Containers that are added to a Pod for debugging count as the Pod itself.
+    pub with_ephemeral_containers: bool,
     written: Str,
 }
 
@@ -55,8 +61,47 @@ impl KindPattern {
             version: version.into(),
             kind: kind.into(),
             subresource: subresource.into(),
+            plural: None,
+            // Kyverno: a rule on Pods also sees containers that are added for debugging.
+            with_ephemeral_containers: kind == "Pod" && subresource.is_empty(),
             written: written.into(),
         })
+    }
+
+    /// What a rule of Kubernetes' admission means: resources by their plural name, perhaps with a
+    /// subresource behind a slash.
+    ///
+    /// Kubernetes: `pods/*` is every subresource of Pods, and not the Pods themselves; `*` is every
+    /// resource without its subresources, and `*/*` is both.
+    pub fn of_resource(group: &str, version: &str, resource: &str, kinds: &Kinds) -> Vec<Self> {
+        let (plural, subresource) = match resource.split_once('/') {
+            Some(("*", "*")) => ("*", "*"),
+            Some((plural, "*")) => (plural, "?*"),
+            Some((plural, subresource)) => (plural, subresource),
+            None => (resource, ""),
+        };
+        let core = if group.is_empty() { String::new() } else { format!("{group}/") };
+        let pattern = |kind: Str, plural: Option<Str>| KindPattern {
+            group: group.into(),
+            version: version.into(),
+            kind,
+            subresource: subresource.into(),
+            plural,
+            with_ephemeral_containers: false,
+            written: format!("{core}{version}/{resource}").into(),
+        };
+        if plural == "*" {
+            return vec![pattern("*".into(), None)];
+        }
+        let meant =
+            |kind: &&Kind| kind.plural() == plural && wildcard::matches(group, kind.group());
+        let mut known: Vec<&str> = kinds.iter().filter(meant).map(Kind::kind).collect();
+        known.sort_unstable();
+        known.dedup();
+        match known.is_empty() {
+            true => vec![pattern("*".into(), Some(plural.into()))],
+            false => known.into_iter().map(|kind| pattern(kind.into(), None)).collect(),
+        }
     }
 
     /// Whether a kind, or a subresource of it, is meant. `kind` is that of the parent object for
@@ -65,11 +110,9 @@ impl KindPattern {
         wildcard::matches(&self.group, group)
             && wildcard::matches(&self.version, version)
             && wildcard::matches(&self.kind, kind)
+            && self.plural.as_ref().is_none_or(|plural| *plural == usual_plural(kind))
             && (wildcard::matches(&self.subresource, subresource)
-                // Kyverno: a rule on Pods also sees containers that are added for debugging.
-                || (self.kind == "Pod"
-                    && self.subresource.is_empty()
-                    && subresource == "ephemeralcontainers"))
+                || (self.with_ephemeral_containers && subresource == "ephemeralcontainers"))
     }
 
     /// Whether the kind is written out, so that rules can be found by it.
@@ -81,6 +124,16 @@ impl KindPattern {
 impl fmt::Display for KindPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)
+    }
+}
+
+/// The plural that a kind has unless its definition says otherwise.
+pub fn usual_plural(kind: &str) -> String {
+    let word = kind.to_lowercase();
+    match word.strip_suffix('y') {
+        _ if word.ends_with('s') => format!("{word}es"),
+        Some(front) => format!("{front}ies"),
+        None => format!("{word}s"),
     }
 }
 
@@ -135,6 +188,28 @@ mod tests {
         for bad in ["", "/", "a/b/c/d/e", "v1/", "Pod."] {
             assert_eq!(KindPattern::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn resources_are_found_by_their_plural() {
+        let kinds = Kinds::builtin();
+        let one = |group: &str, resource: &str| {
+            KindPattern::of_resource(group, "v1", resource, &kinds).remove(0)
+        };
+        assert_eq!(&*one("", "namespaces").kind, "Namespace");
+        assert_eq!(one("apps", "deployments/scale").to_string(), "apps/v1/deployments/scale");
+        let pods = one("", "pods");
+        assert!(pods.matches("", "v1", "Pod", ""));
+        assert!(!pods.matches("", "v1", "Pod", "ephemeralcontainers"));
+        let below = one("", "pods/*");
+        assert!(below.matches("", "v1", "Pod", "exec"));
+        assert!(!below.matches("", "v1", "Pod", ""));
+        assert!(one("*", "*/*").matches("apps", "v1", "Deployment", "scale"));
+        assert!(!one("*", "*").matches("apps", "v1", "Deployment", "scale"));
+        let unknown = one("acme.io", "policies");
+        assert!(unknown.matches("acme.io", "v1", "Policy", ""));
+        assert!(!unknown.matches("acme.io", "v1", "Widget", ""));
+        assert_eq!(usual_plural("Ingress"), "ingresses");
     }
 
     #[test]

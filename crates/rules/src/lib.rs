@@ -10,6 +10,7 @@
 //! | `trigger`, `kind_pattern`, `operation` | what fires a rule: objects, operations, users |
 //! | `scope` | how far a rule reaches |
 //! | `context` | named values and where they come from |
+//! | `script`, `document` | named values, conditions and documents in CEL |
 //! | `program`, `mutate` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
 //! | `exception` | objects that rules leave alone |
@@ -19,6 +20,7 @@
 //! between languages is a field with a name here, never a question of where a rule came from.
 
 mod context;
+mod document;
 mod exception;
 mod id;
 mod kind_pattern;
@@ -29,13 +31,15 @@ mod origin;
 mod program;
 mod rule;
 mod scope;
+mod script;
 mod trigger;
 
 pub use context::{Call, Callee, ContextEntry, Load, Method, QueryText};
-pub use exception::{ExceptedRules, Exception};
+pub use document::{Part, Piece};
+pub use exception::{ExceptedRules, Exception, Exempts, Reported};
 pub use id::{Dialect, PolicyId, RuleId};
-pub use kind_pattern::{KindPattern, is_version};
-pub use lifecycle::{Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
+pub use kind_pattern::{KindPattern, is_version, usual_plural};
+pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
 pub use mutate::{Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody};
 pub use operation::{Operation, Operations, UnknownOperation};
 pub use origin::Origin;
@@ -44,4 +48,5 @@ pub use program::{
 };
 pub use rule::{Apply, Policy, Rule};
 pub use scope::Scope;
-pub use trigger::{Filter, Filters, Subject, Trigger, UserFilter, any_pair_matches};
+pub use script::{Expression, Named, Script, Unmet};
+pub use trigger::{Filter, Filters, Reading, Subject, Trigger, UserFilter, any_pair_matches};

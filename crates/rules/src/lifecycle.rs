@@ -10,6 +10,8 @@ pub struct Lifecycle {
     pub existing: bool,
     /// What happens to synchronised objects when the policy or the rule goes away.
     pub on_policy_delete: OnPolicyDelete,
+    /// What to do with objects that are there already.
+    pub over: Existing,
     /// How objects are written.
     pub write: Write,
     /// Which ownership labels downstream objects carry.
@@ -38,6 +40,17 @@ impl OnPolicyDelete {
             OnPolicyDelete::Keep => false,
         }
     }
+}
+
+/// What to do with an object that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it alone.
+    Keep,
+    /// Make it as the rule says if the rule made it, of the same trigger; leave any other alone.
+    UpdateOwn,
+    /// Make it as the rule says; one that nobody made is taken over.
+    Update,
 }
 
 /// How downstream objects are written.

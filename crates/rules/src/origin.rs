@@ -1,8 +1,10 @@
 //! Where a rule was written.
 
+use std::ops::Range;
+
 use kiln_diagnostic::{Diagnostic, Place};
-use kiln_value::Path;
-use kiln_yaml::Document;
+use kiln_value::{Path, Value};
+use kiln_yaml::{Document, part_of};
 
 /// The place of a rule, or of a part of it, in its document. Cloning copies pointers.
 #[derive(Clone, Debug)]
@@ -35,6 +37,15 @@ impl Origin {
     /// Where another path of the same document is, counted from its root.
     pub fn place_of(&self, path: &Path) -> Place {
         self.document.locate(path)
+    }
+
+    /// Where a part of the text at a path of the same document is.
+    pub fn place_of_part(&self, path: &Path, part: Range<usize>) -> Place {
+        let place = self.place_of(path);
+        match self.document.value().get_path(path).and_then(Value::as_str) {
+            Some(text) => part_of(&place, text, part),
+            None => place,
+        }
     }
 
     /// A diagnostic about a path of the same document.

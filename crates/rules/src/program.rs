@@ -4,11 +4,13 @@
 //! emits objects. All written forms (one target, `cloneList`, `dataList`, `foreach`) come down to this.
 
 use kiln_object::Gvk;
-use kiln_value::Path;
+use kiln_value::{Path, Str};
 use kiln_variables::{Conditions, Template};
 
 use crate::context::{ContextEntry, QueryText};
+use crate::document::Part;
 use crate::mutate::Mutate;
+use crate::script::Expression;
 
 /// What a rule does.
 #[derive(Clone, Debug)]
@@ -32,8 +34,10 @@ impl Program {
 /// Makes objects.
 #[derive(Clone, Debug)]
 pub struct Generate {
-    /// Run one after the other. When one fails the others still run.
+    /// Run one after the other.
     pub blocks: Vec<Block>,
+    /// When a block fails, those after it do not run. Otherwise they do.
+    pub stop_at_failure: bool,
 }
 
 impl Generate {
@@ -46,7 +50,9 @@ impl Generate {
 
     /// Whether every object is a copy of a source.
     pub fn only_copies(&self) -> bool {
-        self.emitters().all(|(_, _, emitter)| !matches!(emitter.what, What::Data { .. }))
+        self.emitters().all(|(_, _, emitter)| {
+            matches!(emitter.what, What::Clone { .. } | What::CloneSelect(_))
+        })
     }
 }
 
@@ -58,13 +64,22 @@ impl Emitter {
                 kind(&target.api_version, &target.kind).into_iter().collect()
             }
             What::CloneSelect(select) => select.plain_kinds().collect(),
+            What::Asked { named, .. } => named.clone(),
+            What::Documents(documents) => {
+                let text = |part: &Part, key: &str| {
+                    part.plain(key).and_then(|value| value.as_str().map(str::to_owned))
+                };
+                let kind =
+                    |part: &Part| Some(Gvk::new(&text(part, "apiVersion")?, &text(part, "kind")?));
+                documents.iter().filter_map(kind).collect()
+            }
         }
     }
 
     /// The kinds that it copies from, as far as they are known before it runs.
     pub fn source_kinds(&self) -> Vec<Gvk> {
         match &self.what {
-            What::Data { .. } => Vec::new(),
+            What::Data { .. } | What::Asked { .. } | What::Documents(_) => Vec::new(),
             What::Clone { source, .. } => {
                 kind(&source.api_version, &source.kind).into_iter().collect()
             }
@@ -109,6 +124,8 @@ pub struct ForEach {
 pub struct Emitter {
     /// What it makes.
     pub what: What,
+    /// The name that its author gave it.
+    pub name: Option<Str>,
     /// Where it was written, from the root of the rule's document.
     pub path: Path,
 }
@@ -132,6 +149,15 @@ pub enum What {
     },
     /// A copy of each object that is found.
     CloneSelect(Box<CloneSelect>),
+    /// Whatever an expression asks for while it runs.
+    Asked {
+        /// The expression.
+        expression: Expression,
+        /// The kinds that it, or a value it may use, names.
+        named: Vec<Gvk>,
+    },
+    /// Documents to fill in, each an object.
+    Documents(Vec<Part>),
 }
 
 /// What a made object is called.

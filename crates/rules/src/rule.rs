@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_variables::Conditions;
 
-use crate::{ContextEntry, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Trigger};
+use crate::{ContextEntry, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Script, Trigger};
 
 /// One compiled unit of any language.
 ///
@@ -22,12 +22,23 @@ pub struct Rule {
     pub context: Vec<ContextEntry>,
     /// What must hold besides the match, if anything.
     pub guard: Option<Conditions>,
+    /// Named values and conditions in CEL, for rules whose expressions are in CEL.
+    pub script: Option<Arc<Script>>,
     /// What it does.
     pub program: Program,
     /// What happens to what it made.
     pub lifecycle: Lifecycle,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Rule {
+    /// Whether objects of this namespace may fire the rule; `none` for what is in no namespace. A
+    /// Namespace gives its own name as well.
+    pub fn may_be_fired_from(&self, namespace: Option<&str>, is_namespace: Option<&str>) -> bool {
+        self.scope.reaches(namespace)
+            || (self.trigger.own_namespace && is_namespace == self.scope.namespace())
+    }
 }
 
 /// Rules that were written together.

@@ -18,6 +18,8 @@ pub struct Trigger {
     /// Pass over requests that the engine itself made, so that rules do not fire on each other's
     /// objects.
     pub ignore_own_requests: bool,
+    /// A policy that lives in a namespace is also fired by that Namespace itself.
+    pub own_namespace: bool,
 }
 
 impl Trigger {
@@ -101,14 +103,30 @@ pub struct Filter {
     pub annotations: Vec<(Str, Str)>,
     /// Labels of the object.
     pub selector: Option<WildcardSelector>,
-    /// Labels of the object's namespace. Never met by a Namespace.
+    /// Labels of the object's namespace.
     pub namespace_selector: Option<WildcardSelector>,
+    /// Only objects that live in a namespace, or only those that do not.
+    pub namespaced: Option<bool>,
     /// Operations; all of them when empty.
     pub operations: Operations,
     /// Who made the request.
     pub user: UserFilter,
+    /// How attributes are read that languages read differently.
+    pub reading: Reading,
     /// Where the filter was written.
     pub place: Option<Place>,
+}
+
+/// What languages decide differently about the attributes of a filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The labels of its namespace are, for a Namespace, its own, and do not matter for anything else
+    /// that is in no namespace. Otherwise such objects never meet them.
+    pub own_labels_of_namespaces: bool,
+    /// The labels of the old object will do as well.
+    pub old_labels: bool,
+    /// For an object without a name, a name is what its `generateName` begins with.
+    pub names_begin_generated: bool,
 }
 
 impl Filter {
@@ -125,6 +143,7 @@ impl Filter {
             && self.annotations.is_empty()
             && self.selector.is_none()
             && self.namespace_selector.is_none()
+            && self.namespaced.is_none()
             && self.operations.is_empty()
     }
 }

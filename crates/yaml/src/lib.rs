@@ -18,7 +18,7 @@
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
 //! | `folded` | what kustomize makes of folded text |
-//! | `span` | places, kept only when somebody asks |
+//! | `span`, `align` | places, kept only when somebody asks, and those inside a text |
 //! | `syntax` | what a syntax error means and what to do |
 //! | `emit` | values to go-yaml v2's bytes |
 //! | `style`, `scalar`, `order`, `float` | how strings, keys and numbers are written |
@@ -32,6 +32,7 @@
 //! assert_eq!(documents[0].locate(&path).to_string(), "pod.yaml:3:18");
 //! ```
 
+mod align;
 mod anchors;
 mod comments;
 mod compose;
@@ -55,6 +56,7 @@ mod style;
 mod syntax;
 mod timestamp;
 
+pub use align::part_of;
 pub use comments::first_comment;
 pub use document::{Document, Reader, read, read_bytes};
 pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};

@@ -134,6 +134,14 @@ impl<'h> Session<'h> {
         value.to_json(limit).map_err(|error| *failure(error.to_string()))
     }
 
+    /// The value of a lazy variable, if some expression has asked for it.
+    pub fn computed(&self, name: &str) -> Option<Result<&Val, &EvalError>> {
+        match self.slots.get(self.slot(name)?)? {
+            Slot::Done(_, outcome) => Some(outcome.as_ref().map_err(|error| &**error)),
+            _ => None,
+        }
+    }
+
     /// Takes the effects asked for so far, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.context.effects)

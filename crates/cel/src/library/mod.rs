@@ -19,6 +19,8 @@ pub(crate) mod standard;
 mod strings;
 mod times;
 
+use std::sync::LazyLock;
+
 use rustc_hash::FxHashMap;
 
 use kiln_value::Str;
@@ -109,6 +111,17 @@ pub(crate) fn suite() -> Env {
 }
 
 pub(crate) fn policies(scope: PolicyScope) -> Env {
+    // Each policy extends one of the two; making them takes longer than most policies take to compile.
+    static CLUSTER: LazyLock<Env> = LazyLock::new(|| make_policies(PolicyScope::Cluster));
+    static NAMESPACE: LazyLock<Env> =
+        LazyLock::new(|| make_policies(PolicyScope::Namespace(Str::default())));
+    match scope {
+        PolicyScope::Cluster => CLUSTER.clone(),
+        own @ PolicyScope::Namespace(_) => NAMESPACE.extend().scope(own).build(),
+    }
+}
+
+fn make_policies(scope: PolicyScope) -> Env {
     let mut registry = language();
     kubernetes::register(&mut registry);
     kyverno::register(&mut registry, &scope);

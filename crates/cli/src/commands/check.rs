@@ -25,7 +25,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let documents = read_all(&args.files, global)?;
     if !documents.iter().any(is_policy) {
         return Err(Diagnostic::error("there is no policy in these files")
-            .hint("Kiln reads ClusterPolicy and Policy of kyverno.io")
+            .hint(
+                "Kiln reads ClusterPolicy, Policy, GeneratingPolicy and NamespacedGeneratingPolicy",
+            )
             .into());
     }
     let kinds = kinds_of(&documents);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kiln_object::Kinds;
 use kiln_rules::{
-    Dialect, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels, Policy, PolicyId,
-    Program, Rule, RuleId, Trigger, Write,
+    Dialect, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels, Policy,
+    PolicyId, Program, Rule, RuleId, Trigger, Write,
 };
 use kiln_value::Path;
 use kiln_yaml::Document;
@@ -183,10 +183,12 @@ fn compile_rule(
             include: head.include.filters,
             exclude: head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
             ignore_own_requests: head.skip_background_requests && !changes_trigger,
+            own_namespace: false,
         },
         scope: doc.scope.clone(),
         context: head.context,
         guard: head.guard,
+        script: None,
         program,
         lifecycle,
         origin: Origin::new(rule.node.report.document().clone(), rule.node.path.clone()),
@@ -227,6 +229,7 @@ fn generate(
             Some(false) => OnPolicyDelete::Delete,
             Some(true) => OnPolicyDelete::Keep,
         },
+        over: if generate.synchronize { Existing::Update } else { Existing::Keep },
         write: if doc.server_side_apply {
             Write::Apply { manager: MANAGER }
         } else {
@@ -252,6 +255,7 @@ fn mutate(
         existing: compiled.existing.or(doc.mutate_existing).unwrap_or(false)
             && compiled.program.targets.is_some(),
         on_policy_delete: OnPolicyDelete::Keep,
+        over: Existing::Keep,
         write: Write::Replace,
         labels: LABELS,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_rules::{ExceptedRules, Exception, Origin};
+use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, Reported};
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
@@ -57,8 +57,12 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
     Some(Exception {
         name,
         rules,
-        include: include.filters,
+        include: Some(include.filters),
         guard: conditions(spec.get("conditions"), false),
+        conditions: Vec::new(),
+        exempts: Exempts::All(Reported::Skip),
+        priority: 0,
+        expires: None,
         origin: Origin::new(report.document().clone(), Path::root()),
     })
 }
@@ -67,7 +71,7 @@ fn excepted(node: &Node<'_, '_>) -> Option<ExceptedRules> {
     let fields = node.fields(&["policyName", "ruleNames"])?;
     let policy = fields.required_text("policyName")?;
     let rules = required(&fields, "ruleNames")?.texts();
-    Some(ExceptedRules { policy, rules })
+    Some(ExceptedRules { dialect: Dialect::Kyverno, policy, rules })
 }
 
 fn required<'d, 'r>(fields: &Fields<'d, 'r>, key: &str) -> Option<Node<'d, 'r>> {

@@ -37,11 +37,12 @@ impl Compiler<'_> {
         }
         if ways.len() > 1 {
             one_way(&doc.node, &ways);
-            return Generate { blocks: Vec::new() };
+            return Generate { blocks: Vec::new(), stop_at_failure: false };
         }
         if !doc.has_foreach {
             return Generate {
                 blocks: vec![Block { foreach: None, emitters: self.pattern(&doc.pattern) }],
+                stop_at_failure: false,
             };
         }
         unused(&doc.pattern.target, "foreach", true);
@@ -60,7 +61,7 @@ impl Compiler<'_> {
                 }),
             }
         });
-        Generate { blocks: blocks.collect() }
+        Generate { blocks: blocks.collect(), stop_at_failure: false }
     }
 
     fn pattern(&self, doc: &PatternDoc<'_, '_>) -> Vec<Emitter> {
@@ -104,6 +105,7 @@ impl Compiler<'_> {
             }
         }
         Some(Emitter {
+            name: None,
             what: What::Data { target: Box::new(named.target), body: doc.body() },
             path: doc.fields.path().clone(),
         })
@@ -141,6 +143,7 @@ impl Compiler<'_> {
             namespace: TargetDoc::filled(clone.namespace.as_ref()),
         };
         Some(Emitter {
+            name: None,
             what: What::Clone { source: Box::new(source), target: Box::new(named.target) },
             path: clone.node.path.clone(),
         })
@@ -221,6 +224,7 @@ impl Compiler<'_> {
         self.own_target_namespace(target);
         self.warn_variables(&[select.namespace.as_ref(), select.selector.as_ref()]);
         Some(Emitter {
+            name: None,
             what: What::CloneSelect(Box::new(CloneSelect {
                 kinds,
                 namespace: TargetDoc::filled(select.namespace.as_ref()),
@@ -247,6 +251,7 @@ impl Compiler<'_> {
             }
         });
         Some(Emitter {
+            name: None,
             what: What::Data { target: Box::new(named.target), body },
             path: target.fields.path().clone(),
         })
@@ -281,6 +286,7 @@ impl Compiler<'_> {
             namespace,
         };
         Some(Emitter {
+            name: None,
             what: What::Clone { source: Box::new(source), target: Box::new(to.target) },
             path: pair.node.path.clone(),
         })

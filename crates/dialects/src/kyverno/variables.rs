@@ -276,5 +276,6 @@ fn emitted(what: &What) -> Vec<&Template> {
             let rest = [&select.namespace, &select.selector, &select.target_namespace];
             select.kinds.iter().chain(rest.into_iter().flatten()).collect()
         }
+        What::Asked { .. } | What::Documents(_) => Vec::new(),
     }
 }

@@ -13,6 +13,8 @@ mod strings;
 mod time;
 mod x509;
 
+pub use x509::decode_certificate;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{LazyLock, OnceLock};

@@ -90,7 +90,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let rules = read_all(&args.rules, global)?;
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
-            .hint("Kiln reads ClusterPolicy and Policy of kyverno.io")
+            .hint(
+                "Kiln reads ClusterPolicy, Policy, GeneratingPolicy and NamespacedGeneratingPolicy",
+            )
             .into());
     }
     let resources = read_all(&args.resource, global)?;

@@ -30,7 +30,17 @@ pub(super) static FUNCTIONS: &[Function] = &[function(
 fn x509_decode(args: &Arguments<'_>) -> std::result::Result<Value, Fault> {
     let text = args.string(0)?;
     args.step(text.len())?;
-    let decoded = match pem(text) {
+    let value = decode_certificate(text).map_err(|problem| args.fail(problem))?;
+    args.charge(&value)?;
+    Ok(value)
+}
+
+/// The fields of a certificate or certificate request in PEM, which must have an RSA key.
+///
+/// # Errors
+/// In words, when the text is something else.
+pub fn decode_certificate(text: &str) -> std::result::Result<Value, String> {
+    match pem(text) {
         None => Err("the text has no PEM block".to_owned()),
         Some((kind, bytes)) => match kind {
             "CERTIFICATE" => certificate(&bytes),
@@ -39,10 +49,7 @@ fn x509_decode(args: &Arguments<'_>) -> std::result::Result<Value, Fault> {
                 "the PEM block is a {kind}, neither a CERTIFICATE nor a CERTIFICATE REQUEST"
             )),
         },
-    };
-    let value = decoded.map_err(|problem| args.fail(problem))?;
-    args.charge(&value)?;
-    Ok(value)
+    }
 }
 
 /// The first block of a PEM text: its type and its bytes.

@@ -1,0 +1,194 @@
+//! What all policies in CEL have in common: name, reach, conditions and named values.
+
+use kiln_cel::{Env, EnvBuilder, PolicyScope};
+use kiln_object::Kinds;
+use kiln_rules::{Named, Scope, Script, Unmet};
+use kiln_value::{Path, Str};
+
+use super::constraints::{self, Constraints, OldLabels};
+use super::expressions::{self, Wanted};
+use super::tokens;
+use crate::fields::{Fields, Node, Report};
+
+/// The beginning of a policy.
+pub(super) struct Head<'d, 'r> {
+    pub(super) api_version: Str,
+    pub(super) kind: Str,
+    pub(super) name: Str,
+    pub(super) scope: Scope,
+    pub(super) spec: Fields<'d, 'r>,
+}
+
+/// What a kind of policy allows.
+pub(super) struct Rules {
+    /// The fields of `spec`.
+    pub(super) spec: &'static [&'static str],
+    /// The versions of a policy for the cluster.
+    pub(super) versions: &'static [&'static str],
+    /// The versions of a policy in a namespace.
+    pub(super) namespaced_versions: &'static [&'static str],
+}
+
+/// Reads the beginning of a policy; `None` when not even its name can be read.
+pub(super) fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
+    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
+    let metadata = match root.get("metadata") {
+        Some(metadata) => metadata.any_fields()?,
+        None => {
+            root.error("the policy has no metadata", Some("add metadata.name".into()));
+            return None;
+        }
+    };
+    let name = metadata.required_text("name")?;
+    let namespace = metadata.text("namespace").filter(|namespace| !namespace.is_empty());
+    let in_namespace = kind.starts_with("Namespaced");
+    let scope = match (in_namespace, namespace) {
+        (true, namespace) => Scope::Namespace(namespace.unwrap_or_else(|| "default".into())),
+        (false, None) => Scope::Cluster,
+        (false, Some(_)) => {
+            report.error(
+                &metadata.path().join("namespace"),
+                format!("a {kind} has no namespace"),
+                Some(format!("remove it, or write `kind: Namespaced{kind}`")),
+            );
+            Scope::Cluster
+        }
+    };
+    let known = if in_namespace { rules.namespaced_versions } else { rules.versions };
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if !known.contains(&version) {
+        report.error(
+            &Path::from_iter(["apiVersion"]),
+            format!("{api_version} {kind} is not known"),
+            Some(format!("its versions are {}", known.join(", "))),
+        );
+    }
+    let Some(spec) = root.get("spec") else {
+        root.error("spec: Required value: spec must not be nil", Some("add spec".into()));
+        return None;
+    };
+    let spec = spec.fields(rules.spec)?;
+    Some(Head { api_version, kind, name, scope, spec })
+}
+
+impl Head<'_, '_> {
+    /// What expressions may mention before the policy names values.
+    pub(super) fn env(&self) -> Env {
+        Env::policies(match &self.scope {
+            Scope::Cluster => PolicyScope::Cluster,
+            Scope::Namespace(own) => PolicyScope::Namespace(own.clone()),
+        })
+    }
+
+    /// `matchConstraints`, which must say something.
+    pub(super) fn constraints(&self, kinds: &Kinds, old: OldLabels) -> Option<Constraints> {
+        let node = self.spec.get("matchConstraints");
+        let found = node.as_ref().and_then(|node| constraints::read(node, kinds, old, false));
+        if found.as_ref().is_none_or(|found| found.include.filters().is_empty()) {
+            // Kyverno's words.
+            let message = "spec.matchConstraints: Required value: a matchConstraints with at least \
+                           one resource rule is required";
+            let path = node.map_or_else(|| self.spec.path().clone(), |node| node.path);
+            self.spec.report().error(&path, message, Some("add resourceRules".into()));
+            return None;
+        }
+        found
+    }
+
+    /// Compiles the named values, and gives what expressions may mention with them.
+    pub(super) fn variables(&self, base: &Env) -> (Vec<Named>, Env) {
+        let mut env = base.clone();
+        let mut found: Vec<Named> = Vec::new();
+        let list = self.spec.get("variables").map(|node| node.elements()).unwrap_or_default();
+        for element in list {
+            let Some(fields) = element.fields(&["name", "expression"]) else { continue };
+            let (Some(name), Some(_)) =
+                (fields.required_text("name"), fields.required_text("expression"))
+            else {
+                continue;
+            };
+            if found.iter().any(|known| known.name == name) {
+                element.error_with(
+                    format!("Duplicate value: {:?}", name.as_str()),
+                    "give each one a name of its own",
+                );
+            }
+            let expression = fields
+                .get("expression")
+                .and_then(|node| expressions::node(&env, &node, Wanted::Any));
+            let builder: EnvBuilder = env.extend();
+            env = match &expression {
+                Some(expression) => builder
+                    .policy_variable(&name, expressions::type_of(&expression.program))
+                    .build(),
+                // It has been reported; whoever uses it has nothing to say about that.
+                None => builder.policy_variable(&name, kiln_cel::Type::Dyn).build(),
+            };
+            found.extend(expression.map(|expression| Named { name, expression }));
+        }
+        (found, env)
+    }
+
+    /// `auditAnnotations`.
+    pub(super) fn annotations(&self, env: &Env) -> Vec<Named> {
+        let list =
+            self.spec.get("auditAnnotations").map(|node| node.elements()).unwrap_or_default();
+        let read = |element: &Node<'_, '_>| {
+            let fields = element.fields(&["key", "valueExpression"])?;
+            let name = fields.required_text("key")?;
+            fields.required_text("valueExpression")?;
+            let node = fields.get("valueExpression")?;
+            let expression = expressions::node(env, &node, Wanted::Text)?;
+            Some(Named { name, expression })
+        };
+        list.iter().filter_map(read).collect()
+    }
+
+    /// Refuses calls of services in policies of a namespace.
+    pub(super) fn refuse_http<'s>(&self, mut sources: impl Iterator<Item = &'s str>) {
+        if self.scope != Scope::Cluster && sources.any(|source| tokens::calls(source, "http")) {
+            // Kyverno's words.
+            let message = "spec: Forbidden: http.* is not allowed in namespaced policies; set \
+                           --allowHTTPInNamespacedPolicies to enable";
+            self.spec.error(message, Some("use a policy for the cluster".into()));
+        }
+    }
+}
+
+/// A switch of `evaluation`: `{enabled: true}`, or plainly `true` as first proposed.
+pub(super) fn switch(fields: Option<&Fields<'_, '_>>, key: &str) -> Option<bool> {
+    let node = fields?.get(key)?;
+    match node.value.as_bool() {
+        Some(flag) => Some(flag),
+        None => node.fields(&["enabled"])?.flag("enabled"),
+    }
+}
+
+/// Joins the parts of a script.
+pub(super) fn script(
+    env: Env,
+    variables: Vec<Named>,
+    conditions: Vec<Named>,
+    annotations: Vec<Named>,
+    unmet: Unmet,
+) -> Script {
+    let mut script = Script {
+        env,
+        variables,
+        conditions,
+        unmet,
+        annotations,
+        asks_for_namespace: false,
+        renew_for_each_patch: false,
+    };
+    let asks = sources(&script).any(|source| source.contains("namespaceObject"));
+    script.asks_for_namespace = asks;
+    script
+}
+
+/// The texts of all expressions of a script.
+pub(super) fn sources(script: &Script) -> impl Iterator<Item = &str> {
+    let named = script.variables.iter().chain(&script.conditions).chain(&script.annotations);
+    named.map(|named| named.expression.program.source())
+}

@@ -1,0 +1,204 @@
+//! What the functions of CEL ask the world, through the gates that every rule passes.
+
+use std::cell::RefCell;
+use std::time::UNIX_EPOCH;
+
+use kiln_cel::{
+    Host, HostError, HostResult, HttpRequest, HttpResponse, Resource, ResourceRef, Timestamp,
+};
+use kiln_object::{GroupVersion, Gvk, ObjectId, Selector};
+use kiln_rules::{Method, Scope, usual_plural};
+use kiln_value::{Map, Str, Value};
+use kiln_yaml::{Document, ReadOptions, read_bytes};
+
+use super::log::Log;
+use crate::context::Shared;
+use crate::failure::Failure;
+use crate::outside::{OutsideError, ServiceRequest};
+use crate::view::ReadError;
+
+/// The world as the expressions of one evaluation see it.
+pub(super) struct CelHost<'h> {
+    pub(super) shared: &'h Shared<'h>,
+    pub(super) log: &'h RefCell<Log>,
+}
+
+impl CelHost<'_> {
+    /// The kind of a resource. Kyverno takes plural names; a kind will do where nothing has that plural.
+    fn kind(&self, api_version: &str, resource: &str) -> HostResult<Gvk> {
+        if let Some((_, subresource)) = resource.split_once('/') {
+            return Err(HostError::new(format!(
+                "the subresource {subresource:?} cannot be read from here"
+            )));
+        }
+        let GroupVersion { group, version } = GroupVersion::parse(api_version);
+        let kinds = self.shared.world.kinds;
+        if let Some(kind) = kinds.by_resource(&group, &version, resource) {
+            return Ok(kind.gvk());
+        }
+        if let Some(kind) = self.shared.world.view.kind_of(&group, &version, resource) {
+            return Ok(kind);
+        }
+        let as_kind = Gvk::new(api_version, resource);
+        if kinds.get(&as_kind).is_some() {
+            return Ok(as_kind);
+        }
+        Err(HostError::new(format!(
+            "there is no resource {resource:?} in {api_version} here; is its definition given?"
+        )))
+    }
+
+    /// The namespace to look in: none for what is in no namespace.
+    fn namespace<'n>(&self, kind: &Gvk, namespace: Option<&'n str>) -> Option<&'n str> {
+        namespace.filter(|_| self.shared.world.kinds.is_namespaced(kind) != Some(false))
+    }
+
+    fn refused(&self, error: ReadError) -> HostError {
+        let forbidden = matches!(error, ReadError::Forbidden(_));
+        let failure = Failure::from(error);
+        let message = failure.message.clone();
+        self.log.borrow_mut().refused.get_or_insert(failure.kind);
+        if forbidden { HostError::forbidden(message) } else { HostError::new(message) }
+    }
+
+    fn outside(&self, error: OutsideError) -> HostError {
+        self.log.borrow_mut().refused.get_or_insert(crate::failure::FailureKind::Read);
+        HostError::new(error.message)
+    }
+
+    fn count(&self) -> HostResult<()> {
+        self.shared.counters.read().map_err(|exceeded| self.refused(exceeded.into()))
+    }
+}
+
+impl Host for CelHost<'_> {
+    fn get_resource(
+        &mut self,
+        resource: &ResourceRef<'_>,
+        name: &str,
+    ) -> HostResult<Option<Value>> {
+        let kind = self.kind(resource.api_version, resource.resource)?;
+        let namespace = self.namespace(&kind, resource.namespace);
+        let found = self.shared.gate.get(&kind, namespace, name);
+        let found = found.map_err(|error| self.refused(error))?;
+        let mut log = self.log.borrow_mut();
+        match &found {
+            Some(object) => log.read(object),
+            None => {
+                log.missing.push(ObjectId::new(kind, namespace.unwrap_or_default(), name));
+            }
+        }
+        Ok(found)
+    }
+
+    fn list_resources(
+        &mut self,
+        resource: &ResourceRef<'_>,
+        labels: &[(Str, Str)],
+    ) -> HostResult<Value> {
+        let kind = self.kind(resource.api_version, resource.resource)?;
+        let namespace = self.namespace(&kind, resource.namespace);
+        let pairs = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let selector =
+            Selector::from_labels(pairs).map_err(|error| HostError::new(error.to_string()))?;
+        let page = self.shared.gate.list(&kind, namespace, &selector, None);
+        let objects = page.map_err(|error| self.refused(error))?.objects;
+        let mut log = self.log.borrow_mut();
+        objects.iter().for_each(|object| log.read(object));
+        let mut list = Map::new();
+        list.insert("apiVersion", kind.api_version());
+        list.insert("kind", format!("{}List", kind.kind));
+        list.insert("metadata", Map::from_iter([("resourceVersion", Value::from(""))]));
+        list.insert("items", Value::from(objects));
+        Ok(Value::Map(list))
+    }
+
+    fn post_resource(&mut self, resource: &ResourceRef<'_>, payload: Value) -> HostResult<Value> {
+        if let (Scope::Namespace(own), namespace) = (self.shared.gate.scope, resource.namespace)
+            && namespace != Some(own.as_str())
+        {
+            let wanted = format!("into {}", namespace.unwrap_or("no namespace"));
+            return Err(self.refused(ReadError::OutOfReach { own: own.clone(), wanted }));
+        }
+        self.count()?;
+        let root = if resource.api_version.contains('/') { "apis" } else { "api" };
+        let namespace = resource
+            .namespace
+            .map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
+        let path = format!("/{root}/{}/{namespace}{}", resource.api_version, resource.resource);
+        self.shared.world.outside.post(&path, &payload).map_err(|error| self.outside(error))
+    }
+
+    fn resource_of_kind(&mut self, api_version: &str, kind: &str) -> HostResult<Resource> {
+        let known = self.shared.world.kinds.get(&Gvk::new(api_version, kind));
+        let resource = known.map_or_else(|| usual_plural(kind), |known| known.plural().to_owned());
+        Ok(Resource { api_version: api_version.to_owned(), resource })
+    }
+
+    fn global_context(
+        &mut self,
+        name: &str,
+        projection: Option<&str>,
+    ) -> HostResult<Option<Value>> {
+        self.count()?;
+        let name = match projection {
+            Some(projection) => format!("{name}.{projection}"),
+            None => name.to_owned(),
+        };
+        self.shared.world.outside.global(&name).map_err(|error| self.outside(error))
+    }
+
+    fn http(&mut self, request: HttpRequest<'_>) -> HostResult<HttpResponse> {
+        if self.shared.gate.scope.namespace().is_some() {
+            return Err(HostError::new(
+                "http calls are not allowed in namespaced policies: set \
+                 --allowHTTPInNamespacedPolicies to enable",
+            ));
+        }
+        self.count()?;
+        let headers: Vec<(Str, String)> =
+            request.headers.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let asked = ServiceRequest {
+            url: request.url,
+            method: match request.method {
+                "POST" => Method::Post,
+                "PUT" => Method::Put,
+                _ => Method::Get,
+            },
+            headers: &headers,
+            body: request.body.as_ref(),
+            ca_bundle: request.ca_bundle,
+        };
+        let answer = self.shared.world.outside.exchange(&asked);
+        let answer = answer.map_err(|error| self.outside(error))?;
+        Ok(HttpResponse { status: answer.status, body: answer.body })
+    }
+
+    fn image_metadata(&mut self, image: &str) -> HostResult<Value> {
+        self.count()?;
+        self.shared.world.outside.image(image).map_err(|error| self.outside(error))
+    }
+
+    fn parse_yaml(&mut self, text: &str) -> HostResult<Value> {
+        let documents = read_bytes("yaml.parse", text.as_bytes(), ReadOptions::kubernetes())
+            .map_err(|error| HostError::new(error.to_string()))?;
+        Ok(documents.into_iter().next().map_or(Value::Null, Document::into_value))
+    }
+
+    fn decode_certificate(&mut self, pem: &str) -> HostResult<Value> {
+        kiln_jmespath::functions::decode_certificate(pem).map_err(HostError::new)
+    }
+
+    fn now(&mut self) -> HostResult<Timestamp> {
+        let now = self.shared.world.sources.now().and_then(|now| {
+            let since = now.duration_since(UNIX_EPOCH).ok()?;
+            Timestamp::new(i64::try_from(since.as_secs()).ok()?, since.subsec_nanos())
+        });
+        now.ok_or_else(|| HostError::new("nobody knows the time here"))
+    }
+
+    fn random(&mut self) -> HostResult<u64> {
+        let bits = self.shared.world.sources.random();
+        bits.ok_or_else(|| HostError::new("there is no chance here"))
+    }
+}

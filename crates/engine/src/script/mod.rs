@@ -1,0 +1,271 @@
+//! Rules whose expressions are in CEL: one session per evaluation, for conditions, values and programs.
+//!
+//! | module | holds |
+//! |---|---|
+//! | here | the session, its failures and its trace |
+//! | `request` | what expressions are bound to |
+//! | `host` | what functions ask the world |
+//! | `log` | what expressions read, and what was made of it |
+//! | `documents` | documents with expressions in them |
+//! | `made` | the objects that a rule asks for |
+
+mod documents;
+mod host;
+mod log;
+mod made;
+mod request;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use kiln_cel::{Budget, Effect, EvalError, EvalErrorKind, Session, Val};
+use kiln_object::ObjectId;
+use kiln_rules::{Exception, Exempts, Expression, Named, Reported, Script};
+use kiln_value::{Map, Str, Value};
+
+use self::host::CelHost;
+use self::log::Log;
+use crate::claim::ObjectRef;
+use crate::context::Shared;
+use crate::event::Event;
+use crate::failure::{Failure, FailureKind, MissingSource};
+use crate::trace::{Answer, Step};
+
+/// What one session is about.
+pub(crate) struct Bound<'b> {
+    pub(crate) event: &'b Event,
+    /// What `object` is.
+    pub(crate) object: Option<&'b Value>,
+    /// What `oldObject` is.
+    pub(crate) old: Option<&'b Value>,
+}
+
+/// A session in which the expressions of a rule run for one trigger.
+pub(crate) struct Running<'r> {
+    pub(crate) script: &'r Script,
+    pub(crate) shared: &'r Shared<'r>,
+    session: Session<'r>,
+    log: &'r RefCell<Log>,
+    /// The trigger, for those who read about failures.
+    about: ObjectId,
+}
+
+/// What exceptions make of a rule.
+pub(crate) struct Excepted {
+    pub(crate) reported: Reported,
+    pub(crate) names: Vec<Str>,
+}
+
+impl Excepted {
+    /// What is reported of it.
+    // Kyverno's words.
+    pub(crate) fn message(&self) -> String {
+        let word = match self.reported {
+            Reported::Skip => "skipped",
+            Reported::Pass => "passed",
+        };
+        format!("rule is {word} due to policy exception: {}", self.names.join(", "))
+    }
+}
+
+/// The most that one value of an expression may have, in nodes and bytes.
+const OUTPUT: u64 = 4 << 20;
+
+/// Runs something in a session of its own.
+pub(crate) fn in_session<T>(
+    script: &Script,
+    shared: &Shared<'_>,
+    bound: &Bound<'_>,
+    run: impl FnOnce(&mut Running<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let log = RefCell::default();
+    let mut host = CelHost { shared, log: &log };
+    // What earlier sessions of the evaluation have spent is gone.
+    let steps = shared.world.limits.steps.saturating_sub(shared.counters.steps());
+    let budget = Budget { expression: steps, total: steps, output: OUTPUT };
+    let mut session = Session::with_budget(&script.env, &mut host, budget);
+    request::bind(&mut session, script, shared, bound)?;
+    for variable in &script.variables {
+        session.set_policy_variable(&variable.name, variable.expression.program.clone());
+    }
+    let about = ObjectRef::of(bound.event.trigger().unwrap_or(&Value::Null)).id;
+    let mut running = Running { script, shared, session, log: &log, about };
+    running.allow(&[]);
+    let outcome = run(&mut running);
+    running.trace_variables();
+    shared.counters.spent(running.session.cost());
+    outcome
+}
+
+impl<'r> Running<'r> {
+    /// Binds what exceptions allow.
+    fn allow(&mut self, exceptions: &[&Exception]) {
+        let (mut allowed_images, mut allowed_values) = (Vec::new(), Vec::new());
+        for exception in exceptions {
+            if let Exempts::Some { images, values } = &exception.exempts {
+                allowed_images.extend(images.iter().cloned());
+                allowed_values.extend(values.iter().cloned());
+            }
+        }
+        let mut allowed = Map::new();
+        allowed.insert("allowedImages", Value::from_iter(allowed_images));
+        allowed.insert("allowedValues", Value::from_iter(allowed_values));
+        self.session.set("exceptions", Value::Map(allowed));
+    }
+
+    /// Whether the rule does nothing because of exceptions. Those that only allow something are bound.
+    pub(crate) fn exceptions(
+        &mut self,
+        exceptions: &[Arc<Exception>],
+    ) -> Result<Option<Excepted>, Failure> {
+        let now = self.shared.world.sources.now().and_then(|now| {
+            now.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+        });
+        let mut full: Vec<&Exception> = Vec::new();
+        let mut partial: Vec<&Exception> = Vec::new();
+        let mut failed = None;
+        for exception in exceptions {
+            let expired = exception.expires.is_some_and(|end| {
+                now.is_some_and(|now| i64::try_from(now).is_ok_and(|now| now > end))
+            });
+            if expired {
+                continue;
+            }
+            match self.hold(&exception.conditions, &format!("exception {}", exception.name)) {
+                Ok(true) if matches!(exception.exempts, Exempts::All(_)) => full.push(exception),
+                Ok(true) => partial.push(exception),
+                Ok(false) => {}
+                Err(failure) => drop(failed.get_or_insert(failure)),
+            }
+        }
+        if let Some(first) = full.iter().max_by_key(|exception| exception.priority) {
+            let Exempts::All(reported) = first.exempts else { return Ok(None) };
+            let names = full.iter().map(|exception| exception.name.clone()).collect();
+            return Ok(Some(Excepted { reported, names }));
+        }
+        // Kyverno: a condition that fails is a failure, unless another exception holds anyway.
+        if let Some(failure) = failed {
+            // It was written in another document than the rule.
+            return Err(Failure { path: None, part: None, ..failure });
+        }
+        if !partial.is_empty() {
+            self.allow(&partial);
+        }
+        Ok(None)
+    }
+
+    /// Whether the rule's conditions hold.
+    pub(crate) fn conditions_hold(&mut self) -> Result<bool, Failure> {
+        let script = self.script;
+        self.hold(&script.conditions, "matchConditions")
+    }
+
+    /// Whether conditions hold. Kubernetes: one that is false counts more than those that fail.
+    pub(crate) fn hold(&mut self, conditions: &[Named], what: &str) -> Result<bool, Failure> {
+        let mut failed: Option<Failure> = None;
+        for condition in conditions {
+            let held = self.eval(&condition.expression).and_then(|value| {
+                value.as_bool().ok_or_else(|| {
+                    let message = format!("the condition gives {}, not a bool", value.type_name());
+                    Failure::new(FailureKind::Value, message).at(&condition.expression.path)
+                })
+            });
+            self.shared.tracer.note(|| Step {
+                what: format!("{what} {:?}", condition.name.as_str()),
+                answer: held.as_ref().map_or(Answer::Failed, |held| (*held).into()),
+                why: Some(condition.expression.program.source().trim().to_owned()),
+                steps: Vec::new(),
+            });
+            match held {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(failure) if failure.is_final() => return Err(failure),
+                Err(failure) => {
+                    let name = condition.name.as_str();
+                    failed.get_or_insert(failure.while_doing(format_args!("{what} {name:?}")));
+                }
+            }
+        }
+        failed.map_or(Ok(true), Err)
+    }
+
+    /// Runs an expression.
+    pub(crate) fn eval(&mut self, expression: &Expression) -> Result<Val, Failure> {
+        self.session.eval(&expression.program).map_err(|error| self.failed(error, expression))
+    }
+
+    /// Runs an expression and gives its value as plain data.
+    pub(crate) fn eval_json(&mut self, expression: &Expression) -> Result<Value, Failure> {
+        let value = self.eval(expression)?;
+        value.to_json(OUTPUT).map_err(|error| {
+            Failure::new(FailureKind::Value, error.to_string()).at(&expression.path)
+        })
+    }
+
+    /// What expressions have asked for since the last time.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        self.session.take_effects()
+    }
+
+    /// The values for reports; what is empty is left out.
+    pub(crate) fn annotations(&mut self) -> Result<Vec<(Str, Str)>, Failure> {
+        let script = self.script;
+        let mut found = Vec::new();
+        for annotation in &script.annotations {
+            match self.eval(&annotation.expression)? {
+                Val::String(text) if !text.is_empty() => {
+                    found.push((annotation.name.clone(), text));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// A failed expression, with its place: that of the value whose expression it was, if it was one.
+    fn failed(&self, error: EvalError, expression: &Expression) -> Failure {
+        let variable = error.variable.as_deref().and_then(|name| self.script.variable(name));
+        let place = variable.map_or(expression, |variable| &variable.expression);
+        let mut log = self.log.borrow_mut();
+        let kind = match error.kind {
+            EvalErrorKind::Value => log.refused.take().unwrap_or(FailureKind::Value),
+            EvalErrorKind::Budget | EvalErrorKind::Interrupted => FailureKind::Limit,
+        };
+        let mut failure = match log.missing.pop() {
+            // An expression that cannot do without an object that is not there fails for that reason.
+            Some(source) if kind == FailureKind::Value => {
+                let message =
+                    format!("source resource {source} not found: {error}, for {}", self.about);
+                let missing = MissingSource { source, target: None };
+                Failure::new(FailureKind::SourceMissing(Box::new(missing)), message)
+                    .hint("create the source, or test for null")
+            }
+            _ => Failure::new(kind, format!("{error}, for {}", self.about)),
+        };
+        failure.hint = error.hint.or(failure.hint);
+        failure.path = Some(place.path.clone());
+        failure.part = error.span.map(|span| {
+            let range = span.range();
+            place.offset + range.start..place.offset + range.end
+        });
+        failure
+    }
+
+    /// Shows the values that expressions asked for.
+    fn trace_variables(&self) {
+        for variable in &self.script.variables {
+            let Some(computed) = self.session.computed(&format!("variables.{}", variable.name))
+            else {
+                continue;
+            };
+            self.shared.tracer.note(|| Step {
+                what: format!("variables.{}", variable.name),
+                answer: match computed {
+                    Ok(value) => value.to_json(OUTPUT).map_or(Answer::Done, Answer::Value),
+                    Err(_) => Answer::Failed,
+                },
+                ..Step::default()
+            });
+        }
+    }
+}

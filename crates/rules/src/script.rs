@@ -1,0 +1,61 @@
+//! What the CEL expressions of a rule share: named values, conditions, and what they are bound to.
+
+use kiln_cel::{Env, Program};
+use kiln_value::{Path, Str};
+
+/// An expression, and where it was written.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    /// The expression, with its types checked.
+    pub program: Program,
+    /// The text that holds it, from the root of the rule's document.
+    pub path: Path,
+    /// Where it begins in that text.
+    pub offset: usize,
+}
+
+/// An expression with a name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The name.
+    pub name: Str,
+    /// The expression.
+    pub expression: Expression,
+}
+
+/// Named values and conditions of a rule. Its expressions run in one session: a value is computed when an
+/// expression first asks for it, and at most once.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What the expressions may mention.
+    pub env: Env,
+    /// Values, each seeing those before it.
+    pub variables: Vec<Named>,
+    /// What must hold. A condition that is false counts more than one that fails.
+    pub conditions: Vec<Named>,
+    /// What it means that a condition is false.
+    pub unmet: Unmet,
+    /// Values for reports, computed once the rule has done its work.
+    pub annotations: Vec<Named>,
+    /// Some expression looks at the namespace of the trigger.
+    pub asks_for_namespace: bool,
+    /// Compute the values afresh for each patch, since the object is another one by then.
+    pub renew_for_each_patch: bool,
+}
+
+/// What it means that a condition is false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// The event is none of the rule's business.
+    NoMatch,
+    /// The rule is passed over.
+    Skip,
+}
+
+impl Script {
+    /// The value of this name, as `variables.name` or `name`.
+    pub fn variable(&self, name: &str) -> Option<&Named> {
+        let name = name.strip_prefix("variables.").unwrap_or(name);
+        self.variables.iter().find(|variable| variable.name == name)
+    }
+}
