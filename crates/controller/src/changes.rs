@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use kiln_cluster::KindKey;
 use kiln_engine::{Event, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Operation, Rule};
+use kiln_rules::{Operation, Program, Rule};
 use kiln_value::{Str, Value};
 
 use crate::controller::Controller;
@@ -203,7 +203,10 @@ impl Controller {
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
             let key = Key { rule: rule.id.clone(), trigger };
             self.remember_cause(&key, &mark);
-            self.keys.enqueue(&key, self.now);
+            match self.settings.made_again_after {
+                wait if wait > 0 && new.is_none() => self.keys.enqueue_at(&key, self.now + wait),
+                _ => self.keys.enqueue(&key, self.now),
+            }
         }
     }
 
@@ -227,7 +230,7 @@ impl Controller {
         let user = hint.map(|hint| hint.user);
         let own = own
             || user.as_ref().is_some_and(|user| user.username == self.settings.user)
-            || (user.is_none() && is_own_writing(old, new));
+            || is_own_writing(old, new);
         let event = match (operation, old, new) {
             (Operation::Create, _, Some(new)) => Event::created(new.clone()),
             (Operation::Update, Some(old), Some(new)) => Event::updated(old.clone(), new.clone()),
@@ -266,8 +269,11 @@ impl Controller {
 
 /// Whether a rule cares about a change at all.
 fn wants(rule: &Rule, own: bool) -> bool {
-    matches!(rule.program, kiln_rules::Program::Generate(_))
-        && !(own && rule.trigger.ignore_own_requests)
+    let acts_later = match &rule.program {
+        Program::Generate(_) => true,
+        Program::Mutate(program) => !program.changes_trigger(),
+    };
+    acts_later && !(own && rule.trigger.ignore_own_requests)
 }
 
 /// Whether a change looks like one that the controller made and never heard back about: it brings a claim,

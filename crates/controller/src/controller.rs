@@ -7,11 +7,12 @@ use std::sync::Arc;
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
 use kiln_engine::{ContentHash, RuleSet};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
-use kiln_rules::{Policy, RuleId};
+use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value};
 
 use crate::changes::Hints;
+use crate::finish::backoff;
 use crate::keys::{Condition, Key, Keys};
 use crate::mirror::{Mirror, State};
 use crate::plan::Job;
@@ -20,7 +21,7 @@ use crate::requests::Requests;
 use crate::settings::Settings;
 
 /// Turns stored policies into rules.
-pub trait Compile {
+pub trait Compile: Send + Sync {
     /// The kinds of policies.
     fn kinds(&self) -> Vec<Gvk>;
 
@@ -40,6 +41,39 @@ pub struct Request {
     pub call: Call,
 }
 
+/// Something that happened, for those who write events and count.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// A rule made an object that was not there.
+    Made {
+        /// The rule.
+        rule: RuleId,
+        /// What it made.
+        target: ObjectId,
+    },
+    /// A rule could not do what it wants.
+    Failed {
+        /// The rule.
+        rule: RuleId,
+        /// What it wants it for, as far as that is known.
+        trigger: Option<ObjectId>,
+        /// Why.
+        condition: Condition,
+    },
+    /// A rule made an object whose owner Kubernetes does not honour.
+    OwnerElsewhere {
+        /// The rule.
+        rule: RuleId,
+        /// What it made.
+        target: ObjectId,
+        /// The owner, as it is written.
+        owner: String,
+    },
+}
+
+/// How many pieces of news wait at most for somebody to ask.
+const MOST_NEWS: usize = 4_096;
+
 /// Keeps what rules want and what a cluster holds the same.
 pub struct Controller {
     pub(crate) settings: Settings,
@@ -53,6 +87,9 @@ pub struct Controller {
     pub(crate) jobs: HashMap<Key, Job>,
     pub(crate) hints: Hints,
     pub(crate) policies: BTreeMap<ObjectId, Held>,
+    pub(crate) exceptions: Vec<Arc<Exception>>,
+    /// What happened that somebody may want to hear of.
+    pub(crate) news: VecDeque<News>,
     /// Policies that cannot be compiled, with the reason.
     pub(crate) broken: BTreeMap<ObjectId, String>,
     pub(crate) start: Start,
@@ -79,6 +116,8 @@ pub struct Controller {
     pub(crate) out: Vec<Request>,
     /// Times at which kinds are listed again after a failure.
     pub(crate) relist: BTreeMap<KindKey, u64>,
+    /// How often a kind could not be listed, in a row.
+    pub(crate) list_failures: BTreeMap<KindKey, u32>,
     pub(crate) retry_records: u64,
 }
 
@@ -180,6 +219,8 @@ impl Controller {
             jobs: HashMap::new(),
             hints: Hints::default(),
             policies: BTreeMap::new(),
+            exceptions: Vec::new(),
+            news: VecDeque::new(),
             broken: BTreeMap::new(),
             start: Start::Records { at: 0, asked: false },
             begun: BTreeSet::new(),
@@ -197,6 +238,7 @@ impl Controller {
             next_ticket: 0,
             out: Vec::new(),
             relist: BTreeMap::new(),
+            list_failures: BTreeMap::new(),
             retry_records: 0,
         }
     }
@@ -205,6 +247,44 @@ impl Controller {
     pub fn set_kinds(&mut self, kinds: Kinds, schema: Schema) {
         self.kinds = kinds;
         self.schema = schema;
+        // What could not be listed may be there now, and what could not be compiled may be good now.
+        self.relist.clear();
+        self.list_failures.clear();
+        let broken: Vec<ObjectId> = self.broken.keys().cloned().collect();
+        for id in broken {
+            if let Some(object) = self.mirror.get(&id).cloned() {
+                self.policy_changed(&id, Some(&object));
+            }
+        }
+        self.follow_trigger_kinds();
+    }
+
+    /// Tells which objects rules leave alone. What was made of them stays as it is.
+    pub fn set_exceptions(&mut self, exceptions: Vec<Arc<Exception>>) {
+        let same = self.exceptions.iter().zip(&exceptions).all(|(old, new)| Arc::ptr_eq(old, new));
+        if same && self.exceptions.len() == exceptions.len() {
+            return;
+        }
+        self.exceptions = exceptions;
+        self.rebuild_rules();
+        self.look_at_everything();
+    }
+
+    /// Changes what a host decides, from now on.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings);
+    }
+
+    /// What happened since this was last asked, the oldest first.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news).into()
+    }
+
+    pub(crate) fn tell(&mut self, news: News) {
+        if self.news.len() >= MOST_NEWS {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
     }
 
     /// What is to be done now. Calls come once, and each wants an answer.
@@ -318,6 +398,11 @@ impl Controller {
         self.keys.queue_is_empty() && self.jobs.is_empty() && self.tickets.is_empty()
     }
 
+    /// Whether policies and records are read, so that rules act.
+    pub fn is_running(&self) -> bool {
+        self.start == Start::Running
+    }
+
     /// Why work is not done, key by key.
     pub fn conditions(&self) -> impl Iterator<Item = (&Key, &Condition)> {
         let found = self.keys.iter();
@@ -352,7 +437,11 @@ impl Controller {
                 kind.state = State::Unlisted;
             }
         }
-        let keys: VecDeque<Key> = self.keys.iter().map(|(key, _)| key.clone()).collect();
+        self.look_at_everything();
+    }
+
+    fn look_at_everything(&mut self) {
+        let keys: Vec<Key> = self.keys.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.keys.enqueue(&key, self.now);
         }
@@ -397,10 +486,12 @@ impl Controller {
         let listing = match answer.map(Reply::listing) {
             Ok(listing) => listing.unwrap_or_default(),
             Err(error) => {
+                let failures = self.list_failures.entry(key.clone()).or_default();
+                *failures += 1;
                 let wait = match error.reason {
-                    Reason::Unavailable => self.settings.backoff * 2,
                     Reason::Gone => 0,
-                    _ => self.settings.longest_backoff,
+                    // Rights and definitions mostly come soon after the policy that needs them.
+                    _ => backoff(&self.settings, *failures + 1),
                 };
                 kind.state = State::Failed(error);
                 self.relist.insert(key.clone(), self.now + wait);
@@ -416,6 +507,7 @@ impl Controller {
             return;
         }
         let objects = std::mem::take(known);
+        self.list_failures.remove(key);
         let first = kind.revision == 0;
         let differences = self.mirror.note_all(key, &objects, revision.max(1));
         // What was deleted while nobody looked needs no second deletion.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Offline, Outcome, Read, User,
-    Verdict, World, evaluate,
+    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Offline, Outcome, Patch,
+    PatchTarget, Read, User, Verdict, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -36,6 +36,7 @@ pub(crate) enum Decision {
 /// What a rule wants of a trigger.
 struct Wanted {
     ensures: Vec<(Ensure, Option<User>)>,
+    patches: Vec<Patch>,
     failures: Vec<Failure>,
     reads: Vec<Read>,
     cause: Option<Cause>,
@@ -51,6 +52,7 @@ impl Wanted {
     fn nothing() -> Self {
         Wanted {
             ensures: Vec::new(),
+            patches: Vec::new(),
             failures: Vec::new(),
             reads: Vec::new(),
             cause: None,
@@ -143,6 +145,7 @@ impl Controller {
             .into_iter()
             .chain(others)
             .map(|(ensure, user)| Step::Ensure(Box::new(ensure), user))
+            .chain(wanted.patches.into_iter().map(|patch| Step::Patch(Box::new(patch))))
             .chain(removals)
             .collect();
         Decision::Do(Box::new(Plan {
@@ -290,6 +293,9 @@ impl Controller {
         event.matched_as = cause.operation.unwrap_or(Operation::Create);
         event.user = cause.user.clone();
         let outcome = self.run(rule, &event, sight, state);
+        if outcome.excepted {
+            return Ok(once);
+        }
         let mut wanted = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
         wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
         wanted.nothing = false;
@@ -389,7 +395,7 @@ impl Controller {
         match self.lineage(about) {
             Ok(lineage) => event.lineage = lineage,
             Err(looped) => {
-                let mut outcome = evaluate(rule, &event, &world);
+                let mut outcome = self.evaluate(rule, &event, &world);
                 if outcome.verdict == Verdict::Pass {
                     outcome.effects.clear();
                     outcome.failures = vec![Failure::from(*looped)];
@@ -399,9 +405,15 @@ impl Controller {
             }
         }
         if self.another_rule_acts(rule, &event, &world) {
-            return evaluate(rule, &Event::created(Value::Null), &world);
+            return self.evaluate(rule, &Event::created(Value::Null), &world);
         }
-        evaluate(rule, &event, &world)
+        self.evaluate(rule, &event, &world)
+    }
+
+    /// Evaluates a rule with its exceptions.
+    fn evaluate(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+        let outcome = self.rules.evaluate_rule(&rule.id, event, world);
+        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world))
     }
 
     /// Which rules led to an object, as the claims on it and on its triggers say.
@@ -429,7 +441,7 @@ impl Controller {
         let Some(policy) = policy.filter(|policy| policy.apply == Apply::One) else { return false };
         let earlier = policy.rules.iter().take_while(|earlier| earlier.id != rule.id);
         earlier
-            .map(|earlier| evaluate(earlier, event, world).verdict)
+            .map(|earlier| self.evaluate(earlier, event, world).verdict)
             .any(|verdict| matches!(verdict, Verdict::Pass | Verdict::Error))
     }
 
@@ -489,6 +501,10 @@ impl Wanted {
     fn take(&mut self, ensures: Vec<(Ensure, Option<User>)>, outcome: Outcome) {
         self.nothing = false;
         self.ensures.extend(ensures);
+        self.patches.extend(outcome.effects.into_iter().filter_map(|effect| match effect {
+            Effect::Patch(patch) if patch.target != PatchTarget::Trigger => Some(*patch),
+            _ => None,
+        }));
         self.failures.extend(outcome.failures);
         for read in outcome.reads {
             if !self.reads.contains(&read) {

@@ -2,7 +2,7 @@
 
 use kiln_engine::{Failure, FailureKind};
 
-use crate::controller::Controller;
+use crate::controller::{Controller, News};
 use crate::keys::{Condition, Key, KeyState, Waiting};
 use crate::plan::Job;
 use crate::settings::Settings;
@@ -20,7 +20,8 @@ impl Controller {
         let now = self.now;
         self.show(key, worst.as_ref(), plan.skipped, &made);
         let Some(state) = self.keys.get_mut(key) else { return };
-        state.condition = worst.clone();
+        let before = std::mem::replace(&mut state.condition, worst.clone());
+        let trigger = state.trigger.clone();
         let Some(worst) = worst else {
             (state.failures, state.tries) = (0, 0);
             let keeps = plan.keep
@@ -35,6 +36,10 @@ impl Controller {
             }
             return;
         };
+        if worst.reason != Waiting::Missing && before.as_ref() != Some(&worst) {
+            let (rule, condition) = (key.rule.clone(), worst.clone());
+            self.tell(News::Failed { rule, trigger, condition });
+        }
         self.put_back(key, pending);
         let settings = self.settings.clone();
         let Some(state) = self.keys.get_mut(key) else { return };
@@ -43,7 +48,11 @@ impl Controller {
                 state.tries += 1;
                 Some(now + backoff(&settings, state.tries))
             }
-            Waiting::Forbidden => Some(now + settings.park),
+            // Rights mostly come soon after they are missed.
+            Waiting::Forbidden => {
+                state.tries += 1;
+                Some(now + backoff(&settings, state.tries + 2).min(settings.park))
+            }
             Waiting::Failed => {
                 state.failures += 1;
                 let again = state.failures <= settings.retries;

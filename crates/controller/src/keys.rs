@@ -94,7 +94,7 @@ pub struct Condition {
 /// What kind of reason keeps work from being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Waiting {
-    /// The cluster forbids it. It is tried again after a while, and when the policy changes.
+    /// The cluster forbids it. It is tried again less and less often, and when the policy changes.
     Forbidden,
     /// The cluster cannot answer. It is tried again soon.
     Unavailable,

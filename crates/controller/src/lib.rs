@@ -58,6 +58,6 @@ mod saving;
 mod settings;
 
 pub use changes::Hint;
-pub use controller::{Compile, Controller, Request};
+pub use controller::{Compile, Controller, News, Request};
 pub use keys::{Condition, Key, Waiting};
 pub use settings::{ResourceFilter, Settings};

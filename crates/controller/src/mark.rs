@@ -22,6 +22,8 @@ pub(crate) struct Mark {
     pub(crate) operation: Option<Operation>,
     pub(crate) content: Option<Str>,
     pub(crate) user: Option<User>,
+    /// The trigger as it is shown: its name is the last part.
+    trigger: Option<Str>,
     /// It came from a source.
     pub(crate) copied: bool,
     /// What it was made of, as text.
@@ -52,8 +54,16 @@ impl Mark {
             sources: text(SOURCE),
             operation: text("kiln.dev/operation").and_then(|word| word.parse().ok()),
             content: text("kiln.dev/content"),
+            trigger: text("kiln.dev/trigger"),
             user: text(USER).and_then(|text| read_user(&json::parse(&text).ok()?)),
         })
+    }
+
+    /// The trigger, as far as the claim says what it is called.
+    pub(crate) fn trigger(&self) -> Option<ObjectId> {
+        let (_, name) = self.trigger.as_ref()?.rsplit_once('/')?;
+        let namespace = self.labels.trigger_namespace.as_deref().unwrap_or_default();
+        Some(ObjectId::new(self.labels.trigger_kind.clone(), namespace, name))
     }
 
     /// Whether a rule made it.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use kiln_cluster::{ApiError, Call, Change, KindKey, Preconditions, Reason, Reply};
-use kiln_engine::{Ensure, Existing, Failure, Read, User};
+use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, Read, User};
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Write;
 use kiln_value::{Str, Value};
 
 use crate::compare::{covers, fingerprint, live_form, replacement, same, wanted_form};
-use crate::controller::{Contest, Controller, Purpose};
+use crate::controller::{Contest, Controller, News, Purpose};
 use crate::decide::Decision;
 use crate::finish::backoff;
 use crate::keys::{Cause, Condition, Key, Pending, Waiting};
@@ -34,6 +34,8 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) enum Step {
     Ensure(Box<Ensure>, Option<User>),
+    /// A stored object is to be changed.
+    Patch(Box<Patch>),
     Delete(ObjectId),
     Release(ObjectId),
 }
@@ -49,6 +51,8 @@ pub(crate) struct Job {
     pub(crate) conditions: Vec<Condition>,
     /// Something to delete was left for later.
     pub(crate) deferred: bool,
+    /// The trigger was read again, and is as the mirror says.
+    verified: bool,
     pub(crate) made: Vec<ObjectId>,
 }
 
@@ -66,6 +70,11 @@ enum Doing {
     Delete {
         id: ObjectId,
         uid: Str,
+    },
+    /// Reads the trigger again, before something is deleted because of it.
+    Verify {
+        step: Step,
+        trigger: ObjectId,
     },
 }
 
@@ -115,6 +124,7 @@ impl Controller {
                     pending,
                     conditions: Vec::new(),
                     deferred: false,
+                    verified: false,
                     made: Vec::new(),
                 };
                 self.jobs.insert(key.clone(), job);
@@ -178,6 +188,7 @@ impl Controller {
     fn next(&mut self, key: &Key, step: Step) -> Next {
         match step {
             Step::Ensure(ensure, user) => self.next_ensure(key, ensure, user),
+            Step::Patch(patch) => self.next_patch(patch),
             Step::Delete(id) => self.next_delete(key, id),
             Step::Release(id) => {
                 let Some(live) = self.mirror.get(&id) else { return Next::Done };
@@ -188,6 +199,34 @@ impl Controller {
                 )))
             }
         }
+    }
+
+    /// Changes a stored object, if it is still the one that the rule saw.
+    fn next_patch(&self, patch: Box<Patch>) -> Next {
+        let PatchTarget::Stored { object: id, subresource } = &patch.target else {
+            return Next::Done;
+        };
+        let Some(live) = self.mirror.get(id) else { return Next::Done };
+        if metadata::is_deleted(live) || patch.after == patch.before {
+            return Next::Done;
+        }
+        let mut sent = patch.after.clone();
+        if let Some(version) = metadata::resource_version(&patch.before) {
+            // A patched object has metadata.
+            let _ = sent.set(["metadata", "resourceVersion"], version);
+        }
+        let subresource = subresource.clone().unwrap_or_default();
+        let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
+        Next::Call(Box::new((call, Doing::Write { step: Step::Patch(patch), sent })))
+    }
+
+    /// The trigger of a key, as far as its name is known.
+    fn trigger_of(&self, key: &Key, made: &ObjectId) -> Option<ObjectId> {
+        if key.trigger.is_empty() {
+            return None;
+        }
+        let known = self.keys.get(key).and_then(|state| state.trigger.clone());
+        known.or_else(|| Mark::read(self.mirror.get(made)?)?.trigger())
     }
 
     fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
@@ -210,6 +249,13 @@ impl Controller {
         }
         if metadata::is_deleted(live) || self.deleting.contains(&uid) {
             return Next::Done;
+        }
+        // The mirror may lag behind: the trigger may be one again.
+        if let Some(trigger) = self.trigger_of(key, &id)
+            && self.jobs.get(key).is_some_and(|job| !job.verified)
+        {
+            let doing = Doing::Verify { step: Step::Delete(id), trigger: trigger.clone() };
+            return Next::Call(Box::new((Call::Get(trigger), doing)));
         }
         let preconditions = Preconditions {
             uid: Some(uid.clone()),
@@ -387,6 +433,7 @@ impl Controller {
             (Doing::Write { step, sent }, Ok(reply)) => {
                 let Some(object) = reply.object() else { return self.go_on(key) };
                 if let Step::Ensure(ensure, _) = &step {
+                    self.tell_of(key, ensure);
                     if let Some(job) = self.jobs.get_mut(key) {
                         job.made.push(ensure.target.clone());
                     }
@@ -432,6 +479,7 @@ impl Controller {
                 }
                 self.ask(Purpose::Step(key.clone()), call);
             }
+            (Doing::Verify { step, trigger }, answer) => self.verified(key, step, &trigger, answer),
             (Doing::Delete { uid, .. }, Ok(_)) => {
                 self.deleting.insert(uid);
                 self.go_on(key);
@@ -443,6 +491,69 @@ impl Controller {
         }
     }
 
+    /// The trigger was read again: what is to be deleted because of it is, unless it is another one by now.
+    fn verified(
+        &mut self,
+        key: &Key,
+        step: Step,
+        trigger: &ObjectId,
+        answer: Result<Reply, ApiError>,
+    ) {
+        let live = match answer {
+            Ok(reply) => reply.object(),
+            Err(error) if error.reason == Reason::Unavailable => {
+                return self.step_failed(
+                    key,
+                    &Doing::Verify { step, trigger: trigger.clone() },
+                    &error,
+                );
+            }
+            // What nobody lets us read is as the mirror says.
+            Err(_) => None,
+        };
+        let newer = live.filter(|live| {
+            let known = self.mirror.get(trigger).and_then(metadata::resource_version);
+            metadata::uid(live) == Some(&key.trigger) && metadata::resource_version(live) != known
+        });
+        if let Some(live) = newer
+            && let Some(difference) = self.mirror.note(&live, Change::Modified)
+        {
+            self.on_difference(&difference, false);
+            return self.begin_again(key);
+        }
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.verified = true;
+            job.plan.steps.push_front(step);
+        }
+        self.go_on(key);
+    }
+
+    /// Tells of an object that a rule made, if it was not there before.
+    fn tell_of(&mut self, key: &Key, ensure: &Ensure) {
+        if self.mirror.get(&ensure.target).is_some() {
+            return;
+        }
+        let (rule, target) = (key.rule.clone(), ensure.target.clone());
+        if let Some(owner) = self.owner_elsewhere(ensure) {
+            self.tell(News::OwnerElsewhere { rule: rule.clone(), target: target.clone(), owner });
+        }
+        self.tell(News::Made { rule, target });
+    }
+
+    /// An owner that Kubernetes does not honour: one in another namespace, or a namespaced one of a
+    /// cluster-scoped object. The garbage collector takes such an object for an orphan and deletes it.
+    fn owner_elsewhere(&self, ensure: &Ensure) -> Option<String> {
+        let owners = ensure.object.get_path(["metadata", "ownerReferences"])?.as_list()?;
+        let text = |owner: &Value, key: &str| owner.str_at([key]).unwrap_or_default().to_owned();
+        let elsewhere = owners.iter().find(|owner| {
+            let gvk = Gvk::new(&text(owner, "apiVersion"), &text(owner, "kind"));
+            let namespaced = self.kinds.is_namespaced(&gvk) == Some(true);
+            let here = self.mirror.by_uid(&text(owner, "uid")).map(|(id, _)| id.namespace.clone());
+            namespaced && here.is_some_and(|namespace| namespace != ensure.target.namespace)
+        })?;
+        Some(format!("{} {}", text(elsewhere, "kind"), text(elsewhere, "name")))
+    }
+
     /// What follows from a failure, by its class.
     fn step_failed(&mut self, key: &Key, doing: &Doing, error: &ApiError) {
         let (id, creates) = match doing {
@@ -451,8 +562,14 @@ impl Controller {
                 (ensure.target.clone(), metadata::resource_version(sent).is_none())
             }
             Doing::Delete { id, .. } => (id.clone(), false),
-            Doing::Write { step: Step::Release(id) | Step::Delete(id), .. }
-            | Doing::Try { step: Step::Release(id) | Step::Delete(id), .. } => (id.clone(), false),
+            Doing::Write { step, sent } | Doing::Try { step, sent } => match step {
+                Step::Release(id) | Step::Delete(id) => (id.clone(), false),
+                Step::Patch(_) | Step::Ensure(..) => match ObjectId::of(sent) {
+                    Ok(id) => (id, false),
+                    Err(_) => return self.go_on(key),
+                },
+            },
+            Doing::Verify { trigger, .. } => (trigger.clone(), false),
         };
         let condition = |reason| Condition { reason, message: format!("{id}: {}", error.message) };
         let later = match error.reason {
@@ -507,6 +624,11 @@ impl Controller {
         if let Some(difference) = difference {
             self.on_difference(&difference, false);
         }
+        self.begin_again(key);
+    }
+
+    /// Decides anew about a key.
+    fn begin_again(&mut self, key: &Key) {
         let Some(job) = self.jobs.remove(key) else { return };
         self.put_back(key, job.pending);
         let Some(state) = self.keys.get_mut(key) else { return };

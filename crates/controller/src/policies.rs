@@ -269,14 +269,25 @@ impl Controller {
         self.end_pass_if_done();
     }
 
-    fn rebuild_rules(&mut self) {
+    /// Follows kinds that rules fire on and that were not there before.
+    pub(crate) fn follow_trigger_kinds(&mut self) {
+        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+        for rule in rules {
+            for kind in self.trigger_kinds(&rule) {
+                self.mirror.follow(&kind);
+            }
+        }
+    }
+
+    pub(crate) fn rebuild_rules(&mut self) {
         let policies: Vec<Arc<Policy>> = self
             .policies
             .values()
             .filter(|held| held.active)
             .filter_map(|held| held.policy.clone())
             .collect();
-        self.rules = RuleSet::new(policies);
+        let exceptions = self.exceptions.iter().cloned();
+        self.rules = RuleSet::new(policies).with_exceptions(exceptions);
         self.begun.retain(|(rule, _)| self.rules.rule(rule).is_some());
         self.checkpoint.dirty = true;
         let gone: Vec<Key> = self

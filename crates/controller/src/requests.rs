@@ -107,6 +107,13 @@ impl Controller {
         made: &[ObjectId],
     ) {
         let name = name_of(key);
+        if condition.is_none() && !skipped {
+            // What was done before anybody could read of it needs no request.
+            let unseen = |shown: &Shown| !shown.exists && !shown.in_flight;
+            if self.requests.shown.get(&name).is_some_and(unseen) {
+                self.requests.shown.remove(&name);
+            }
+        }
         let known = self.requests.shown.contains_key(&name);
         let failures = self.keys.get(key).map_or(0, |state| state.failures);
         let (now, life) = (self.now, self.settings.failed_request_life);
@@ -130,6 +137,10 @@ impl Controller {
                     return;
                 }
                 (status("Failed", message, failures + 1), now, last.then_some(now + life))
+            }
+            // Whoever can grant the right reads here which one; it stays until the work is done.
+            Some(Condition { reason: Waiting::Forbidden, message }) => {
+                (status("Failed", message, failures + 1), now, None)
             }
             Some(Condition { message, .. }) => {
                 (status("Pending", message, 0), now + self.settings.pending_after, None)
@@ -176,7 +187,8 @@ impl Controller {
         context.insert("synchronize", synchronize);
         context.insert("deleteDownstream", false);
         let mut spec = Map::new();
-        spec.insert("requestType", "generate");
+        let mutates = self.rules.rule(&key.rule).is_some_and(|rule| rule.program.is_mutate());
+        spec.insert("requestType", if mutates { "mutate" } else { "generate" });
         spec.insert("policy", key.rule.policy.key());
         spec.insert("ruleContext", Value::from_iter([Value::Map(context)]));
         spec.insert("deleteDownstream", false);

@@ -22,10 +22,12 @@ pub struct Settings {
     pub backoff: u64,
     /// The longest wait after a failure.
     pub longest_backoff: u64,
-    /// How long work waits that the cluster forbids, before it is tried again.
+    /// The longest wait of work that the cluster forbids, before it is tried again.
     pub park: u64,
     /// How often work is tried again that fails by itself.
     pub retries: u32,
+    /// How long a deleted object stays away before it is made again: whoever deletes it sees it go.
+    pub made_again_after: u64,
     /// How many times within a minute an object is put right before the controller backs off.
     pub corrections: u32,
     /// How long a request waits for the object it was about.
@@ -52,8 +54,9 @@ impl Default for Settings {
             checkpoint: 1_000,
             backoff: 500,
             longest_backoff: 60_000,
-            park: 300_000,
+            park: 60_000,
             retries: 3,
+            made_again_after: 0,
             corrections: 5,
             hint_life: 60_000,
             hints: 10_000,

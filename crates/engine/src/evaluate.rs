@@ -40,6 +40,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Why it ended so, in words, where the verdict alone does not say.
     pub why: Option<Cow<'static, str>>,
+    /// An exception means the object: whatever the rule made of it stays as it is.
+    pub excepted: bool,
     /// What is to be done. After failures this is what did work; a host must not take it for all that
     /// the rule wants.
     pub effects: Vec<Effect>,
@@ -124,7 +126,7 @@ pub(crate) fn evaluate_except(
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
-    let Ended { mut effects, failures, lineage, why, properties } = evaluation.ended;
+    let Ended { mut effects, failures, lineage, why, excepted, properties } = evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -152,6 +154,7 @@ pub(crate) fn evaluate_except(
         rule: rule.id.clone(),
         verdict,
         why,
+        excepted,
         effects,
         failures,
         reads,
@@ -177,6 +180,7 @@ struct Ended {
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
     properties: Vec<(Str, Str)>,
+    excepted: bool,
 }
 
 impl<'e> Evaluation<'e> {
@@ -219,6 +223,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, event.old_object.as_ref());
         if let Some(exception) = self.excepted(object, &context)? {
+            self.ended.excepted = true;
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {
@@ -323,6 +328,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, old);
         if let Some(exception) = self.excepted(object, &context)? {
+            self.ended.excepted = true;
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {

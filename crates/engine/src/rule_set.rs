@@ -152,6 +152,12 @@ impl RuleSet {
         Mutated { object: event.object.unwrap_or(Value::Null), outcomes }
     }
 
+    /// Evaluates one rule of the set; none when it has no such rule.
+    pub fn evaluate_rule(&self, id: &RuleId, event: &Event, world: &World<'_>) -> Option<Outcome> {
+        let at = self.by_id.get(id)?;
+        Some(self.run(&self.rules[*at], event, world))
+    }
+
     fn run(&self, entry: &Entry, event: &Event, world: &World<'_>) -> Outcome {
         evaluate_except(&entry.rule, &entry.exceptions, event, world)
     }

@@ -81,11 +81,40 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
     }
 }
 
-/// The path of a watch on all objects of a kind.
+/// Lists all objects of a kind that have certain fields, page by page.
+///
+/// # Errors
+/// What the server says, or why it says nothing.
+pub async fn list_all(
+    client: &Client,
+    kinds: &Kinds,
+    gvk: &Gvk,
+    namespace: &str,
+    fields: &str,
+) -> Result<Listing, ApiError> {
+    let kind = find(kinds, gvk)?;
+    let mut all = Listing::default();
+    loop {
+        let mut query = vec![("limit", "500")];
+        if !fields.is_empty() {
+            query.push(("fieldSelector", fields));
+        }
+        query.extend(all.resume.as_deref().map(|resume| ("continue", resume)));
+        let path = collection_path(kinds, gvk, namespace, &query)?;
+        let page = listing(client.get(&path).await?, kind);
+        all.objects.extend(page.objects);
+        (all.revision, all.resume) = (page.revision, page.resume);
+        if all.resume.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// The path of all objects of a kind.
 ///
 /// # Errors
 /// When the server does not know the kind.
-pub fn watch_path(
+pub fn collection_path(
     kinds: &Kinds,
     gvk: &Gvk,
     namespace: &str,

@@ -9,11 +9,12 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kiln_cluster::{ApiError, Reason};
-use kiln_value::{KeyTable, Value, json};
+use kiln_value::{KeyTable, Value, json, value};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::options::Options;
+use crate::path::{Address, path};
 
 /// The longest answer that is read: a page of 500 large objects.
 const LONGEST_ANSWER: usize = 512 << 20;
@@ -98,6 +99,20 @@ impl Client {
     /// The address of the API server.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Who the server takes this process for, if it says so.
+    pub async fn who(&self) -> Option<String> {
+        let review = Address {
+            group: "authentication.k8s.io",
+            version: "v1",
+            plural: "selfsubjectreviews",
+            ..Address::default()
+        };
+        let body = value!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = path(&review, &[]).ok()?;
+        let answer = self.send(Method::POST, &path, Some(&body), "").await.ok()?;
+        answer.str_at(["status", "userInfo", "username"]).map(str::to_owned)
     }
 
     /// Reads something.
@@ -304,7 +319,6 @@ pub(crate) fn sort(status: StatusCode, value: &Value) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_value::value;
 
     #[test]
     fn failures_are_sorted_by_what_to_do_about_them() {

@@ -17,7 +17,8 @@
 //! | `watch` | follows a kind for as long as the process lives |
 //! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
 //! | `drive` | owns the controller: gives it events, carries out its calls |
-//! | `status` | writes the status of policies |
+//! | `lease` | which of several processes acts |
+//! | `status`, `events` | tells users how policies are and what rules did |
 //! | `health`, `metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
@@ -27,14 +28,21 @@
 pub mod calls;
 pub mod client;
 pub mod discovery;
+mod drive;
+mod events;
 pub mod health;
+mod lease;
 pub mod metrics;
 pub mod options;
 pub mod path;
 pub mod registry;
+mod run;
 pub mod serve;
 pub mod state;
+mod status;
+pub mod watch;
 
 pub use client::{Client, ConnectError};
 pub use options::{Only, Options};
+pub use run::{logs, run, run_blocking};
 pub use state::Shared;

@@ -28,7 +28,7 @@ pub enum Form {
 }
 
 /// Every number there is: its name, form, and what it says.
-pub const FAMILIES: [(&str, Form, &str); 11] = [
+pub const FAMILIES: [(&str, Form, &str); 10] = [
     ("kiln_api_calls_total", Form::Counter, "Calls to the API server, by verb, kind and outcome."),
     (
         "kiln_watch_restarts_total",
@@ -37,7 +37,6 @@ pub const FAMILIES: [(&str, Form, &str); 11] = [
     ),
     ("kiln_watch_events_total", Form::Counter, "What watches told, by kind."),
     ("kiln_rule_results_total", Form::Counter, "What came of rules, by policy, rule and result."),
-    ("kiln_generated_objects_total", Form::Counter, "Objects that rules made, by policy and rule."),
     ("kiln_policies", Form::Gauge, "Policies, by state."),
     ("kiln_keys", Form::Gauge, "Pairs of a rule and a trigger that are looked after."),
     (

@@ -1,12 +1,19 @@
 //! The policies, exceptions and configuration that are stored, compiled, for everybody.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use kiln_cluster::{ApiError, Change, Listing, Reason, WatchEvent};
 use kiln_engine::RuleSet;
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Exception, Policy};
 use kiln_value::{Value, json};
-use kiln_yaml::{ReadOptions, read_bytes};
+use kiln_yaml::{Document, ReadOptions, read_bytes};
+use tokio::sync::{mpsc, watch};
+
+use crate::calls::list_all;
+use crate::watch::{Subject, Told, Watcher};
 
 /// What is stored that decides what the process does. It never changes: a new one takes its place.
 #[derive(Debug, Default)]
@@ -39,19 +46,197 @@ pub fn policy_kinds() -> Vec<Gvk> {
     ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into()
 }
 
+fn exception_kind() -> Gvk {
+    Gvk::new("kyverno.io/v2", "PolicyException")
+}
+
 /// Compiles a stored policy.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-    let text = json::to_string(policy);
-    let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
-        .map_err(|error| error.to_string())?;
-    let compiled = kiln_dialects::compile(&documents, kinds);
+    let compiled = kiln_dialects::compile(&documents(policy)?, kinds);
     let problems = || {
         let errors = compiled.diagnostics.iter();
         let errors = errors.filter(|found| found.severity == kiln_diagnostic::Severity::Error);
         errors.map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
     };
     compiled.policies.first().cloned().ok_or_else(problems)
+}
+
+fn documents(object: &Value) -> Result<Vec<Document>, String> {
+    let text = json::to_string(object);
+    read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
+        .map_err(|error| error.to_string())
+}
+
+/// Something that was read.
+enum News {
+    All(usize, Vec<Value>),
+    One(usize, WatchEvent),
+}
+
+/// Keeps the registry as the cluster has it, for as long as somebody listens.
+pub async fn keep(
+    watcher: Watcher,
+    namespace: String,
+    config_map: String,
+    registry: watch::Sender<Arc<Registry>>,
+) {
+    let mut subjects: Vec<Subject> = policy_kinds().into_iter().map(Subject::all).collect();
+    subjects.push(Subject::all(exception_kind()));
+    subjects.push(Subject {
+        gvk: Gvk::new("v1", "ConfigMap"),
+        namespace,
+        fields: format!("metadata.name={config_map}"),
+    });
+    let (news, mut told) = mpsc::channel(256);
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, subject) in subjects.iter().cloned().enumerate() {
+        tasks.spawn(follow(watcher.clone(), number, subject, news.clone()));
+    }
+    let mut kinds = watcher.kinds.clone();
+    let mut shelf = Shelf::default();
+    loop {
+        let recompile = tokio::select! {
+            news = told.recv() => {
+                let Some(news) = news else { return };
+                shelf.take(news);
+                while let Ok(more) = told.try_recv() {
+                    shelf.take(more);
+                }
+                false
+            }
+            changed = kinds.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                true
+            }
+            () = registry.closed() => return,
+        };
+        let complete = shelf.known.len() == subjects.len();
+        let known = kinds.borrow_and_update().clone();
+        registry.send_replace(Arc::new(shelf.registry(&known, recompile, complete)));
+    }
+}
+
+/// Lists and watches one subject, again and again.
+async fn follow(watcher: Watcher, number: usize, subject: Subject, news: mpsc::Sender<News>) {
+    let mut pause = Duration::from_millis(500);
+    while !news.is_closed() {
+        let kinds = watcher.kinds.borrow().clone();
+        let listed: Result<Listing, ApiError> =
+            list_all(&watcher.client, &kinds, &subject.gvk, &subject.namespace, &subject.fields)
+                .await;
+        let listing = match listed {
+            Ok(listing) => listing,
+            Err(error) => {
+                let absent = error.reason == Reason::UnknownKind;
+                if absent {
+                    // What nobody installed is not stored either.
+                    let _ = news.send(News::All(number, Vec::new())).await;
+                } else {
+                    tracing::warn!(what = %subject, %error, "cannot be listed");
+                    watcher.health.bad(&subject.to_string(), error.to_string());
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(if absent { 2 } else { 20 }));
+                continue;
+            }
+        };
+        pause = Duration::from_millis(500);
+        if news.send(News::All(number, listing.objects)).await.is_err() {
+            return;
+        }
+        let (sender, mut told) = mpsc::channel(256);
+        let watching = watcher.follow(&subject, listing.revision, &sender);
+        let passing = async {
+            while let Some((_, told)) = told.recv().await {
+                let Told::Event(event) = told else { continue };
+                if news.send(News::One(number, event)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! { () = watching => {}, () = passing => {} }
+    }
+}
+
+/// Everything that is stored, as it came.
+#[derive(Default)]
+struct Shelf {
+    objects: BTreeMap<(usize, String, String), Value>,
+    known: BTreeSet<usize>,
+    compiled: BTreeMap<ObjectId, (String, Result<Arc<Policy>, String>)>,
+    exceptions: BTreeMap<(String, String), CompiledExceptions>,
+}
+
+/// The version of a stored exception, and what came of it.
+type CompiledExceptions = (String, Vec<Arc<Exception>>);
+
+fn place(number: usize, object: &Value) -> (usize, String, String) {
+    let namespace = metadata::namespace(object).unwrap_or_default().to_owned();
+    (number, namespace, metadata::name(object).unwrap_or_default().to_owned())
+}
+
+impl Shelf {
+    fn take(&mut self, news: News) {
+        match news {
+            News::All(number, objects) => {
+                self.objects.retain(|(known, _, _), _| *known != number);
+                self.objects
+                    .extend(objects.into_iter().map(|object| (place(number, &object), object)));
+                self.known.insert(number);
+            }
+            News::One(number, event) if event.change == Change::Deleted => {
+                self.objects.remove(&place(number, &event.object));
+            }
+            News::One(number, event) => {
+                self.objects.insert(place(number, &event.object), event.object);
+            }
+        }
+    }
+
+    fn registry(&mut self, kinds: &Kinds, recompile: bool, complete: bool) -> Registry {
+        let policy_kinds = policy_kinds();
+        let mut registry = Registry { complete, ..Registry::default() };
+        let mut before = std::mem::take(&mut self.compiled);
+        let mut exceptions = std::mem::take(&mut self.exceptions);
+        for ((number, namespace, name), object) in &self.objects {
+            if *number == policy_kinds.len() {
+                let place = (namespace.clone(), name.clone());
+                let version = metadata::resource_version(object).unwrap_or_default().to_owned();
+                let compiled = match exceptions.remove(&place) {
+                    Some((known, compiled)) if known == version => compiled,
+                    _ => {
+                        let found = documents(object).unwrap_or_default();
+                        kiln_dialects::compile(&found, kinds).exceptions
+                    }
+                };
+                registry.exceptions.extend(compiled.iter().cloned());
+                self.exceptions.insert(place, (version, compiled));
+            } else if *number > policy_kinds.len() {
+                registry.config = Some(object.clone());
+            }
+            let (Some(_), Ok(id)) = (policy_kinds.get(*number), ObjectId::of(object)) else {
+                continue;
+            };
+            // The status changes much more often than the rules.
+            let life = format!(
+                "{} {:?}",
+                metadata::uid(object).unwrap_or_default(),
+                object.get_path(["metadata", "generation"])
+            );
+            let compiled = match before.remove(&id) {
+                Some((known, compiled)) if known == life && !recompile => compiled,
+                _ => compile(object, kinds),
+            };
+            self.compiled.insert(id.clone(), (life, compiled.clone()));
+            registry.policies.push(StoredPolicy { id, object: object.clone(), compiled });
+        }
+        let sound = registry.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
+        registry.rules = RuleSet::new(sound).with_exceptions(registry.exceptions.iter().cloned());
+        registry
+    }
 }

@@ -22,6 +22,11 @@ pub enum Program {
 }
 
 impl Program {
+    /// Whether it changes objects.
+    pub fn is_mutate(&self) -> bool {
+        matches!(self, Program::Mutate(_))
+    }
+
     /// The word that users write for it.
     pub fn word(&self) -> &'static str {
         match self {

@@ -12,6 +12,7 @@ mod man;
 mod plugin_sandbox;
 mod plugins;
 mod rules;
+mod run;
 mod version;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Fmt(fmt::Args),
     Eval(eval::Args),
     Install(install::Args),
+    Run(run::Args),
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -46,6 +48,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Install(command) => install::run(&ui, &command),
+        Command::Run(command) => run::run(&ui, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&command),

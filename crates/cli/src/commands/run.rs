@@ -1,0 +1,117 @@
+//! `kiln run`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use kiln_diagnostic::Diagnostic;
+use kiln_live::{Only, Options};
+
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Run rules on a live cluster
+///
+/// Answers admission requests and keeps what rules generate in step, until it is told to end (SIGTERM or Ctrl-C).
+/// It connects with a kubeconfig, or with the account of its pod. From a developer's machine give
+/// `--webhook-url` an address at which the API server reaches this machine.
+///
+/// The two sides of Kyverno have accounts of their own. With `--as-controller` and `--as-admission` each side
+/// acts as its account (the credentials must allow impersonation); without them both act as themselves.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The kubeconfig; otherwise KUBECONFIG, ~/.kube/config, or the account of the pod
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig, if not the current one
+    #[arg(long, value_name = "NAME", help_heading = "Connection")]
+    context: Option<String>,
+
+    /// The user that the controller acts as, such as system:serviceaccount:kyverno:kyverno-background-controller
+    #[arg(long, value_name = "USER", help_heading = "Connection")]
+    as_controller: Option<String>,
+
+    /// The user that the admission side acts as, such as system:serviceaccount:kyverno:kyverno-admission-controller
+    #[arg(long, value_name = "USER", help_heading = "Connection")]
+    as_admission: Option<String>,
+
+    /// Do only a part of the work: answer admission requests, or generate and synchronise
+    #[arg(long, value_enum, value_name = "PART")]
+    only: Option<Part>,
+
+    /// The namespace with the configuration, records and UpdateRequests
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    namespace: String,
+
+    /// The ConfigMap with the configuration
+    #[arg(long, value_name = "NAME", default_value = "kyverno")]
+    config_map: String,
+
+    /// The address that the HTTPS server listens on
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443", help_heading = "Webhook")]
+    listen: SocketAddr,
+
+    /// The address at which the API server reaches the webhook, such as https://192.168.1.5:9443
+    #[arg(long, value_name = "URL", help_heading = "Webhook")]
+    webhook_url: Option<String>,
+
+    /// The Service through which the API server reaches the webhook
+    #[arg(long, value_name = "NAME", default_value = "kyverno-svc", help_heading = "Webhook")]
+    service: String,
+
+    /// The most calls to the API server at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, help_heading = "Limits")]
+    calls_at_once: usize,
+
+    /// Begin a watch anew that tells nothing for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, help_heading = "Limits")]
+    stale_after: u64,
+
+    /// Write logs as JSON, one object per line
+    #[arg(long, help_heading = "Output")]
+    log_json: bool,
+
+    /// What is logged: error, warn, info, debug, or levels per part such as kiln_live=debug
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        env = "KILN_LOG",
+        help_heading = "Output"
+    )]
+    log: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Part {
+    Admission,
+    Controller,
+}
+
+pub(crate) fn run(_: &Ui, args: &Args) -> CommandResult {
+    kiln_live::logs(&args.log, args.log_json)
+        .map_err(|problem| Diagnostic::error(format!("--log {:?}: {problem}", args.log)))?;
+    let options = Options {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        only: args.only.map(|part| match part {
+            Part::Admission => Only::Admission,
+            Part::Controller => Only::Controller,
+        }),
+        as_controller: args.as_controller.clone(),
+        as_admission: args.as_admission.clone(),
+        namespace: args.namespace.clone(),
+        config_map: args.config_map.clone(),
+        listen: args.listen,
+        webhook_url: args.webhook_url.clone(),
+        service: args.service.clone(),
+        calls_at_once: args.calls_at_once.max(1),
+        stale_after: Duration::from_secs(args.stale_after.max(1)),
+        ..Options::default()
+    };
+    kiln_live::run_blocking(options)
+        .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,146 @@
+//! Rules that change stored objects, exceptions, and what is looked at twice before it is deleted.
+
+mod support;
+
+use std::sync::Arc;
+
+use kiln_controller::News;
+use kiln_rules::Exception;
+use kiln_value::value;
+use kiln_yaml::{ReadOptions, read_bytes};
+use support::{World, config_map, id, namespace};
+
+const PATCHES: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: restart}
+spec:
+  rules:
+  - name: patch
+    match: {any: [{resources: {kinds: [ConfigMap], names: [settings]}}]}
+    mutate:
+      targets: [{apiVersion: v1, kind: Secret, name: target, namespace: "{{request.object.metadata.namespace}}"}]
+      patchStrategicMerge:
+        metadata: {annotations: {seen: "{{request.object.data.version}}"}}
+"#;
+
+const MAKES: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: make}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [ConfigMap], selector: {matchLabels: {make: "yes"}}}}]}
+    generate:
+      synchronize: true
+      apiVersion: v1
+      kind: Secret
+      name: made
+      namespace: a
+      data: {stringData: {a: b}}
+"#;
+
+fn trigger(label: &str) -> kiln_value::Value {
+    value!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "t", "namespace": "a", "labels": {"make": label}},
+    })
+}
+
+#[test]
+fn stored_objects_are_patched_once_per_change_of_the_trigger() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.put(support::secret("a", "target", value!({"x": "y"})));
+    world.put(support::secret("a", "other", value!({"x": "y"})));
+    world.apply(PATCHES);
+    world.settle();
+    let seen = |world: &World, name: &str| {
+        let secret = world.get(&id("Secret", "a", name)).unwrap();
+        secret.str_at(["metadata", "annotations", "seen"]).map(str::to_owned)
+    };
+    world.put(config_map("a", "settings", value!({"version": "1"})));
+    world.seconds(1);
+    assert_eq!(seen(&world, "target").as_deref(), Some("1"), "{}", world.explain());
+    assert_eq!(seen(&world, "other"), None);
+    world.forget_calls();
+    world.put(config_map("a", "settings", value!({"version": "2"})));
+    world.seconds(1);
+    assert_eq!(seen(&world, "target").as_deref(), Some("2"));
+    assert_eq!(world.writes().len(), 1, "{}", world.explain());
+    world.forget_calls();
+    world.restart();
+    world.seconds(5);
+    assert_eq!(world.writes().len(), 0, "a restart patches nothing again: {}", world.explain());
+}
+
+#[test]
+fn what_was_made_of_an_excepted_object_stays_as_it_is() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.apply(MAKES);
+    world.settle();
+    world.put(trigger("yes"));
+    world.seconds(1);
+    let made = id("Secret", "a", "made");
+    assert!(world.has(&made), "{}", world.explain());
+    let text =
+        b"apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e, namespace: a}\n\
+                 spec:\n  exceptions: [{policyName: make, ruleNames: [make]}]\n\
+                 \x20 match: {any: [{resources: {kinds: [ConfigMap]}}]}\n";
+    let documents = read_bytes("exception", text, ReadOptions::kubernetes()).unwrap();
+    let compiled = kiln_dialects::compile(&documents, world.memory.kinds());
+    let exceptions: Vec<Arc<Exception>> = compiled.exceptions;
+    assert_eq!(exceptions.len(), 1);
+    world.controller.set_exceptions(exceptions);
+    world.edit(&made, &["metadata", "annotations", "mine"], "kept");
+    world.seconds(5);
+    let live = world.get(&made).unwrap();
+    assert_eq!(live.str_at(["metadata", "annotations", "mine"]), Some("kept"));
+    world.controller.set_exceptions(Vec::new());
+    world.seconds(5);
+    let live = world.get(&made).unwrap();
+    assert_eq!(live.str_at(["metadata", "annotations", "mine"]), None, "looked after again");
+}
+
+#[test]
+fn a_trigger_that_is_one_again_keeps_what_was_made() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.apply(MAKES);
+    world.settle();
+    world.put(trigger("yes"));
+    world.seconds(1);
+    let made = id("Secret", "a", "made");
+    let uid =
+        |world: &World| kiln_object::metadata::uid(&world.get(&made).unwrap()).map(str::to_owned);
+    let before = uid(&world);
+    assert!(before.is_some());
+    world.put(trigger("no"));
+    world.deliver();
+    // The watch has not told yet that it is one again.
+    world.put(trigger("yes"));
+    world.step();
+    world.step();
+    world.seconds(2);
+    assert_eq!(uid(&world), before, "{}", world.explain());
+    world.put(trigger("no"));
+    world.seconds(2);
+    assert!(!world.has(&made));
+}
+
+#[test]
+fn news_tell_of_made_objects_and_failures() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.apply(MAKES);
+    world.settle();
+    world.put(trigger("yes"));
+    world.seconds(1);
+    let news = world.controller.take_news();
+    assert!(matches!(&news[..], [News::Made { target, .. }] if target.name == "made"), "{news:?}");
+    world.edit(&id("Secret", "a", "made"), &["data", "a"], "eA==");
+    world.seconds(1);
+    assert_eq!(world.controller.take_news(), [], "an object that is put right was there before");
+}

@@ -1,0 +1,306 @@
+//! Owns the controller: gives it what watches and requests tell, and carries out its calls.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
+use kiln_controller::{Compile, Controller, Hint, News, Request, Settings};
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::Policy;
+use kiln_schema::{Schema, Version};
+use kiln_value::Value;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::calls::carry_out;
+use crate::client::Client;
+use crate::metrics::Metrics;
+use crate::registry::{self, Registry};
+use crate::state::Shared;
+use crate::watch::{Subject, Told, Watcher};
+
+/// How many watch events, answers and hints are taken in before the controller decides again.
+const AT_ONCE: usize = 512;
+/// How often a call is tried again at once because the server asked for a moment of patience.
+const PATIENT_TRIES: u32 = 3;
+
+/// Compiles stored policies for the controller.
+struct Stored;
+
+impl Compile for Stored {
+    fn kinds(&self) -> Vec<Gvk> {
+        registry::policy_kinds()
+    }
+
+    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
+        registry::compile(policy, kinds)
+    }
+}
+
+type Answer = (u64, Result<Reply, ApiError>);
+
+/// The controller and what it needs to act.
+pub(crate) struct Driver {
+    shared: Shared,
+    controller: Controller,
+    watcher: Watcher,
+    /// The watches that run, and what they are called in [`crate::health::Health`].
+    watches: HashMap<KindKey, (JoinHandle<()>, String)>,
+    told: mpsc::Sender<(Gvk, Told)>,
+    answers: mpsc::Sender<Answer>,
+    news: mpsc::Sender<News>,
+    permits: Arc<Semaphore>,
+    /// What the ConfigMap says.
+    config: kiln_admission::Settings,
+    reported: Option<Instant>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for (task, name) in self.watches.values() {
+            task.abort();
+            self.shared.health.forget(name);
+        }
+    }
+}
+
+/// Runs the controller until the process is to end, and lets calls that are under way come to their end.
+pub(crate) async fn drive(
+    shared: Shared,
+    settings: Settings,
+    hints: &mut mpsc::Receiver<Hint>,
+    news_to: mpsc::Sender<News>,
+) {
+    let (told, mut news) = mpsc::channel(1024);
+    let (answers, mut answered) = mpsc::channel(256);
+    let mut kinds = shared.kinds.clone();
+    let mut registry = shared.registry.clone();
+    let mut shutdown = shared.shutdown.clone();
+    let known = kinds.borrow_and_update().clone();
+    let watcher = Watcher {
+        client: shared.controller.clone(),
+        kinds: shared.kinds.clone(),
+        stale_after: shared.options.stale_after,
+        health: Arc::clone(&shared.health),
+        metrics: Arc::clone(&shared.metrics),
+    };
+    let mut driver = Driver {
+        controller: Controller::new(settings, known, Box::new(Stored)),
+        watcher,
+        watches: HashMap::new(),
+        told,
+        answers,
+        news: news_to,
+        permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
+        config: kiln_admission::Settings::new(&shared.options.namespace),
+        reported: None,
+        shared,
+    };
+    driver.shared.health.bad("controller", "it has not read everything yet");
+    let stored = registry.borrow_and_update().clone();
+    driver.stored(&stored);
+    let mut ending = false;
+    loop {
+        if !ending {
+            driver.act();
+        } else if driver.permits.available_permits() == driver.shared.options.calls_at_once {
+            return;
+        }
+        let wait = driver.controller.next_time().map_or(Duration::from_secs(60), |time| {
+            Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000))
+        });
+        tokio::select! {
+            Some((gvk, told)) = news.recv() => {
+                driver.told(&gvk, told);
+                for _ in 0..AT_ONCE {
+                    let Ok((gvk, told)) = news.try_recv() else { break };
+                    driver.told(&gvk, told);
+                }
+            }
+            Some((ticket, answer)) = answered.recv() => {
+                driver.controller.answer(ticket, answer, now());
+                for _ in 0..AT_ONCE {
+                    let Ok((ticket, answer)) = answered.try_recv() else { break };
+                    driver.controller.answer(ticket, answer, now());
+                }
+            }
+            Some(hint) = hints.recv() => driver.hint(hint),
+            Ok(()) = kinds.changed() => {
+                let known = kinds.borrow_and_update().clone();
+                driver.controller.set_kinds(known, Schema::builtin(Version::V1_36));
+            }
+            Ok(()) = registry.changed() => {
+                let stored = registry.borrow_and_update().clone();
+                driver.stored(&stored);
+            }
+            Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
+            () = tokio::time::sleep(wait) => {}
+        }
+        // What else has come meanwhile belongs to the same look at things.
+        while let Ok(hint) = hints.try_recv() {
+            driver.hint(hint);
+        }
+    }
+}
+
+impl Driver {
+    fn told(&mut self, gvk: &Gvk, told: Told) {
+        match told {
+            Told::Event(event) => self.controller.watched(gvk, &event, now()),
+            Told::Upto(revision) => self.controller.watched_upto(gvk, revision),
+            Told::Lost => {
+                if let Some((task, _)) = self.watches.remove(&KindKey::of(gvk)) {
+                    task.abort();
+                }
+                self.controller.watch_lost(gvk);
+            }
+        }
+    }
+
+    /// Takes over what is stored besides policies, which the controller reads itself.
+    fn stored(&mut self, stored: &Registry) {
+        if !stored.complete {
+            return;
+        }
+        self.controller.set_exceptions(stored.exceptions.clone());
+        // What is wrong with the ConfigMap is said by whoever serves.
+        let (config, _) = self.config.read(stored.config.as_ref());
+        self.controller.configure(|settings| {
+            settings.filters = config.filters.clone();
+            settings.limits.context_bytes = config.limits.context_bytes;
+        });
+        self.config = config;
+    }
+
+    fn hint(&mut self, hint: Hint) {
+        self.shared.metrics.count("kiln_hints_total", &[]);
+        self.controller.hint(hint, now());
+    }
+
+    /// Lets the controller decide, and begins what it wants done.
+    fn act(&mut self) {
+        for request in self.controller.poll(now()) {
+            self.begin(request);
+        }
+        for (gvk, revision) in self.controller.watches() {
+            let key = KindKey::of(&gvk);
+            if self.watches.contains_key(&key) {
+                continue;
+            }
+            let subject = Subject::all(gvk);
+            let name = subject.to_string();
+            let (watcher, told) = (self.watcher.clone(), self.told.clone());
+            let task = tokio::spawn(async move { watcher.follow(&subject, revision, &told).await });
+            self.watches.insert(key, (task, name));
+        }
+        for news in self.controller.take_news() {
+            self.tell(news);
+        }
+        self.report();
+    }
+
+    fn tell(&self, news: News) {
+        let (rule, result) = match &news {
+            News::Made { rule, target } => {
+                tracing::info!(%rule, %target, "made an object");
+                (rule, "made")
+            }
+            News::Failed { rule, trigger, condition } => {
+                let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%rule, trigger, reason = ?condition.reason, "{}", condition.message);
+                (rule, "failed")
+            }
+            News::OwnerElsewhere { rule, target, owner } => {
+                tracing::warn!(%rule, %target, owner, "Kubernetes does not honour this owner");
+                (rule, "owner elsewhere")
+            }
+        };
+        let policy = rule.policy.key();
+        let labels =
+            [("policy", policy.as_str()), ("rule", rule.rule.as_str()), ("result", result)];
+        self.shared.metrics.count("kiln_rule_results_total", &labels);
+        // Events are for people: when there are too many of them, some are left out.
+        let _ = self.news.try_send(news);
+    }
+
+    fn begin(&self, request: Request) {
+        let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
+        let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
+        let metrics = Arc::clone(&self.shared.metrics);
+        tokio::spawn(async move {
+            let Ok(_permit) = permits.acquire().await else { return };
+            let answer = call(&client, &kinds, &request.call, &metrics).await;
+            // Nobody waits for it when the process ends.
+            let _ = answers.send((request.ticket, answer)).await;
+        });
+    }
+
+    fn report(&mut self) {
+        if self.reported.is_some_and(|last| last.elapsed() < Duration::from_secs(1)) {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        let metrics = &self.shared.metrics;
+        let mut waiting: BTreeMap<String, u32> = BTreeMap::new();
+        for (_, condition) in self.controller.conditions() {
+            *waiting.entry(format!("{:?}", condition.reason)).or_default() += 1;
+        }
+        metrics.clear("kiln_conditions");
+        for (reason, count) in waiting {
+            metrics.set("kiln_conditions", &[("reason", &reason)], f64::from(count));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a count for people")]
+        metrics.set("kiln_keys", &[], self.controller.keys_held() as f64);
+        match self.controller.is_running() {
+            true => self.shared.health.good("controller", None),
+            false => self.shared.health.bad("controller", "it has not read everything yet"),
+        }
+    }
+}
+
+/// Carries out a call; when the server asks for a moment of patience, it gets one.
+async fn call(
+    client: &Client,
+    kinds: &Kinds,
+    call: &Call,
+    metrics: &Metrics,
+) -> Result<Reply, ApiError> {
+    let mut tries = 0;
+    loop {
+        let answer = carry_out(client, kinds, call).await;
+        let outcome = answer.as_ref().map_or_else(|error| error.reason.as_str(), |_| "ok");
+        let about = call.about();
+        let labels = [
+            ("verb", call.verb().as_str()),
+            ("kind", about.gvk.kind.as_str()),
+            ("outcome", outcome),
+        ];
+        metrics.count("kiln_api_calls_total", &labels);
+        match &answer {
+            Err(error) => {
+                tracing::debug!(verb = %call.verb(), object = %about, %error, "a call failed");
+                let patience =
+                    error.retry_after_seconds.filter(|_| error.reason == Reason::Unavailable);
+                if let Some(seconds) = patience
+                    && tries < PATIENT_TRIES
+                {
+                    tries += 1;
+                    tokio::time::sleep(Duration::from_secs(u64::from(seconds.clamp(1, 10)))).await;
+                    continue;
+                }
+            }
+            Ok(_) if call.changes() => {
+                tracing::info!(verb = %call.verb(), object = %about, "wrote");
+            }
+            Ok(_) => {}
+        }
+        return answer;
+    }
+}
+
+/// The time, in milliseconds.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,182 @@
+//! Writes events about what rules did, as Kyverno's users know them.
+
+use kiln_cluster::Call;
+use kiln_controller::News;
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::PolicyId;
+use kiln_text::time::Time;
+use kiln_value::{Map, Value, value};
+use tokio::sync::mpsc;
+
+use crate::calls::carry_out;
+use crate::drive::now;
+use crate::registry::Registry;
+use crate::state::Shared;
+
+const CONTROLLER: &str = "kyverno-generate";
+/// The longest note that an API server takes.
+const LONGEST_NOTE: usize = 1024;
+
+/// What an event says.
+#[derive(Clone, Debug)]
+struct Said {
+    regarding: Value,
+    related: Option<Value>,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+}
+
+/// Writes events about news for as long as some come.
+pub(crate) async fn write(shared: Shared, mut news: mpsc::Receiver<News>) {
+    let mut number = 0_u64;
+    let settings = kiln_admission::Settings::new(&shared.options.namespace);
+    while let Some(news) = news.recv().await {
+        let registry = shared.registry.borrow().clone();
+        let (config, _) = settings.read(registry.config.as_ref());
+        for said in said(&news, &registry, config.success_events) {
+            number += 1;
+            let call = Call::create(event(&said, number));
+            let kinds = shared.kinds.borrow().clone();
+            if let Err(error) = carry_out(&shared.controller, &kinds, &call).await {
+                tracing::debug!(%error, note = said.note, "cannot write an event");
+            }
+        }
+    }
+}
+
+fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
+    match news {
+        News::Made { rule, target } if success => {
+            let key = rule.policy.key();
+            vec![
+                Said {
+                    regarding: reference(target, None),
+                    related: None,
+                    reason: "PolicyApplied",
+                    action: "None",
+                    note: format!(
+                        "Created {} {} as a result of applying policy {key}/{}",
+                        target.gvk.kind, target.name, rule.rule
+                    ),
+                },
+                Said {
+                    regarding: policy(&rule.policy, registry),
+                    related: Some(reference(target, None)),
+                    reason: "PolicyApplied",
+                    action: "Resource Generated",
+                    note: "resource generated".to_owned(),
+                },
+            ]
+        }
+        News::Made { .. } => Vec::new(),
+        News::Failed { rule, trigger, condition } => vec![Said {
+            regarding: policy(&rule.policy, registry),
+            related: trigger.as_ref().map(|trigger| reference(trigger, None)),
+            reason: "PolicyError",
+            action: "None",
+            note: format!("policy {}/{} error: {}", rule.policy.name, rule.rule, condition.message),
+        }],
+        News::OwnerElsewhere { rule, target, owner } => vec![Said {
+            regarding: policy(&rule.policy, registry),
+            related: Some(reference(target, None)),
+            reason: "PolicyError",
+            action: "None",
+            note: format!(
+                "policy {}/{}: Kubernetes does not honour the owner {owner} of {target}, which is in another \
+                 namespace; the garbage collector will delete the object",
+                rule.policy.name, rule.rule
+            ),
+        }],
+    }
+}
+
+fn policy(policy: &PolicyId, registry: &Registry) -> Value {
+    let kind = if policy.namespace.is_some() { "Policy" } else { "ClusterPolicy" };
+    let namespace = policy.namespace.as_deref().unwrap_or_default();
+    let id = ObjectId::new(Gvk::new("kyverno.io/v1", kind), namespace, &policy.name);
+    let stored = registry.policies.iter().find(|stored| stored.id.same_object(&id));
+    reference(&id, stored.and_then(|stored| metadata::uid(&stored.object)))
+}
+
+fn reference(id: &ObjectId, uid: Option<&str>) -> Value {
+    let mut map = Map::new();
+    map.insert("apiVersion", id.gvk.api_version());
+    map.insert("kind", id.gvk.kind.clone());
+    if !id.namespace.is_empty() {
+        map.insert("namespace", id.namespace.clone());
+    }
+    map.insert("name", id.name.clone());
+    if let Some(uid) = uid {
+        map.insert("uid", uid);
+    }
+    Value::Map(map)
+}
+
+fn event(said: &Said, number: u64) -> Value {
+    let part = |key: &str| said.regarding.str_at([key]).filter(|text| !text.is_empty());
+    let milliseconds = now();
+    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+    let nanos = u32::try_from(rest * 1_000_000).unwrap_or(0);
+    let time = Time::from_unix(i64::try_from(seconds).unwrap_or(0), nanos);
+    let time = time.map(|time| time.format("2006-01-02T15:04:05.000000Z07:00")).unwrap_or_default();
+    // Names of events are stricter than those of some objects.
+    let name: String = part("name")
+        .unwrap_or_default()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' })
+        .take(200)
+        .collect();
+    let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let name = format!("{name}.{:x}", milliseconds * 1_000_000 + number % 1_000_000);
+    let applied = matches!(said.reason, "PolicyApplied" | "PolicySkipped");
+    let note: String = said.note.chars().take(LONGEST_NOTE).collect();
+    let mut event = value!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": name, "namespace": part("namespace").unwrap_or("default")},
+        "eventTime": time, "reportingController": CONTROLLER, "reportingInstance": instance(),
+        "reason": said.reason, "action": said.action, "note": note,
+        "type": if applied { "Normal" } else { "Warning" },
+    });
+    if let Some(map) = event.as_map_mut() {
+        map.insert("regarding", said.regarding.clone());
+        if let Some(related) = &said.related {
+            map.insert("related", related.clone());
+        }
+    }
+    event
+}
+
+fn instance() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
+    format!("{CONTROLLER}-{host}").chars().take(128).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_controller::{Condition, Waiting};
+    use kiln_rules::{Dialect, RuleId};
+
+    #[test]
+    fn a_failure_is_told_about_the_policy() {
+        let policy =
+            PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "Rbac:Policy".into() };
+        let news = News::Failed {
+            rule: RuleId { policy, rule: "r".into() },
+            trigger: Some(ObjectId::new(Gvk::new("v1", "Namespace"), "", "a")),
+            condition: Condition { reason: Waiting::Failed, message: "x".repeat(2_000) },
+        };
+        let said = said(&news, &Registry::default(), false);
+        let event = event(&said[0], 1);
+        let text =
+            |path: &[&str]| event.str_at(path.iter().copied()).unwrap_or_default().to_owned();
+        assert_eq!(text(&["reason"]), "PolicyError");
+        assert_eq!(text(&["type"]), "Warning");
+        assert_eq!(text(&["metadata", "namespace"]), "default");
+        assert!(text(&["metadata", "name"]).starts_with("rbac-policy."));
+        assert_eq!(text(&["regarding", "kind"]), "ClusterPolicy");
+        assert_eq!(text(&["related", "kind"]), "Namespace");
+        assert_eq!(text(&["note"]).len(), LONGEST_NOTE);
+    }
+}

@@ -1,0 +1,148 @@
+//! Writes the status of policies: whether their rules act.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use kiln_cluster::{Call, ObjectPatch, Reason};
+use kiln_object::{ObjectId, metadata};
+use kiln_rules::{Policy, Program};
+use kiln_text::time::Time;
+use kiln_value::{Str, Value, value};
+
+use crate::calls::carry_out;
+use crate::client::Client;
+use crate::drive::now;
+use crate::registry::{Registry, StoredPolicy};
+use crate::state::Shared;
+
+/// Keeps the status of all policies as it should be, until the process is to end. Without webhooks a policy
+/// is ready when it is read; with them, when they are registered for it.
+pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
+    let mut registry = shared.registry.clone();
+    let mut webhooks = shared.webhooks.subscribe();
+    let mut shutdown = shared.shutdown.clone();
+    // What was written and not seen yet, so that nothing is written twice.
+    let mut written: HashMap<ObjectId, (String, Value)> = HashMap::new();
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let registered = webhooks.borrow_and_update().clone();
+        let mut failed = false;
+        written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
+        count(&shared, &stored);
+        for policy in stored.policies.iter().filter(|_| stored.complete) {
+            let Some(status) = wanted(policy, with_webhooks.then_some(&registered)) else {
+                continue;
+            };
+            let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
+            if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
+                || covers(policy.object.get("status").unwrap_or(&Value::Null), &status)
+            {
+                continue;
+            }
+            let call = Call::Patch {
+                target: policy.id.clone(),
+                patch: ObjectPatch::Merge(
+                    value!({"status": timed(&policy.object, status.clone())}),
+                ),
+                subresource: "status".into(),
+            };
+            let kinds = shared.kinds.borrow().clone();
+            match carry_out(&client, &kinds, &call).await {
+                Ok(_) => drop(written.insert(policy.id.clone(), (life, status))),
+                Err(error) if error.reason == Reason::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(policy = %policy.id, %error, "cannot write the status");
+                    failed = true;
+                }
+            }
+        }
+        tokio::select! {
+            changed = registry.changed() => if changed.is_err() { return },
+            changed = webhooks.changed() => if changed.is_err() { return },
+            _ = shutdown.changed() => return,
+            () = tokio::time::sleep(Duration::from_secs(2)), if failed => {}
+        }
+    }
+}
+
+fn count(shared: &Shared, stored: &Registry) {
+    let broken = stored.policies.iter().filter(|policy| policy.compiled.is_err()).count();
+    #[allow(clippy::cast_precision_loss, reason = "a count for people")]
+    for (state, number) in [("broken", broken), ("sound", stored.policies.len() - broken)] {
+        shared.metrics.set("kiln_policies", &[("state", state)], number as f64);
+    }
+}
+
+/// The status that a policy should have; none while it is not known.
+fn wanted(
+    policy: &StoredPolicy,
+    webhooks: Option<&BTreeMap<ObjectId, (Str, i64)>>,
+) -> Option<Value> {
+    let sound = match &policy.compiled {
+        Ok(sound) => sound,
+        Err(why) => return Some(status(false, "Failed", why, None)),
+    };
+    if let Some(registered) = webhooks {
+        let uid = metadata::uid(&policy.object).unwrap_or_default();
+        let generation =
+            policy.object.get_path(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let ready = registered
+            .get(&policy.id)
+            .is_some_and(|(known, upto)| known == uid && *upto >= generation);
+        if !ready {
+            return None;
+        }
+    }
+    Some(status(true, "Succeeded", "Ready", Some(sound)))
+}
+
+fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> Value {
+    let word = if ready { "True" } else { "False" };
+    let of = |wanted: fn(&Program) -> bool| {
+        let rules = policy.into_iter().flat_map(|policy| &policy.rules);
+        i64::try_from(rules.filter(|rule| wanted(&rule.program)).count()).unwrap_or(i64::MAX)
+    };
+    let generate = of(|program| matches!(program, Program::Generate(_)));
+    let mutate = of(|program| matches!(program, Program::Mutate(_)));
+    value!({
+        "ready": ready,
+        "autogen": {},
+        "conditions": [{"type": "Ready", "status": word, "reason": reason, "message": message}],
+        "rulecount": {"generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0},
+    })
+}
+
+/// Whether a status says what it should, whatever else it says.
+fn covers(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Map(live), Value::Map(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| live.get(key.as_str()).is_some_and(|live| covers(live, value))),
+        (Value::List(live), Value::List(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted.iter()).all(|(l, w)| covers(l, w))
+        }
+        _ => live == wanted,
+    }
+}
+
+/// The status with the time at which it became what it is.
+fn timed(policy: &Value, mut status: Value) -> Value {
+    let seconds = i64::try_from(now() / 1000).unwrap_or(0);
+    let time = Time::from_unix(seconds, 0).map(|time| time.rfc3339()).unwrap_or_default();
+    let before = policy.get_path(["status", "conditions"]).and_then(Value::as_list);
+    let before = before.and_then(|conditions| conditions.iter().next());
+    let Some(condition) = status.get_path(["conditions"]).and_then(|list| list.index(0)).cloned()
+    else {
+        return status;
+    };
+    let same = before.filter(|before| before.get("status") == condition.get("status"));
+    let since = same.and_then(|before| before.str_at(["lastTransitionTime"])).unwrap_or(&time);
+    let mut condition = condition;
+    if let Some(condition) = condition.as_map_mut() {
+        condition.insert("lastTransitionTime", since);
+    }
+    if let Some(status) = status.as_map_mut() {
+        status.insert("conditions", Value::from_iter([condition]));
+    }
+    status
+}

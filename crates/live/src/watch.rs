@@ -1,0 +1,305 @@
+//! Follows one kind for as long as the process lives.
+//!
+//! A watch goes on where it ended, is begun anew when it falls silent, and gives up only when the server no
+//! longer knows what happened since: then whoever listens has to list again. Where watching is forbidden
+//! and listing is not, it gives up after every pause, so that listing takes its place.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use kiln_cluster::{ApiError, Change, Reason, WatchEvent};
+use kiln_object::{Gvk, Kinds, metadata};
+use kiln_value::{KeyTable, Value, json};
+use tokio::sync::{mpsc, watch};
+
+use crate::calls::collection_path;
+use crate::client::{Client, sort};
+use crate::health::Health;
+use crate::metrics::Metrics;
+
+/// The longest event that is read.
+const LONGEST_EVENT: usize = 64 << 20;
+/// How often a kind is listed that may not be watched.
+const LISTING_PAUSE: Duration = Duration::from_millis(1500);
+/// The first and the longest pause after a failure.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(20));
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// Something happened to an object.
+    Event(WatchEvent),
+    /// Nothing happened up to this revision.
+    Upto(u64),
+    /// The kind has to be listed again.
+    Lost,
+}
+
+/// What is followed.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The kind.
+    pub gvk: Gvk,
+    /// The namespace; empty for all.
+    pub namespace: String,
+    /// Fields that objects must have; empty for all.
+    pub fields: String,
+}
+
+impl Subject {
+    /// All objects of a kind.
+    pub fn all(gvk: Gvk) -> Self {
+        Subject { gvk, namespace: String::new(), fields: String::new() }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "watch of {}", self.gvk)?;
+        if self.fields.is_empty() { Ok(()) } else { write!(f, " with {}", self.fields) }
+    }
+}
+
+/// What a watch needs.
+#[derive(Clone, Debug)]
+pub struct Watcher {
+    /// The connection.
+    pub client: Client,
+    /// The kinds that the cluster serves.
+    pub kinds: watch::Receiver<Kinds>,
+    /// A watch that tells nothing for so long is begun anew.
+    pub stale_after: Duration,
+    /// Where it says how it is.
+    pub health: std::sync::Arc<Health>,
+    /// Where it counts.
+    pub metrics: std::sync::Arc<Metrics>,
+}
+
+enum End {
+    /// The server ended it, or nobody listens any more.
+    Usual,
+    Silent,
+    Failed(ApiError),
+}
+
+impl Watcher {
+    /// Follows a kind from a revision on, until it is lost or nobody listens.
+    pub async fn follow(&self, subject: &Subject, from: u64, told: &mpsc::Sender<(Gvk, Told)>) {
+        let mut revision = from;
+        let mut pause = PAUSES.0;
+        let name = subject.to_string();
+        let kind = subject.gvk.kind.to_string();
+        loop {
+            let begun = Instant::now();
+            let end = self.once(subject, &mut revision, told, &name).await;
+            if told.is_closed() {
+                return;
+            }
+            let lasted = begun.elapsed() > Duration::from_secs(5);
+            let reason = match &end {
+                End::Usual => "ended",
+                End::Silent => "silent",
+                End::Failed(error) => error.reason.as_str(),
+            };
+            self.metrics.count("kiln_watch_restarts_total", &[("kind", &kind), ("reason", reason)]);
+            if lasted {
+                pause = PAUSES.0;
+            }
+            match end {
+                End::Usual if lasted => continue,
+                End::Usual => {}
+                End::Silent => {
+                    tracing::warn!(watch = %name, "nothing was heard for too long, begins anew");
+                    self.health.bad(&name, "it fell silent");
+                }
+                End::Failed(error) => {
+                    let forbidden = error.reason == Reason::Forbidden;
+                    if forbidden
+                        || matches!(
+                            error.reason,
+                            Reason::Gone | Reason::UnknownKind | Reason::NotFound
+                        )
+                    {
+                        if forbidden {
+                            tracing::debug!(watch = %name, %error, "is listed instead");
+                            tokio::time::sleep(LISTING_PAUSE).await;
+                        }
+                        let _ = told.send((subject.gvk.clone(), Told::Lost)).await;
+                        return;
+                    }
+                    tracing::warn!(watch = %name, %error, "is tried again");
+                    self.health.bad(&name, error.to_string());
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn once(
+        &self,
+        subject: &Subject,
+        revision: &mut u64,
+        told: &mpsc::Sender<(Gvk, Told)>,
+        name: &str,
+    ) -> End {
+        let from = revision.to_string();
+        // The server ends watches after some time; not all of them at once.
+        let life = (240 + subject.gvk.kind.len() * 7 % 60).to_string();
+        let mut query = vec![
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", from.as_str()),
+            ("timeoutSeconds", life.as_str()),
+        ];
+        if !subject.fields.is_empty() {
+            query.push(("fieldSelector", subject.fields.as_str()));
+        }
+        let path =
+            match collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query) {
+                Ok(path) => path,
+                Err(error) => return End::Failed(error),
+            };
+        let mut body = match self.client.stream(&path).await {
+            Ok(response) => response.into_body(),
+            Err(error) => return End::Failed(error),
+        };
+        let patience = self.stale_after;
+        self.health.good(name, Some(patience * 2));
+        let mut lines = Lines::default();
+        let mut keys = KeyTable::new();
+        loop {
+            let frame = tokio::select! {
+                frame = tokio::time::timeout(patience, body.frame()) => frame,
+                () = told.closed() => return End::Usual,
+            };
+            let bytes = match frame {
+                Err(_) => return End::Silent,
+                Ok(None) => return End::Usual,
+                Ok(Some(Err(error))) => {
+                    let message = format!("the watch broke off: {error}");
+                    return End::Failed(ApiError::new(Reason::Unavailable, message));
+                }
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            };
+            self.health.good(name, Some(patience * 2));
+            if !lines.add(&bytes) {
+                let message = "an event is too long".to_owned();
+                return End::Failed(ApiError::new(Reason::Unavailable, message));
+            }
+            while let Some(line) = lines.next() {
+                let Ok(value) = json::parse_bytes(&line, &mut keys) else {
+                    let message = "the watch told something that is no JSON".to_owned();
+                    return End::Failed(ApiError::new(Reason::Unavailable, message));
+                };
+                let news = match read(value) {
+                    Ok(news) => news,
+                    Err(error) => return End::Failed(error),
+                };
+                match &news {
+                    Told::Event(event) => {
+                        *revision = (*revision).max(event.revision);
+                        self.metrics.count(
+                            "kiln_watch_events_total",
+                            &[("kind", subject.gvk.kind.as_str())],
+                        );
+                    }
+                    Told::Upto(upto) => *revision = (*revision).max(*upto),
+                    Told::Lost => {}
+                }
+                if told.send((subject.gvk.clone(), news)).await.is_err() {
+                    return End::Usual;
+                }
+            }
+        }
+    }
+}
+
+fn read(mut value: Value) -> Result<Told, ApiError> {
+    let word = value.str_at(["type"]).unwrap_or_default().to_owned();
+    let object = value.as_map_mut().and_then(|map| map.remove("object")).unwrap_or(Value::Null);
+    let revision =
+        || metadata::resource_version(&object).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let change = match word.as_str() {
+        "ADDED" => Change::Added,
+        "MODIFIED" => Change::Modified,
+        "DELETED" => Change::Deleted,
+        "BOOKMARK" => return Ok(Told::Upto(revision())),
+        _ => {
+            let code = object.get("code").and_then(Value::as_i64).unwrap_or(500);
+            let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+            return Err(sort(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &object));
+        }
+    };
+    let revision = revision();
+    Ok(Told::Event(WatchEvent { change, object, revision }))
+}
+
+/// Bytes as they come, cut into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    held: BytesMut,
+    /// No line ends before this place.
+    searched: usize,
+}
+
+impl Lines {
+    /// Adds bytes; whether the line at the end is still of a bearable length.
+    fn add(&mut self, bytes: &Bytes) -> bool {
+        self.held.extend_from_slice(bytes);
+        self.held.len() <= LONGEST_EVENT || self.held.contains(&b'\n')
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let end = self.held[self.searched..].iter().position(|byte| *byte == b'\n');
+            let Some(end) = end else {
+                self.searched = self.held.len();
+                return None;
+            };
+            let line = self.held.split_to(self.searched + end + 1).freeze();
+            self.searched = 0;
+            if line.len() > 1 {
+                return Some(line.slice(..line.len() - 1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_the_bytes_are() {
+        let text = b"{\"a\":1}\n\n{\"b\":2}\n{\"c\"";
+        for size in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut found = Vec::new();
+            for part in text.chunks(size) {
+                assert!(lines.add(&Bytes::copy_from_slice(part)));
+                found.extend(std::iter::from_fn(|| lines.next()));
+            }
+            assert_eq!(found, [&b"{\"a\":1}"[..], &b"{\"b\":2}"[..]], "{size}");
+        }
+    }
+
+    #[test]
+    fn what_a_watch_tells_is_read() {
+        let read = |text: &str| read(json::parse(text).unwrap());
+        let added = read(r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}"#);
+        assert!(matches!(
+            added,
+            Ok(Told::Event(WatchEvent { change: Change::Added, revision: 7, .. }))
+        ));
+        let bookmark = read(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#);
+        assert!(matches!(bookmark, Ok(Told::Upto(9))));
+        let gone =
+            read(r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#);
+        assert_eq!(gone.unwrap_err().reason, Reason::Gone);
+        assert_eq!(read("{}").unwrap_err().reason, Reason::Unavailable);
+    }
+}
