@@ -1,0 +1,415 @@
+//! Pipelines, commands and arguments to values.
+
+use kiln_value::Str;
+
+use crate::MissingKey;
+use crate::error::Error;
+use crate::exec::{Exec, Operand};
+use crate::functions::{Function, Type};
+use crate::methods;
+use crate::number::Number;
+use crate::tree::{Command, Part, Pipe, Term, TermKind};
+use crate::value::Dyn;
+
+impl<'e> Exec<'e> {
+    /// The value of a pipeline, after its variables are set.
+    pub(crate) fn pipe(&mut self, dot: &Operand, pipe: &'e Pipe) -> Result<Operand, Error> {
+        self.at = Part::Pipe(pipe);
+        self.enter()?;
+        let mut value = None;
+        for command in &pipe.commands {
+            let result = self.command(dot, command, value)?;
+            value = Some(unboxed(result));
+        }
+        let value = value.unwrap_or(Operand::plain(Dyn::Missing));
+        for name in &pipe.variables {
+            if pipe.assigns {
+                self.assign(name, value.clone())?;
+            } else {
+                self.variables.push((name.clone(), value.clone()));
+            }
+        }
+        self.leave();
+        Ok(value)
+    }
+
+    fn command(
+        &mut self,
+        dot: &Operand,
+        command: &'e Command,
+        last: Option<Operand>,
+    ) -> Result<Operand, Error> {
+        let first = &command.terms[0];
+        let arguments = &command.terms[1..];
+        match &first.kind {
+            TermKind::Field(names) => {
+                self.at = Part::Term(first);
+                return self.fields(dot, dot.clone(), names, arguments, last);
+            }
+            TermKind::Chain(inner, names) => {
+                self.at = Part::Term(first);
+                let receiver = self.chained(dot, inner, first)?;
+                return self.fields(dot, receiver, names, arguments, last);
+            }
+            TermKind::Function(function) => {
+                self.at = Part::Term(first);
+                return self.function(dot, function, Part::Command(command), arguments, last);
+            }
+            TermKind::Pipe(pipe) => {
+                self.refuse_arguments(first, arguments, last.as_ref())?;
+                return self.pipe(dot, pipe);
+            }
+            TermKind::Variable(names) => {
+                self.at = Part::Term(first);
+                let value = self.variable(&names[0])?;
+                if names.len() == 1 {
+                    self.refuse_arguments(first, arguments, last.as_ref())?;
+                    return Ok(value);
+                }
+                return self.fields(dot, value, &names[1..], arguments, last);
+            }
+            _ => {}
+        }
+        self.at = Part::Term(first);
+        self.refuse_arguments(first, arguments, last.as_ref())?;
+        match &first.kind {
+            TermKind::Nil => Err(self.error("nil is not a command")),
+            _ => self.literal(dot, first),
+        }
+    }
+
+    fn refuse_arguments(
+        &self,
+        first: &Term,
+        arguments: &[Term],
+        last: Option<&Operand>,
+    ) -> Result<(), Error> {
+        if arguments.is_empty() && last.is_none() {
+            return Ok(());
+        }
+        let shown = match &first.kind {
+            TermKind::Pipe(pipe) => format!("({pipe})"),
+            _ => first.to_string(),
+        };
+        Err(self.error(format!("can't give argument to non-function {shown}")))
+    }
+
+    /// The value before the fields of a chain.
+    fn chained(&mut self, dot: &Operand, inner: &'e Term, whole: &Term) -> Result<Operand, Error> {
+        if let TermKind::Nil = inner.kind {
+            return Err(self.error(format!("indirection through explicit nil in {whole}")));
+        }
+        self.at = Part::Term(inner);
+        self.term(dot, inner)
+    }
+
+    fn variable(&self, name: &Str) -> Result<Operand, Error> {
+        let found = self.variables.iter().rev().find(|(known, _)| known == name);
+        found
+            .map(|(_, value)| value.clone())
+            .ok_or_else(|| self.error(format!("undefined variable: {name}")))
+    }
+
+    fn fields(
+        &mut self,
+        dot: &Operand,
+        receiver: Operand,
+        names: &'e [Str],
+        arguments: &'e [Term],
+        last: Option<Operand>,
+    ) -> Result<Operand, Error> {
+        let Some((final_name, before)) = names.split_last() else { return Ok(receiver) };
+        let mut receiver = receiver;
+        for name in before {
+            receiver = self.field(dot, &receiver, name, &[], None)?;
+        }
+        self.field(dot, &receiver, final_name, arguments, last)
+    }
+
+    fn field(
+        &mut self,
+        dot: &Operand,
+        receiver: &Operand,
+        name: &'e Str,
+        arguments: &'e [Term],
+        last: Option<Operand>,
+    ) -> Result<Operand, Error> {
+        self.step()?;
+        match &receiver.value {
+            Dyn::Missing if self.missing_key == MissingKey::Error => {
+                let name = kiln_text::quote::quote(name);
+                Err(self.error(format!("nil data; no entry for key {name}")))
+            }
+            Dyn::Missing => Ok(Operand::plain(Dyn::Missing)),
+            Dyn::Nil => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
+            Dyn::Map(_) if !arguments.is_empty() || last.is_some() => {
+                Err(self.error(format!("{name} is not a method but has arguments")))
+            }
+            Dyn::Map(map) => {
+                let found = match (map.get(name), self.missing_key) {
+                    (Some(found), _) => found,
+                    (None, _) if map.is_record => {
+                        let fields = map.keys().join(", .");
+                        let message = format!("can't evaluate field {name} in this template");
+                        let hint = format!("the fields are .{fields}");
+                        return Err(self.error(message).maybe_hint(Some(hint)));
+                    }
+                    (None, MissingKey::Default) => Dyn::Missing,
+                    (None, MissingKey::Zero) if map.of_text => Dyn::from(""),
+                    (None, MissingKey::Zero) => Dyn::Nil,
+                    (None, MissingKey::Error) => {
+                        let name = kiln_text::quote::quote(name);
+                        return Err(self.error(format!("map has no entry for key {name}")));
+                    }
+                };
+                Ok(Operand { value: found, boxed: !map.of_text })
+            }
+            value => match methods::find(value, name) {
+                Some(method) => self.method(dot, receiver, method, arguments, last),
+                None => {
+                    let found = if receiver.boxed { "interface {}" } else { value.type_name() };
+                    Err(self.error(format!("can't evaluate field {name} in type {found}")))
+                }
+            },
+        }
+    }
+
+    fn method(
+        &mut self,
+        dot: &Operand,
+        receiver: &Operand,
+        method: &'static Function,
+        arguments: &'e [Term],
+        last: Option<Operand>,
+    ) -> Result<Operand, Error> {
+        let node = self.at;
+        let mut values = vec![receiver.value.clone()];
+        self.arguments(dot, method, arguments, last, &mut values)?;
+        let result = (method.run)(&self.call(), &values);
+        self.at = node;
+        result.map(Operand::plain).map_err(|fault| self.fault(fault, Some(method.name)))
+    }
+
+    fn function(
+        &mut self,
+        dot: &Operand,
+        function: &'static Function,
+        node: Part<'e>,
+        arguments: &'e [Term],
+        last: Option<Operand>,
+    ) -> Result<Operand, Error> {
+        self.enter()?;
+        let given = arguments.len() + usize::from(last.is_some());
+        let (wanted, name) = (function.parameters.len(), function.name);
+        if function.more.is_some() && given < wanted {
+            let given = arguments.len();
+            return Err(self.error(format!(
+                "wrong number of args for {name}: want at least {wanted} got {given}"
+            )));
+        }
+        if function.more.is_none() && given != wanted {
+            return Err(
+                self.error(format!("wrong number of args for {name}: want {wanted} got {given}"))
+            );
+        }
+        let result = if let "and" | "or" = name {
+            self.short_circuit(dot, name == "or", arguments, last)?
+        } else {
+            let mut values = Vec::with_capacity(given);
+            self.arguments(dot, function, arguments, last, &mut values)?;
+            let result = (function.run)(&self.call(), &values);
+            self.at = node;
+            result.map_err(|fault| {
+                let fault = name_callee(fault, name, arguments);
+                self.fault(fault, Some(name))
+            })?
+        };
+        self.leave();
+        // What `index` and the like take out of data has the type of its place.
+        let boxed = matches!(name, "index" | "and" | "or") || matches!(result, Dyn::Nil);
+        Ok(Operand { value: result, boxed })
+    }
+
+    fn short_circuit(
+        &mut self,
+        dot: &Operand,
+        stop_at: bool,
+        arguments: &'e [Term],
+        last: Option<Operand>,
+    ) -> Result<Dyn, Error> {
+        let mut value = Dyn::Missing;
+        for term in arguments {
+            value = self.argument(dot, Type::Raw, term)?;
+            if value.is_true() == stop_at {
+                return Ok(value);
+            }
+        }
+        Ok(last.map_or(value, |last| last.value))
+    }
+
+    /// Appends the arguments of a call, checked against the parameters.
+    fn arguments(
+        &mut self,
+        dot: &Operand,
+        function: &'static Function,
+        arguments: &'e [Term],
+        last: Option<Operand>,
+        values: &mut Vec<Dyn>,
+    ) -> Result<(), Error> {
+        let declared = |at: usize| function.parameters.get(at).copied().or(function.more);
+        let given = arguments.len() + usize::from(last.is_some());
+        // Methods come without the check of functions.
+        if given > function.parameters.len() && function.more.is_none()
+            || given < function.parameters.len()
+        {
+            let (name, wanted) = (function.name, function.parameters.len());
+            return Err(
+                self.error(format!("wrong number of args for {name}: want {wanted} got {given}"))
+            );
+        }
+        for (at, term) in arguments.iter().enumerate() {
+            let value = self.argument(dot, declared(at).unwrap_or(Type::Any), term)?;
+            values.push(value);
+        }
+        if let Some(last) = last {
+            let declared = declared(arguments.len()).unwrap_or(Type::Any);
+            values.push(self.checked(last.value, declared)?);
+        }
+        Ok(())
+    }
+
+    fn argument(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
+        self.at = Part::Term(term);
+        match &term.kind {
+            TermKind::Dot => self.checked(dot.value.clone(), declared),
+            TermKind::Nil => match declared {
+                Type::Raw => Ok(Dyn::Missing),
+                Type::Any | Type::Map => Ok(Dyn::Nil),
+                _ => Err(self.error(format!("cannot assign nil to {}", declared.name()))),
+            },
+            TermKind::Bool(_) | TermKind::Number(_) | TermKind::Text(..) => {
+                self.constant(dot, declared, term)
+            }
+            _ => {
+                let value = self.term(dot, term)?.value;
+                self.checked(value, declared)
+            }
+        }
+    }
+
+    /// A literal for a parameter: the type of the parameter decides what it is.
+    fn constant(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
+        let expected = |what: &str| format!("expected {what}; found {term}");
+        let number = match &term.kind {
+            TermKind::Number(number) => Some(number),
+            _ => None,
+        };
+        let found = match declared {
+            Type::Any | Type::Raw => return self.literal(dot, term).map(|literal| literal.value),
+            Type::Text => match &term.kind {
+                TermKind::Text(_, text) => Some(Dyn::Text(text.clone())),
+                _ => return Err(self.error(expected("string"))),
+            },
+            Type::Bool => match &term.kind {
+                TermKind::Bool(truth) => Some(Dyn::Bool(*truth)),
+                _ => return Err(self.error(expected("bool"))),
+            },
+            Type::Int => match number.and_then(|number| number.int) {
+                Some(int) => Some(Dyn::Int(int)),
+                None => return Err(self.error(expected("integer"))),
+            },
+            Type::Uint32 => match number.and_then(|number| number.uint) {
+                Some(uint) => Some(Dyn::Int64(i64::from(uint as u32))),
+                None => return Err(self.error(expected("unsigned integer"))),
+            },
+            Type::Float => match number.and_then(|number| number.float) {
+                Some(float) => Some(Dyn::Float(float)),
+                None => return Err(self.error(expected("float"))),
+            },
+            Type::Map | Type::Time | Type::Version => None,
+        };
+        found.ok_or_else(|| {
+            self.error(format!("can't handle {term} for arg of type {}", declared.name()))
+        })
+    }
+
+    /// A value for a parameter.
+    fn checked(&self, value: Dyn, declared: Type) -> Result<Dyn, Error> {
+        let wanted = declared.name();
+        match value {
+            Dyn::Missing if matches!(declared, Type::Any | Type::Map) => Ok(Dyn::Nil),
+            Dyn::Missing if declared != Type::Raw => {
+                Err(self.error(format!("invalid value; expected {wanted}")))
+            }
+            Dyn::Nil if !matches!(declared, Type::Any | Type::Raw) => {
+                Err(self
+                    .error(format!("wrong type for value; expected {wanted}; got interface {{}}")))
+            }
+            value if declared.accepts(&value) => Ok(value),
+            value => Err(self.error(format!(
+                "wrong type for value; expected {wanted}; got {}",
+                value.type_name()
+            ))),
+        }
+    }
+
+    /// A term on its own.
+    fn term(&mut self, dot: &Operand, term: &'e Term) -> Result<Operand, Error> {
+        self.at = Part::Term(term);
+        match &term.kind {
+            TermKind::Field(names) => self.fields(dot, dot.clone(), names, &[], None),
+            TermKind::Variable(names) => {
+                let value = self.variable(&names[0])?;
+                self.fields(dot, value, &names[1..], &[], None)
+            }
+            TermKind::Function(function) => {
+                self.function(dot, function, Part::Term(term), &[], None)
+            }
+            TermKind::Chain(inner, names) => {
+                let receiver = self.chained(dot, inner, term)?;
+                self.fields(dot, receiver, names, &[], None)
+            }
+            TermKind::Pipe(pipe) => self.pipe(dot, pipe),
+            _ => self.literal(dot, term),
+        }
+    }
+
+    fn literal(&self, dot: &Operand, term: &Term) -> Result<Operand, Error> {
+        Ok(match &term.kind {
+            TermKind::Dot => dot.clone(),
+            TermKind::Bool(truth) => Operand::plain(Dyn::Bool(*truth)),
+            TermKind::Text(_, text) => Operand::plain(Dyn::Text(text.clone())),
+            TermKind::Number(number) => Operand::plain(self.ideal(number)?),
+            _ => return Err(self.error(format!("can't evaluate command {term}"))),
+        })
+    }
+
+    /// A number literal where no type is asked for.
+    fn ideal(&self, number: &Number) -> Result<Dyn, Error> {
+        match (number.complex, number.float, number.int) {
+            (Some((real, imaginary)), ..) => Ok(Dyn::Complex(real, imaginary)),
+            (_, Some(float), _) if number.looks_like_float() => Ok(Dyn::Float(float)),
+            (_, _, Some(int)) => Ok(Dyn::Int(int)),
+            _ => Err(self.error(format!("{} overflows int", number.text))),
+        }
+    }
+}
+
+/// Go: what leaves a command is no longer an interface, and a nil in one is nothing at all.
+fn unboxed(operand: Operand) -> Operand {
+    match operand.value {
+        Dyn::Nil => Operand::plain(Dyn::Missing),
+        value => Operand::plain(value),
+    }
+}
+
+/// Go names the argument of `call` that is no function.
+fn name_callee(fault: crate::error::Fault, name: &str, arguments: &[Term]) -> crate::error::Fault {
+    match (fault, arguments.first()) {
+        (crate::error::Fault::Failed(message), Some(callee)) if name == "call" => {
+            let message = message.replacen("non-function", &format!("non-function {callee}"), 1);
+            crate::error::Fault::Failed(message)
+        }
+        (fault, _) => fault,
+    }
+}

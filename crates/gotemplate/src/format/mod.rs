@@ -1,0 +1,81 @@
+//! Values as text, the way Go's `fmt` writes them, within the budget.
+
+mod printf;
+mod verbs;
+
+use crate::error::Fault;
+use crate::meter::Meter;
+use crate::value::Dyn;
+
+pub(crate) use printf::printf;
+use verbs::Printer;
+
+/// How deep a value may nest and still be walked.
+pub(crate) const MAX_DEPTH: usize = 550;
+
+/// A text that is charged while it grows.
+pub(crate) struct Sink<'m> {
+    pub(crate) text: String,
+    pub(crate) meter: &'m Meter,
+}
+
+impl<'m> Sink<'m> {
+    pub(crate) fn new(meter: &'m Meter) -> Self {
+        Sink { text: String::new(), meter }
+    }
+
+    pub(crate) fn push(&mut self, text: &str) -> Result<(), Fault> {
+        self.meter.make(text.len() as u64)?;
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    pub(crate) fn repeat(&mut self, text: &str, count: usize) -> Result<(), Fault> {
+        self.meter.make((text.len() as u64).saturating_mul(count as u64))?;
+        self.text.extend(std::iter::repeat_n(text, count));
+        Ok(())
+    }
+}
+
+pub(crate) fn too_deep() -> Fault {
+    Fault::Limit(format!("the value nests deeper than {MAX_DEPTH} levels"))
+}
+
+/// As `%v`.
+pub(crate) fn plain(value: &Dyn, meter: &Meter) -> Result<String, Fault> {
+    if let Dyn::Text(text) = value {
+        meter.make(text.len() as u64)?;
+        return Ok(text.to_string());
+    }
+    let mut printer = Printer::new(meter);
+    printer.argument(value, 'v')?;
+    Ok(printer.out.text)
+}
+
+/// As `fmt.Sprint`: a space between two values of which neither is a string.
+pub(crate) fn print(values: &[Dyn], meter: &Meter) -> Result<String, Fault> {
+    let mut printer = Printer::new(meter);
+    let mut after_text = true;
+    for value in values {
+        let is_text = matches!(value, Dyn::Text(_));
+        if !after_text && !is_text {
+            printer.out.push(" ")?;
+        }
+        printer.argument(value, 'v')?;
+        after_text = is_text;
+    }
+    Ok(printer.out.text)
+}
+
+/// As `fmt.Sprintln`: a space between all values, and a new line.
+pub(crate) fn println(values: &[Dyn], meter: &Meter) -> Result<String, Fault> {
+    let mut printer = Printer::new(meter);
+    for (position, value) in values.iter().enumerate() {
+        if position > 0 {
+            printer.out.push(" ")?;
+        }
+        printer.argument(value, 'v')?;
+    }
+    printer.out.push("\n")?;
+    Ok(printer.out.text)
+}

@@ -1,0 +1,218 @@
+//! Go's `text/template` with sprig's functions, over shared values.
+//!
+//! A [`Template`] is parsed once and rendered many times. A rendering is a pure function of its data unless [`Sources`]
+//! say otherwise, and it counts what it costs.
+//!
+//! The language, its messages and the way values print are Go's: numbers of the data are `float64` (so that 1000000 prints
+//! as `1e+06`), unless [`Options::numbers`] keeps integers. Texts are UTF-8; a function that cuts a character in two leaves
+//! U+FFFD. Sprig is whole but for what reaches outside: there is no environment, network or key generation.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `lex`, `parse`, `tree`, `number` | text to tokens to trees with byte positions |
+//! | `exec`, `eval` | rendering, pipelines and arguments |
+//! | `value`, `methods` | Go's types, and what can be asked of times and versions |
+//! | `format` | `%v`, `printf` |
+//! | [`functions`] | the functions of the language, and the tables |
+//! | `sprig` | sprig's functions, by subject |
+//! | `meter` | budgets |
+//!
+//! ```
+//! use kiln_gotemplate::{Environment, FunctionSet, Options, Template};
+//! use kiln_value::value;
+//! let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+//! let template = Template::parse("value", "{{ .Target.kind | lower }}-{{ .Namespace }}", &options).unwrap();
+//! let data = value!({"Target": {"kind": "Pod"}, "Namespace": "prod"});
+//! assert_eq!(template.render(&data, &Environment::default()).unwrap(), "pod-prod");
+//! ```
+
+mod error;
+mod eval;
+mod exec;
+mod format;
+pub mod functions;
+mod lex;
+mod meter;
+mod methods;
+mod number;
+mod parse;
+mod semver;
+mod sources;
+mod sprig;
+mod tree;
+mod value;
+
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_value::Value;
+
+pub use error::{Error, ErrorKind};
+pub use meter::Limits;
+pub use sources::{NoSources, Sources};
+
+/// Which functions a template can call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FunctionSet {
+    /// Those of the language.
+    #[default]
+    Builtin,
+    /// Those of the language and sprig's.
+    Sprig,
+}
+
+/// What becomes of a key that a map does not have: the option `missingkey`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// No value, which prints as `<no value>`.
+    #[default]
+    Default,
+    /// The zero value of the map's type.
+    Zero,
+    /// An error.
+    Error,
+}
+
+/// What numbers of the data are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// All are `float64`, as in Go programs that read JSON.
+    #[default]
+    Floats,
+    /// Whole ones are `int`.
+    Integers,
+}
+
+/// How a template is parsed and rendered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The functions it can call.
+    pub functions: FunctionSet,
+    /// What becomes of missing keys.
+    pub missing_key: MissingKey,
+    /// What numbers of the data are.
+    pub numbers: Numbers,
+}
+
+/// A named value of the data; see [`Template::render_fields`].
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'f> {
+    /// Its name, without a dot.
+    pub name: &'f str,
+    /// The value.
+    pub value: &'f Value,
+    /// What its numbers are.
+    pub numbers: Numbers,
+}
+
+/// What a rendering may use: sources of time and chance, and how much it may cost.
+#[derive(Clone, Copy)]
+pub struct Environment<'e> {
+    /// The time and chance.
+    pub sources: &'e dyn Sources,
+    /// The budget.
+    pub limits: Limits,
+}
+
+impl Default for Environment<'_> {
+    /// No sources, and the default limits.
+    fn default() -> Self {
+        Environment { sources: &NoSources, limits: Limits::default() }
+    }
+}
+
+impl fmt::Debug for Environment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// A parsed template with everything it defines. Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Template(Arc<Parsed>);
+
+struct Parsed {
+    name: String,
+    source: String,
+    options: Options,
+    trees: tree::Trees,
+}
+
+impl Template {
+    /// Parses a template; the name is what messages call it.
+    ///
+    /// # Errors
+    /// When the text is not a template, calls a function that is not there, is too long or nests too deep.
+    pub fn parse(name: &str, source: &str, options: &Options) -> Result<Template, Error> {
+        Template::parse_within(name, source, options, &Limits::default())
+    }
+
+    /// Parses a template within limits of its own.
+    ///
+    /// # Errors
+    /// As [`Template::parse`].
+    pub fn parse_within(
+        name: &str,
+        source: &str,
+        options: &Options,
+        limits: &Limits,
+    ) -> Result<Template, Error> {
+        let trees = parse::parse(name, source, options.functions, limits)?;
+        let (name, source) = (name.to_owned(), source.to_owned());
+        Ok(Template(Arc::new(Parsed { name, source, options: *options, trees })))
+    }
+
+    /// The text it was parsed from.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Renders the template with data, which it sees as `.` and `$`.
+    ///
+    /// # Errors
+    /// When an access or a function fails, or the budget is used up.
+    pub fn render(&self, data: &Value, environment: &Environment<'_>) -> Result<String, Error> {
+        self.run(value::Dyn::from_value(data, self.0.options.numbers), environment)
+    }
+
+    /// Renders the template with these fields as its data. To ask for another one is an error, as it is of a struct in Go.
+    ///
+    /// # Errors
+    /// As [`Template::render`].
+    pub fn render_fields(
+        &self,
+        fields: &[Field<'_>],
+        environment: &Environment<'_>,
+    ) -> Result<String, Error> {
+        let entries = fields.iter().map(|field| {
+            let value = value::Dyn::from_value(field.value, field.numbers);
+            (kiln_value::Str::new(field.name), value)
+        });
+        self.run(value::Dyn::record(entries), environment)
+    }
+
+    fn run(&self, data: value::Dyn, environment: &Environment<'_>) -> Result<String, Error> {
+        let meter = meter::Meter::new(&environment.limits);
+        let exec = exec::Exec {
+            trees: &self.0.trees,
+            source: &self.0.source,
+            name: &self.0.name,
+            missing_key: self.0.options.missing_key,
+            meter: &meter,
+            sources: environment.sources,
+            depth_limit: environment.limits.depth,
+            out: String::new(),
+            template: &self.0.name,
+            at: tree::Part::None,
+            variables: Vec::new(),
+            depth: 0,
+        };
+        exec.run(data)
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Template").field(&self.0.source).finish()
+    }
+}

@@ -1,0 +1,56 @@
+//! Budgets: what a rendering may cost, counted rather than timed.
+
+use std::cell::Cell;
+
+use crate::error::Fault;
+
+/// How much a template may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest template, in bytes.
+    pub source: usize,
+    /// How deep control structures and parentheses may nest in the text.
+    pub nesting: usize,
+    /// How many levels of control structures, calls and templates may be open while rendering.
+    pub depth: usize,
+    /// How many steps one rendering may take. A step is about one node of the template, or one element looked at.
+    pub steps: u64,
+    /// How many bytes of output and of new texts and lists one rendering may make.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { source: 1 << 20, nesting: 100, depth: 300, steps: 2_000_000, bytes: 32 << 20 }
+    }
+}
+
+/// Counts down the steps and bytes of one rendering.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    steps: Cell<u64>,
+    bytes: Cell<u64>,
+    limits: Limits,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Meter { steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), limits: *limits }
+    }
+
+    pub(crate) fn step(&self, count: u64) -> Result<(), Fault> {
+        let left = self.steps.get().checked_sub(count);
+        self.steps.set(left.unwrap_or(0));
+        let limit = self.limits.steps;
+        left.map(drop)
+            .ok_or_else(|| Fault::Limit(format!("the template takes more than {limit} steps")))
+    }
+
+    pub(crate) fn make(&self, count: u64) -> Result<(), Fault> {
+        let left = self.bytes.get().checked_sub(count);
+        self.bytes.set(left.unwrap_or(0));
+        let limit = self.limits.bytes;
+        left.map(drop)
+            .ok_or_else(|| Fault::Limit(format!("the template makes more than {limit} bytes")))
+    }
+}

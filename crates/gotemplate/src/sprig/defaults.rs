@@ -1,0 +1,71 @@
+//! Defaults, choices, JSON and copies.
+
+use super::convert::is_empty;
+use super::json;
+use crate::error::Fault;
+use crate::functions::Type::{Any, Bool, Text};
+use crate::functions::{Call, Function, any, function, text};
+use crate::value::Dyn;
+
+pub(super) const TABLE: &[Function] = &[
+    function("all", &[], Some(Any), all, "whether no value is empty"),
+    function("any", &[], Some(Any), some, "whether a value is not empty"),
+    function("coalesce", &[], Some(Any), coalesce, "the first value that is not empty"),
+    function("deepCopy", &[Any], None, json::copy, "a copy that shares nothing"),
+    function("default", &[Any], Some(Any), default, "the second, or the first if that is empty"),
+    function("empty", &[Any], None, empty, "whether a value is empty"),
+    function("fail", &[Text], None, fail, "stops with a message"),
+    function("fromJson", &[Text], None, from_json, "the value of a JSON text, or nothing"),
+    function("mustDeepCopy", &[Any], None, json::copy, "a copy that shares nothing"),
+    function("mustFromJson", &[Text], None, json::parse, "the value of a JSON text"),
+    function("mustToJson", &[Any], None, json::compact, "as JSON"),
+    function("mustToPrettyJson", &[Any], None, json::pretty, "as JSON in lines"),
+    function("mustToRawJson", &[Any], None, json::raw, "as JSON without escapes for HTML"),
+    function(
+        "ternary",
+        &[Any, Any, Bool],
+        None,
+        ternary,
+        "the first if the last is true, else the second",
+    ),
+    function("toJson", &[Any], None, json::compact, "as JSON"),
+    function("toPrettyJson", &[Any], None, json::pretty, "as JSON in lines"),
+    function("toRawJson", &[Any], None, json::raw, "as JSON without escapes for HTML"),
+];
+
+type Result = std::result::Result<Dyn, Fault>;
+
+fn default(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(a.get(1).filter(|given| !is_empty(given)).unwrap_or(any(a, 0)).clone())
+}
+
+fn empty(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(is_empty(any(a, 0)).into())
+}
+
+fn coalesce(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(a.iter().find(|value| !is_empty(value)).cloned().unwrap_or(Dyn::Nil))
+}
+
+fn all(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(a.iter().all(|value| !is_empty(value)).into())
+}
+
+fn some(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(a.iter().any(|value| !is_empty(value)).into())
+}
+
+fn ternary(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(any(a, usize::from(!any(a, 2).is_true())).clone())
+}
+
+fn fail(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Err(text(a, 0).into())
+}
+
+fn from_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+    match json::parse(call, a) {
+        Err(Fault::Failed(_)) => Ok(Dyn::Nil),
+        other => other,
+    }
+}

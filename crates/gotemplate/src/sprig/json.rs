@@ -1,0 +1,145 @@
+//! Values to JSON and back, and deep copies and comparisons, all counted.
+
+use kiln_value::{Key, Number, Value, json};
+
+use crate::Numbers;
+use crate::error::Fault;
+use crate::format::{MAX_DEPTH, too_deep};
+use crate::functions::{Call, any, text};
+use crate::meter::Meter;
+use crate::value::Dyn;
+
+type Result<R = Dyn> = std::result::Result<R, Fault>;
+
+pub(super) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
+    let source = text(a, 0);
+    call.meter.make(source.len() as u64 * 4)?;
+    let value = json::parse(source).map_err(|error| Fault::from(error.to_string()))?;
+    Ok(Dyn::from_value(&value, Numbers::Floats))
+}
+
+pub(super) fn compact(call: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(json::to_go_string(&value_of(any(a, 0), call.meter, 0)?).into())
+}
+
+pub(super) fn pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(json::to_go_string_pretty(&value_of(any(a, 0), call.meter, 0)?).into())
+}
+
+pub(super) fn raw(call: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(json::to_canonical_string(&value_of(any(a, 0), call.meter, 0)?).into())
+}
+
+fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
+    meter.step(1)?;
+    // Indentation grows with the depth.
+    meter.make(8 + 2 * depth as u64)?;
+    if depth > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    Ok(match value {
+        Dyn::Missing | Dyn::Nil => Value::Null,
+        Dyn::Bool(truth) => Value::Bool(*truth),
+        Dyn::Int(int) | Dyn::Int64(int) => Value::from(*int),
+        Dyn::Uint8(uint) => Value::from(u64::from(*uint)),
+        Dyn::Uint64(uint) => Value::from(*uint),
+        Dyn::Float(float) if !float.is_finite() => {
+            let shown = kiln_text::float::print(*float);
+            return Err(format!("json: unsupported value: {shown}").into());
+        }
+        Dyn::Float(float) => Value::Number(Number::Float(*float)),
+        Dyn::Complex(..) => return Err("json: unsupported type: complex128".into()),
+        Dyn::Text(text) => {
+            meter.make(text.len() as u64)?;
+            Value::String(text.clone())
+        }
+        Dyn::List(list) => {
+            let items = list.items().iter().map(|item| value_of(item, meter, depth + 1));
+            Value::from(items.collect::<Result<Vec<Value>>>()?)
+        }
+        Dyn::Map(map) => {
+            let mut entries = Vec::with_capacity(map.len());
+            for (key, item) in map.entries() {
+                meter.make(key.len() as u64)?;
+                entries.push((Key::new(&key), value_of(&item, meter, depth + 1)?));
+            }
+            Value::Map(kiln_value::Map::from_unique(entries))
+        }
+        Dyn::Time(time) => Value::from(time.rfc3339_nano()),
+        Dyn::Duration(duration) => Value::from(duration.as_nanos()),
+        Dyn::Version(version) => Value::from(version.to_string()),
+    })
+}
+
+pub(super) fn copy(call: &Call<'_>, a: &[Dyn]) -> Result {
+    copy_of(any(a, 0), call.meter, 0)
+}
+
+pub(super) fn copy_of(value: &Dyn, meter: &Meter, depth: usize) -> Result {
+    meter.step(1)?;
+    meter.make(16)?;
+    if depth > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    Ok(match value {
+        Dyn::List(list) => {
+            let items = list.items().iter().map(|item| copy_of(item, meter, depth + 1));
+            Dyn::list_of(list.elem, items.collect::<Result<_>>()?)
+        }
+        Dyn::Map(map) => {
+            let entries = map.entries().into_iter();
+            let copies = entries.map(|(key, item)| Ok((key, copy_of(&item, meter, depth + 1)?)));
+            Dyn::map(copies.collect::<Result<Vec<_>>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// Go's deep equality: types must be the same, too.
+pub(super) fn equal(a: &Dyn, b: &Dyn, meter: &Meter, depth: usize) -> Result<bool> {
+    meter.step(1)?;
+    if depth > MAX_DEPTH {
+        return Err(too_deep());
+    }
+    if a.is_nil() || b.is_nil() {
+        return Ok(a.is_nil() && b.is_nil());
+    }
+    if a.type_name() != b.type_name() {
+        return Ok(false);
+    }
+    Ok(match (a, b) {
+        (Dyn::Bool(a), Dyn::Bool(b)) => a == b,
+        (Dyn::Float(a), Dyn::Float(b)) => a == b,
+        (Dyn::Complex(a, x), Dyn::Complex(b, y)) => a == b && x == y,
+        (Dyn::Text(a), Dyn::Text(b)) => {
+            meter.step(a.len() as u64 / 64)?;
+            a == b
+        }
+        (Dyn::Time(a), Dyn::Time(b)) => a == b,
+        (Dyn::Version(a), Dyn::Version(b)) => a.to_string() == b.to_string(),
+        (Dyn::List(a), Dyn::List(b)) => {
+            if a.items().len() != b.items().len() {
+                return Ok(false);
+            }
+            for (a, b) in a.items().iter().zip(b.items()) {
+                if !equal(a, b, meter, depth + 1)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Dyn::Map(a), Dyn::Map(b)) => {
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (key, value) in a.entries() {
+                match b.get(&key) {
+                    Some(other) if equal(&value, &other, meter, depth + 1)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
+        }
+        _ => a.as_integer() == b.as_integer(),
+    })
+}

@@ -1,0 +1,50 @@
+//! What sprig has and Kiln refuses: the network, and the making of keys and certificates.
+
+use crate::error::Fault;
+use crate::functions::Type::{Any, Text};
+use crate::functions::{Call, Function, function, text};
+use crate::value::Dyn;
+
+pub(super) const TABLE: &[Function] = &[
+    function("buildCustomCert", &[], Some(Any), keys, "refused: certificates are made outside"),
+    function("genCA", &[], Some(Any), keys, "refused: certificates are made outside"),
+    function("genCAWithKey", &[], Some(Any), keys, "refused: certificates are made outside"),
+    function("genPrivateKey", &[Text], None, private_key, "refused: keys are made outside"),
+    function("genSelfSignedCert", &[], Some(Any), keys, "refused: certificates are made outside"),
+    function(
+        "genSelfSignedCertWithKey",
+        &[],
+        Some(Any),
+        keys,
+        "refused: certificates are made outside",
+    ),
+    function("genSignedCert", &[], Some(Any), keys, "refused: certificates are made outside"),
+    function(
+        "genSignedCertWithKey",
+        &[],
+        Some(Any),
+        keys,
+        "refused: certificates are made outside",
+    ),
+    function("getHostByName", &[Text], None, network, "refused: templates do not use the network"),
+];
+
+type Result = std::result::Result<Dyn, Fault>;
+
+fn keys(_: &Call<'_>, _: &[Dyn]) -> Result {
+    Err(Fault::Refused(
+        "keys and certificates are not made while rendering".into(),
+        "make them once, outside, and hand them over as data",
+    ))
+}
+
+fn private_key(call: &Call<'_>, a: &[Dyn]) -> Result {
+    match text(a, 0) {
+        "rsa" | "dsa" | "ecdsa" | "ed25519" | "" => keys(call, a),
+        other => Ok(format!("Unknown type {other}").into()),
+    }
+}
+
+fn network(_: &Call<'_>, _: &[Dyn]) -> Result {
+    Err(Fault::Refused("templates do not use the network".into(), "hand the address over as data"))
+}

@@ -1,0 +1,77 @@
+//! Paths with slashes, and addresses.
+
+use super::urls;
+use crate::error::Fault;
+use crate::functions::Type::{Map, Text};
+use crate::functions::{Call, Function, function, text};
+use crate::value::Dyn;
+
+pub(super) const TABLE: &[Function] = &[
+    function("base", &[Text], None, base, "the last part of a path"),
+    function("clean", &[Text], None, clean, "the shortest path to the same place"),
+    function("dir", &[Text], None, dir, "a path without its last part"),
+    function("ext", &[Text], None, ext, "the ending of a file name"),
+    function("isAbs", &[Text], None, is_abs, "whether a path begins at the root"),
+    function("osBase", &[Text], None, base, "the last part of a path"),
+    function("osClean", &[Text], None, clean, "the shortest path to the same place"),
+    function("osDir", &[Text], None, dir, "a path without its last part"),
+    function("osExt", &[Text], None, ext, "the ending of a file name"),
+    function("osIsAbs", &[Text], None, is_abs, "whether a path begins at the root"),
+    function("urlJoin", &[Map], None, urls::join, "an address from its parts"),
+    function("urlParse", &[Text], None, urls::parse, "the parts of an address"),
+];
+
+type Result = std::result::Result<Dyn, Fault>;
+
+fn base(_: &Call<'_>, a: &[Dyn]) -> Result {
+    let path = text(a, 0);
+    let trimmed = path.trim_end_matches('/');
+    Ok(match (path.is_empty(), trimmed.rsplit('/').next()) {
+        (true, _) => ".".into(),
+        (_, Some("") | None) => "/".into(),
+        (_, Some(last)) => last.into(),
+    })
+}
+
+fn dir(_: &Call<'_>, a: &[Dyn]) -> Result {
+    let path = text(a, 0);
+    let end = path.rfind('/').map_or(0, |slash| slash + 1);
+    Ok(cleaned(&path[..end]).into())
+}
+
+fn ext(_: &Call<'_>, a: &[Dyn]) -> Result {
+    let name = text(a, 0).rsplit('/').next().unwrap_or_default();
+    Ok(name.rfind('.').map_or("", |dot| &name[dot..]).into())
+}
+
+fn is_abs(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(text(a, 0).starts_with('/').into())
+}
+
+fn clean(_: &Call<'_>, a: &[Dyn]) -> Result {
+    Ok(cleaned(text(a, 0)).into())
+}
+
+fn cleaned(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&last) if last != ".." => {
+                    parts.pop();
+                }
+                _ if rooted => {}
+                _ => parts.push(".."),
+            },
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    match (rooted, joined.is_empty()) {
+        (true, _) => format!("/{joined}"),
+        (false, true) => ".".to_owned(),
+        (false, false) => joined,
+    }
+}

@@ -1,0 +1,171 @@
+//! The parsed template, and how Go prints its parts in messages.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write as _};
+
+use kiln_value::Str;
+
+use crate::functions::Function;
+use crate::number::Number;
+
+/// Where a node begins, in bytes.
+pub(crate) type Pos = u32;
+
+/// A set of named templates.
+#[derive(Debug, Default)]
+pub(crate) struct Trees {
+    pub(crate) named: BTreeMap<Str, Vec<Node>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Text(Str),
+    Action(Pos, Pipe),
+    If(Branch),
+    With(Branch),
+    Range(Branch),
+    Template(Pos, Str, Option<Pipe>),
+    Break,
+    Continue,
+}
+
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) pipe: Pipe,
+    pub(crate) list: Vec<Node>,
+    pub(crate) otherwise: Option<Vec<Node>>,
+}
+
+/// `$a, $b := command | command`
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) at: Pos,
+    pub(crate) assigns: bool,
+    pub(crate) variables: Vec<Str>,
+    pub(crate) commands: Vec<Command>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) at: Pos,
+    pub(crate) terms: Vec<Term>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Term {
+    pub(crate) at: Pos,
+    pub(crate) kind: TermKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum TermKind {
+    Dot,
+    Nil,
+    Bool(bool),
+    Number(Number),
+    /// The literal as written, and what it stands for.
+    Text(Str, Str),
+    Field(Vec<Str>),
+    /// The variable with its dollar sign, then fields.
+    Variable(Vec<Str>),
+    Function(&'static Function),
+    Chain(Box<Term>, Vec<Str>),
+    Pipe(Box<Pipe>),
+}
+
+/// A part of the tree that messages point at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'t> {
+    None,
+    Pipe(&'t Pipe),
+    Command(&'t Command),
+    Term(&'t Term),
+    Action(Pos, &'t Pipe),
+    Template(Pos, &'t str, Option<&'t Pipe>),
+}
+
+impl Part<'_> {
+    pub(crate) fn at(&self) -> usize {
+        let at = match self {
+            Part::None => 0,
+            Part::Pipe(pipe) => pipe.at,
+            Part::Command(command) => command.at,
+            Part::Term(term) => term.at,
+            Part::Action(at, _) | Part::Template(at, ..) => *at,
+        };
+        at as usize
+    }
+}
+
+impl Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::None => Ok(()),
+            Part::Pipe(pipe) => pipe.fmt(f),
+            Part::Command(command) => command.fmt(f),
+            Part::Term(term) => term.fmt(f),
+            Part::Action(_, pipe) => write!(f, "{{{{{pipe}}}}}"),
+            Part::Template(_, name, pipe) => {
+                write!(f, "{{{{template {}", kiln_text::quote::quote(name))?;
+                if let Some(pipe) = pipe {
+                    write!(f, " {pipe}")?;
+                }
+                f.write_str("}}")
+            }
+        }
+    }
+}
+
+impl Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.variables.is_empty() {
+            f.write_str(&self.variables.join(", "))?;
+            f.write_str(if self.assigns { " = " } else { " := " })?;
+        }
+        for (position, command) in self.commands.iter().enumerate() {
+            if position > 0 {
+                f.write_str(" | ")?;
+            }
+            command.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, term) in self.terms.iter().enumerate() {
+            if position > 0 {
+                f.write_char(' ')?;
+            }
+            match &term.kind {
+                TermKind::Pipe(pipe) => write!(f, "({pipe})")?,
+                _ => term.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            TermKind::Dot => f.write_char('.'),
+            TermKind::Nil => f.write_str("nil"),
+            TermKind::Bool(truth) => truth.fmt(f),
+            TermKind::Number(number) => f.write_str(&number.text),
+            TermKind::Text(literal, _) => f.write_str(literal),
+            TermKind::Field(names) => names.iter().try_for_each(|name| write!(f, ".{name}")),
+            TermKind::Variable(names) => f.write_str(&names.join(".")),
+            TermKind::Function(function) => f.write_str(function.name()),
+            TermKind::Chain(inner, names) => {
+                match &inner.kind {
+                    TermKind::Pipe(pipe) => write!(f, "({pipe})")?,
+                    _ => inner.fmt(f)?,
+                }
+                names.iter().try_for_each(|name| write!(f, ".{name}"))
+            }
+            TermKind::Pipe(pipe) => pipe.fmt(f),
+        }
+    }
+}

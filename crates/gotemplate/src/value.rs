@@ -1,0 +1,364 @@
+//! Values as a running template sees them: Go's types, because functions and messages tell `int` from `float64`.
+//!
+//! The data stays the shared [`kiln_value::Value`] until a template looks inside; then one level is taken over, so that
+//! sprig's `set` and `merge` change the one map that every path leads to.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kiln_text::{Duration, Time};
+use kiln_value::{Number, Str, Value};
+
+use crate::Numbers;
+use crate::semver::Version;
+
+/// A value of some Go type.
+#[derive(Clone, Debug)]
+pub(crate) enum Dyn {
+    /// No value at all: a key that a map does not have.
+    Missing,
+    /// A nil interface.
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Int64(i64),
+    Uint8(u8),
+    Uint64(u64),
+    Float(f64),
+    Complex(f64, f64),
+    Text(Str),
+    List(List),
+    Map(Map),
+    Time(Rc<Time>),
+    Duration(Duration),
+    Version(Rc<Version>),
+}
+
+/// What the elements of a list are declared to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elem {
+    Any,
+    Text,
+    Int,
+    Lists,
+}
+
+/// A slice; never changed once made.
+#[derive(Clone, Debug)]
+pub(crate) struct List {
+    pub(crate) elem: Elem,
+    body: Rc<Items>,
+}
+
+/// The elements; dropped level by level, so that what templates nest deep costs no stack.
+#[derive(Debug, Default)]
+struct Items(Vec<Dyn>);
+
+/// A map with string keys, shared by everybody who holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// Whether the values are declared to be strings.
+    pub(crate) of_text: bool,
+    /// Whether it has exactly the keys it has: a struct in Go.
+    pub(crate) is_record: bool,
+    body: Rc<Body>,
+}
+
+#[derive(Debug)]
+struct Body(RefCell<Entries>);
+
+#[derive(Debug)]
+enum Entries {
+    Shared(kiln_value::Map, Numbers),
+    Own(BTreeMap<Str, Dyn>),
+}
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        drop_flat(std::mem::take(&mut self.0));
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Entries::Own(own) = self.0.get_mut() {
+            drop_flat(std::mem::take(own).into_values().collect());
+        }
+    }
+}
+
+fn drop_flat(mut pending: Vec<Dyn>) {
+    while let Some(value) = pending.pop() {
+        match value {
+            Dyn::List(list) => {
+                if let Some(mut items) = Rc::into_inner(list.body) {
+                    pending.append(&mut items.0);
+                }
+            }
+            Dyn::Map(map) => {
+                if let Some(mut body) = Rc::into_inner(map.body)
+                    && let Entries::Own(own) = body.0.get_mut()
+                {
+                    pending.extend(std::mem::take(own).into_values());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl List {
+    pub(crate) fn items(&self) -> &[Dyn] {
+        &self.body.0
+    }
+}
+
+impl Map {
+    pub(crate) fn own(entries: BTreeMap<Str, Dyn>) -> Map {
+        Map {
+            of_text: false,
+            is_record: false,
+            body: Rc::new(Body(RefCell::new(Entries::Own(entries)))),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match &*self.body.0.borrow() {
+            Entries::Shared(map, _) => map.len(),
+            Entries::Own(own) => own.len(),
+        }
+    }
+
+    pub(crate) fn same(&self, other: &Map) -> bool {
+        Rc::ptr_eq(&self.body, &other.body)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Dyn> {
+        let mut entries = self.body.0.borrow_mut();
+        if let Entries::Shared(map, numbers) = &*entries {
+            match map.get(key)? {
+                Value::List(_) | Value::Map(_) => entries.take_over(),
+                scalar => return Some(Dyn::from_value(scalar, *numbers)),
+            }
+        }
+        match &*entries {
+            Entries::Own(own) => own.get(key).cloned(),
+            Entries::Shared(..) => None,
+        }
+    }
+
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        match &*self.body.0.borrow() {
+            Entries::Shared(map, _) => map.contains_key(key),
+            Entries::Own(own) => own.contains_key(key),
+        }
+    }
+
+    /// The keys in order.
+    pub(crate) fn keys(&self) -> Vec<Str> {
+        match &*self.body.0.borrow() {
+            Entries::Shared(map, _) => {
+                let mut keys: Vec<Str> = map.keys().map(|key| Str::new(key.as_str())).collect();
+                keys.sort_unstable();
+                keys
+            }
+            Entries::Own(own) => own.keys().cloned().collect(),
+        }
+    }
+
+    /// The entries in the order of their keys.
+    pub(crate) fn entries(&self) -> Vec<(Str, Dyn)> {
+        let mut entries = self.body.0.borrow_mut();
+        entries.take_over();
+        match &*entries {
+            Entries::Own(own) => own.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            Entries::Shared(..) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn insert(&self, key: Str, value: Dyn) {
+        let mut entries = self.body.0.borrow_mut();
+        entries.take_over();
+        if let Entries::Own(own) = &mut *entries {
+            own.insert(key, value);
+        }
+    }
+
+    pub(crate) fn remove(&self, key: &str) {
+        let mut entries = self.body.0.borrow_mut();
+        entries.take_over();
+        if let Entries::Own(own) = &mut *entries {
+            own.remove(key);
+        }
+    }
+}
+
+impl Entries {
+    /// Makes the entries changeable; what they hold is taken over when somebody looks inside.
+    fn take_over(&mut self) {
+        if let Entries::Shared(map, numbers) = self {
+            let own = map
+                .iter()
+                .map(|(key, value)| (Str::new(key.as_str()), Dyn::from_value(value, *numbers)))
+                .collect();
+            *self = Entries::Own(own);
+        }
+    }
+}
+
+impl Dyn {
+    pub(crate) fn from_value(value: &Value, numbers: Numbers) -> Dyn {
+        match value {
+            Value::Null => Dyn::Nil,
+            Value::Bool(truth) => Dyn::Bool(*truth),
+            Value::Number(number) => match (numbers, number) {
+                (Numbers::Integers, Number::Int(int)) => Dyn::Int(*int),
+                (Numbers::Integers, Number::UInt(uint)) => Dyn::Uint64(*uint),
+                _ => Dyn::Float(number.as_f64()),
+            },
+            Value::String(text) => Dyn::Text(text.clone()),
+            Value::List(list) => {
+                Dyn::list(list.iter().map(|item| Dyn::from_value(item, numbers)).collect())
+            }
+            Value::Map(map) => {
+                let entries = Entries::Shared(map.clone(), numbers);
+                Dyn::Map(Map {
+                    of_text: false,
+                    is_record: false,
+                    body: Rc::new(Body(RefCell::new(entries))),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn text(text: impl Into<Str>) -> Dyn {
+        Dyn::Text(text.into())
+    }
+
+    /// A text of bytes that need not be UTF-8; what is not becomes U+FFFD.
+    pub(crate) fn bytes(bytes: &[u8]) -> Dyn {
+        Dyn::Text(Str::from(String::from_utf8_lossy(bytes)))
+    }
+
+    pub(crate) fn list(items: Vec<Dyn>) -> Dyn {
+        Dyn::list_of(Elem::Any, items)
+    }
+
+    pub(crate) fn list_of(elem: Elem, items: Vec<Dyn>) -> Dyn {
+        Dyn::List(List { elem, body: Rc::new(Items(items)) })
+    }
+
+    pub(crate) fn texts<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Dyn {
+        Dyn::list_of(Elem::Text, items.into_iter().map(Dyn::text).collect())
+    }
+
+    pub(crate) fn map(entries: impl IntoIterator<Item = (Str, Dyn)>) -> Dyn {
+        Dyn::Map(Map::own(entries.into_iter().collect()))
+    }
+
+    /// A map whose values are declared to be strings.
+    pub(crate) fn text_map(entries: impl IntoIterator<Item = (Str, Dyn)>) -> Dyn {
+        let mut map = Map::own(entries.into_iter().collect());
+        map.of_text = true;
+        Dyn::Map(map)
+    }
+
+    /// A map that has no other keys.
+    pub(crate) fn record(entries: impl IntoIterator<Item = (Str, Dyn)>) -> Dyn {
+        let mut map = Map::own(entries.into_iter().collect());
+        map.is_record = true;
+        Dyn::Map(map)
+    }
+
+    /// Whether there is nothing: no value, or a nil.
+    pub(crate) fn is_nil(&self) -> bool {
+        matches!(self, Dyn::Missing | Dyn::Nil)
+    }
+
+    /// Whether `if` takes it for true.
+    pub(crate) fn is_true(&self) -> bool {
+        match self {
+            Dyn::Missing | Dyn::Nil => false,
+            Dyn::Bool(truth) => *truth,
+            Dyn::Int(int) | Dyn::Int64(int) => *int != 0,
+            Dyn::Uint8(uint) => *uint != 0,
+            Dyn::Uint64(uint) => *uint != 0,
+            Dyn::Float(float) => *float != 0.0,
+            Dyn::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
+            Dyn::Text(text) => !text.is_empty(),
+            Dyn::List(list) => !list.items().is_empty(),
+            Dyn::Map(map) => map.len() > 0,
+            Dyn::Duration(duration) => duration.as_nanos() != 0,
+            Dyn::Time(_) | Dyn::Version(_) => true,
+        }
+    }
+
+    /// The name of the type, as `%T` prints it.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Dyn::Missing | Dyn::Nil => "<nil>",
+            Dyn::Bool(_) => "bool",
+            Dyn::Int(_) => "int",
+            Dyn::Int64(_) => "int64",
+            Dyn::Uint8(_) => "uint8",
+            Dyn::Uint64(_) => "uint64",
+            Dyn::Float(_) => "float64",
+            Dyn::Complex(..) => "complex128",
+            Dyn::Text(_) => "string",
+            Dyn::List(list) => match list.elem {
+                Elem::Any => "[]interface {}",
+                Elem::Text => "[]string",
+                Elem::Int => "[]int",
+                Elem::Lists => "[][]interface {}",
+            },
+            Dyn::Map(map) if map.of_text => "map[string]string",
+            Dyn::Map(_) => "map[string]interface {}",
+            Dyn::Time(_) => "time.Time",
+            Dyn::Duration(_) => "time.Duration",
+            Dyn::Version(_) => "*semver.Version",
+        }
+    }
+
+    /// The kind below the type, as Go's reflection names it.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self {
+            Dyn::Missing | Dyn::Nil => "invalid",
+            Dyn::List(_) => "slice",
+            Dyn::Map(_) => "map",
+            Dyn::Time(_) => "struct",
+            Dyn::Duration(_) => "int64",
+            Dyn::Version(_) => "ptr",
+            other => other.type_name(),
+        }
+    }
+
+    /// The integer, if it is of an integer type.
+    pub(crate) fn as_integer(&self) -> Option<i128> {
+        match self {
+            Dyn::Int(int) | Dyn::Int64(int) => Some(i128::from(*int)),
+            Dyn::Uint8(uint) => Some(i128::from(*uint)),
+            Dyn::Uint64(uint) => Some(i128::from(*uint)),
+            Dyn::Duration(duration) => Some(i128::from(duration.as_nanos())),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Dyn {
+    fn from(truth: bool) -> Self {
+        Dyn::Bool(truth)
+    }
+}
+
+impl From<String> for Dyn {
+    fn from(text: String) -> Self {
+        Dyn::Text(Str::from(text))
+    }
+}
+
+impl From<&str> for Dyn {
+    fn from(text: &str) -> Self {
+        Dyn::Text(Str::new(text))
+    }
+}
