@@ -1,0 +1,490 @@
+//! Text to a tree. Precedence climbing for operators; paths are read step by step.
+
+use std::ops::Range;
+
+use kiln_diagnostic::did_you_mean;
+use kiln_text::quote::unquote;
+use kiln_text::{Regex, float};
+use kiln_value::{Str, Value};
+
+use crate::Limits;
+use crate::error::{Error, ErrorKind};
+use crate::item::Item;
+use crate::scan::{Kind, Scanner, Token};
+use crate::tree::{Function, Node, NodeKind, ObjectKey, Operator, Path, Prefix, Step, StepKind};
+
+pub(crate) struct Parser<'t> {
+    scanner: Scanner<'t>,
+    depth: usize,
+    limits: Limits,
+}
+
+type Result<R> = std::result::Result<R, Error>;
+
+/// Parses an expression.
+pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Node> {
+    if text.len() > limits.source {
+        let message = format!("the expression is longer than {} bytes", limits.source);
+        return Err(Error::new(ErrorKind::Limit, 0..0, message));
+    }
+    let mut parser = Parser { scanner: Scanner { text, at: 0 }, depth: 0, limits: *limits };
+    let node = parser.expression()?;
+    match parser.next() {
+        token if token.kind == Kind::End => Ok(node),
+        token => Err(unexpected(token, "an operator or the end")),
+    }
+}
+
+fn unexpected(token: Token<'_>, wanted: &str) -> Error {
+    let error =
+        syntax(token.at..token.end(), format!("{wanted} is wanted here, not {}", token.describe()));
+    match (token.kind, token.text) {
+        (Kind::Char('='), _) => error.hint("write == to compare"),
+        (Kind::Ident, "and") => error.hint("write && for and"),
+        (Kind::Ident, "or") => error.hint("write || for or"),
+        (Kind::Ident, "not") => error.hint("write ! for not"),
+        _ => error,
+    }
+}
+
+fn syntax(span: Range<usize>, message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Syntax, span, message)
+}
+
+/// Characters that operators are made of: as many as stand together are one operator.
+fn is_operator(c: char) -> bool {
+    "&|+-*/%=!><~^?".contains(c)
+}
+
+impl<'t> Parser<'t> {
+    fn next(&mut self) -> Token<'t> {
+        self.scanner.next()
+    }
+
+    fn peek(&self) -> Token<'t> {
+        self.scanner.clone().next()
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<Token<'t>> {
+        let token = self.next();
+        if token.kind == Kind::Char(wanted) {
+            return Ok(token);
+        }
+        Err(unexpected(token, &format!("`{wanted}`")))
+    }
+
+    fn deeper<R>(&mut self, parse: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        if self.depth >= self.limits.depth {
+            let at = self.scanner.at;
+            let message = format!("the expression nests deeper than {} levels", self.limits.depth);
+            return Err(Error::new(ErrorKind::Limit, at..at, message));
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn expression(&mut self) -> Result<Node> {
+        self.deeper(|parser| parser.climb(0))
+    }
+
+    fn climb(&mut self, least: u8) -> Result<Node> {
+        let depth = self.depth;
+        let mut left = self.primary()?;
+        loop {
+            let before = self.scanner;
+            let token = self.next();
+            let mut sign = token.text.to_owned();
+            match token.kind {
+                Kind::Char(c) if is_operator(c) => {
+                    while let Some(c) = self.scanner.peek().filter(|c| is_operator(*c)) {
+                        self.scanner.skip(c);
+                        sign.push(c);
+                    }
+                }
+                Kind::Ident if token.text == "in" => {}
+                _ => {
+                    self.scanner = before;
+                    break;
+                }
+            }
+            if sign == "?" {
+                if least > 0 {
+                    self.scanner = before;
+                    break;
+                }
+                left = self.choice(left)?;
+                continue;
+            }
+            let Some(operator) = Operator::parse(&sign) else {
+                let span = token.at..self.scanner.at;
+                if span.len() > 1 {
+                    let known = Operator::parse(&sign[..1]).is_some();
+                    let hint = known.then(|| "put a space between two operators".to_owned());
+                    return Err(
+                        syntax(span, format!("there is no operator {sign}")).maybe_hint(hint)
+                    );
+                }
+                self.scanner = before;
+                break;
+            };
+            if operator.precedence() < least {
+                self.scanner = before;
+                break;
+            }
+            // A long chain is as deep as its tree.
+            self.depth += 1;
+            let right = self.deeper(|parser| parser.climb(operator.precedence() + 1))?;
+            left = infix(operator, left, right)?;
+        }
+        self.depth = depth;
+        Ok(left)
+    }
+
+    /// `condition ? a : b`; without the second half, null.
+    fn choice(&mut self, condition: Node) -> Result<Node> {
+        self.depth += 1;
+        let yes = self.expression()?;
+        let token = self.next();
+        let no = match token.kind {
+            Kind::Char(':') => self.expression()?,
+            Kind::End => Node { kind: NodeKind::Constant(Item::NULL), span: token.at..token.at },
+            _ => return Err(unexpected(token, "`:`")),
+        };
+        let span = condition.span.start..no.span.end;
+        let kind = NodeKind::If(Box::new(condition), Box::new(yes), Box::new(no));
+        Ok(Node { kind, span })
+    }
+
+    fn primary(&mut self) -> Result<Node> {
+        let token = self.next();
+        let kind = match token.kind {
+            Kind::Char('$') => return self.path(token, true),
+            Kind::Char('@') => return self.path(token, false),
+            Kind::Char('(') => {
+                let mut inner = self.expression()?;
+                let close = self.expect(')')?;
+                inner.span = token.at..close.end();
+                return Ok(inner);
+            }
+            Kind::Char('[') => NodeKind::List(self.list()?),
+            Kind::Char('{') => NodeKind::Object(self.object()?),
+            Kind::Char(sign @ ('!' | '-' | '~')) => {
+                let prefix = match sign {
+                    '!' => Prefix::Not,
+                    '-' => Prefix::Minus,
+                    _ => Prefix::BitNot,
+                };
+                let inner = self.deeper(Self::primary)?;
+                NodeKind::Prefix(prefix, Box::new(inner))
+            }
+            Kind::Char('#') => {
+                let message = "a placeholder stands only before the colon of an object";
+                return Err(syntax(token.at..token.end(), message));
+            }
+            Kind::Number => {
+                let plain = !token.text.starts_with("0x") && !token.text.starts_with("0X");
+                let number = float::parse(token.text).filter(|_| plain);
+                let number = number.ok_or_else(|| {
+                    syntax(token.at..token.end(), format!("{} is no decimal number", token.text))
+                })?;
+                NodeKind::Constant(Item::number(number))
+            }
+            Kind::Text => NodeKind::Constant(Item::Value(Value::from(self.text(token)?))),
+            Kind::Ident => self.word(token)?,
+            _ => return Err(unexpected(token, "a value")),
+        };
+        Ok(Node { kind, span: token.at..self.scanner.at })
+    }
+
+    fn text(&self, token: Token<'_>) -> Result<String> {
+        unquote(token.text).map_err(|_| {
+            let span = token.at..token.end();
+            let error = syntax(span, "the text cannot be read");
+            match token.text.starts_with('\'') {
+                true => error.hint("single quotes hold one character: use double quotes"),
+                false => error.hint("close it with a quote, and write \\\\ for a backslash"),
+            }
+        })
+    }
+
+    fn word(&mut self, token: Token<'_>) -> Result<NodeKind> {
+        match token.text {
+            "true" => return Ok(NodeKind::Constant(Item::Value(Value::Bool(true)))),
+            "false" => return Ok(NodeKind::Constant(Item::Value(Value::Bool(false)))),
+            "null" => return Ok(NodeKind::Constant(Item::NULL)),
+            _ => {}
+        }
+        if let Some(function) = Function::find(token.text) {
+            let arguments = match self.peek().kind {
+                Kind::Char('(') => {
+                    self.next();
+                    self.arguments()?
+                }
+                _ => Vec::new(),
+            };
+            return Ok(NodeKind::Call(function, arguments));
+        }
+        let constant = |token: Token<'_>| Node {
+            kind: NodeKind::Constant(Item::Value(Value::from(token.text))),
+            span: token.at..token.end(),
+        };
+        let mut keys = vec![constant(token)];
+        loop {
+            let before = self.scanner;
+            match self.next().kind {
+                Kind::Char('.') => {
+                    let name = self.next();
+                    if name.kind != Kind::Ident {
+                        return Err(unexpected(name, "a field"));
+                    }
+                    keys.push(constant(name));
+                }
+                Kind::Char('[') => {
+                    keys.push(self.expression()?);
+                    self.expect(']')?;
+                }
+                Kind::Char('(') => return Ok(NodeKind::Name(keys, Some(self.arguments()?))),
+                _ => {
+                    self.scanner = before;
+                    return Ok(NodeKind::Name(keys, None));
+                }
+            }
+        }
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Node>> {
+        let mut arguments = Vec::new();
+        if self.peek().kind == Kind::Char(')') {
+            self.next();
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.expression()?);
+            let token = self.next();
+            match token.kind {
+                Kind::Char(')') => return Ok(arguments),
+                Kind::Char(',') => {}
+                _ => return Err(unexpected(token, "`,` or `)`")),
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Node>> {
+        let mut elements = Vec::new();
+        loop {
+            match self.peek().kind {
+                Kind::Char(',') => {
+                    self.next();
+                }
+                Kind::Char(']') => {
+                    self.next();
+                    return Ok(elements);
+                }
+                _ => elements.push(self.expression()?),
+            }
+        }
+    }
+
+    fn object(&mut self) -> Result<Vec<(ObjectKey, Node)>> {
+        let mut entries = Vec::new();
+        loop {
+            match self.peek().kind {
+                Kind::Char(',') => {
+                    self.next();
+                }
+                Kind::Char('}') => {
+                    self.next();
+                    return Ok(entries);
+                }
+                Kind::Char('#') => {
+                    self.next();
+                    entries.push(self.captured()?);
+                }
+                _ => {
+                    let key = self.expression()?;
+                    self.expect(':')?;
+                    entries.push((ObjectKey::Written(key), self.expression()?));
+                }
+            }
+        }
+    }
+
+    fn captured(&mut self) -> Result<(ObjectKey, Node)> {
+        let mut number = None;
+        if self.peek().kind == Kind::Number {
+            let token = self.next();
+            number =
+                Some(token.text.parse().map_err(|_| unexpected(token, "the number of a key"))?);
+        }
+        self.expect(':')?;
+        let token = self.next();
+        let path = match token.kind {
+            Kind::Char('$') => self.path(token, true)?,
+            Kind::Char('@') => self.path(token, false)?,
+            _ => return Err(unexpected(token, "a path that begins with `$`")),
+        };
+        Ok((ObjectKey::Captured(number), path))
+    }
+
+    fn path(&mut self, begin: Token<'_>, from_root: bool) -> Result<Node> {
+        let mut steps = Vec::new();
+        loop {
+            let before = self.scanner;
+            let token = self.next();
+            match token.kind {
+                Kind::Char('.') => self.after_dot(token, &mut steps)?,
+                Kind::Char('[') => {
+                    let kind = self.bracket()?;
+                    steps.push(Step { kind, span: token.at..self.scanner.at });
+                }
+                Kind::Char('(') => self.script(token, &mut steps)?,
+                _ => {
+                    self.scanner = before;
+                    let span = begin.at..before.at;
+                    return Ok(Node { kind: NodeKind::Path(Path { from_root, steps }), span });
+                }
+            }
+        }
+    }
+
+    fn script(&mut self, open: Token<'_>, steps: &mut Vec<Step>) -> Result<()> {
+        let script = self.expression()?;
+        self.expect(')')?;
+        steps.push(Step { kind: StepKind::Script(script), span: open.at..self.scanner.at });
+        Ok(())
+    }
+
+    fn after_dot(&mut self, dot: Token<'_>, steps: &mut Vec<Step>) -> Result<()> {
+        let token = self.next();
+        let span = dot.at..token.end();
+        match token.kind {
+            Kind::Ident => {
+                steps.push(Step { kind: StepKind::Field(Str::new(token.text)), span });
+            }
+            Kind::Char('*') => steps.push(Step { kind: StepKind::Star, span }),
+            Kind::Char('.') => {
+                steps.push(Step { kind: StepKind::Descend, span });
+                self.after_descent(steps)?;
+            }
+            _ => {
+                let error = unexpected(token, "a name, `*` or `.`");
+                return Err(match token.kind {
+                    Kind::Char('[') => error.hint("leave the dot before `[` out"),
+                    _ => error,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn after_descent(&mut self, steps: &mut Vec<Step>) -> Result<()> {
+        let token = self.next();
+        let kind = match token.kind {
+            Kind::Ident => StepKind::Field(Str::new(token.text)),
+            Kind::Char('*') => StepKind::Star,
+            Kind::Char('(') => return self.script(token, steps),
+            Kind::Char('[') => match self.bracket()? {
+                StepKind::Slice(..) => {
+                    let span = token.at..self.scanner.at;
+                    return Err(syntax(span, "`..` cannot be joined with a slice"));
+                }
+                StepKind::Key(key) => StepKind::Keys(vec![key]),
+                kind => kind,
+            },
+            _ => return Err(unexpected(token, "a name, `*` or `[`")),
+        };
+        steps.push(Step { kind, span: token.at..self.scanner.at });
+        Ok(())
+    }
+
+    /// What stands in brackets, and the closing one.
+    fn bracket(&mut self) -> Result<StepKind> {
+        let token = self.peek();
+        match token.kind {
+            Kind::Char('*') => {
+                self.next();
+                self.expect(']')?;
+                return Ok(StepKind::Star);
+            }
+            Kind::Char('?') => {
+                self.next();
+                let filter = self.expression()?;
+                self.expect(']')?;
+                return Ok(StepKind::Filter(filter));
+            }
+            _ => {}
+        }
+        // Between colons an expression may be left out.
+        let mut parts: Vec<Option<Node>> = Vec::new();
+        let mut separator = None;
+        loop {
+            let token = self.peek();
+            let part = match (token.kind, separator) {
+                (Kind::Char(':'), _) => None,
+                (Kind::Char(']'), Some(':')) => None,
+                _ => Some(self.expression()?),
+            };
+            parts.push(part);
+            let token = self.next();
+            match (token.kind, separator) {
+                (Kind::Char(']'), _) => break,
+                (Kind::Char(found @ (':' | ',')), None) => separator = Some(found),
+                (Kind::Char(found), Some(known)) if found == known => {}
+                (Kind::Char(':' | ','), _) => {
+                    let message = "commas and colons do not mix in brackets";
+                    return Err(syntax(token.at..token.end(), message));
+                }
+                _ => return Err(unexpected(token, "`,`, `:` or `]`")),
+            }
+        }
+        if separator == Some(':') {
+            if parts.len() > 3 {
+                let at = self.scanner.at;
+                return Err(syntax(at - 1..at, "a slice has at most three parts: [min:max:step]"));
+            }
+            parts.resize_with(3, || None);
+            let mut parts = parts.into_iter();
+            let mut part = || parts.next().flatten();
+            return Ok(StepKind::Slice(part(), part(), part()));
+        }
+        let mut keys: Vec<Node> = parts.into_iter().flatten().collect();
+        Ok(match keys.pop() {
+            Some(only) if keys.is_empty() => StepKind::Key(only),
+            last => {
+                keys.extend(last);
+                StepKind::Keys(keys)
+            }
+        })
+    }
+}
+
+fn infix(operator: Operator, left: Node, right: Node) -> Result<Node> {
+    let span = left.span.start..right.span.end;
+    let kind = match operator {
+        Operator::Matches | Operator::NotMatches => {
+            let regex = match &right.kind {
+                NodeKind::Constant(pattern) => {
+                    let regex = Regex::new(&pattern.text());
+                    Some(regex.map_err(|error| syntax(right.span.clone(), error.to_string()))?)
+                }
+                _ => None,
+            };
+            let negated = operator == Operator::NotMatches;
+            NodeKind::Match(Box::new(left), Box::new(right), regex, negated)
+        }
+        _ => NodeKind::Infix(operator, Box::new(left), Box::new(right)),
+    };
+    Ok(Node { kind, span })
+}
+
+/// What somebody may have meant by a function that is not there.
+pub(crate) fn suggest(name: &str) -> Option<String> {
+    did_you_mean(name, Function::ALL.iter().map(|(name, _)| *name))
+        .map(|near| format!("did you mean {near}?"))
+        .or_else(|| {
+            let names: Vec<&str> = Function::ALL.iter().map(|(name, _)| *name).collect();
+            Some(format!("the functions are {}", names.join(", ")))
+        })
+}
