@@ -44,9 +44,11 @@ pub(crate) fn is_supported() -> bool {
 #[cfg(target_os = "linux")]
 mod confined {
     use std::ffi::OsString;
+    use std::io::ErrorKind;
     use std::os::unix::process::CommandExt;
     use std::path::PathBuf;
     use std::process::Command;
+    use std::time::Duration;
 
     use landlock::{
         ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated,
@@ -88,9 +90,18 @@ mod confined {
         }
         // A build that is interrupted takes its plugins along.
         let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-        match command.split_first() {
-            Some((program, arguments)) => Command::new(program).args(arguments).exec().to_string(),
-            None => "no program was named".to_owned(),
+        let Some((program, arguments)) = command.split_first() else {
+            return "no program was named".to_owned();
+        };
+        let mut tries = 0;
+        loop {
+            let error = Command::new(program).args(arguments).exec();
+            tries += 1;
+            // Whoever wrote the plugin a moment ago may still hold it open.
+            if error.kind() != ErrorKind::ExecutableFileBusy || tries > 20 {
+                return error.to_string();
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

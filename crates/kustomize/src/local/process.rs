@@ -42,8 +42,11 @@ pub(super) fn run(
     most_output: u64,
 ) -> io::Result<Ended> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Only what may have to be stopped leaves the group that the terminal's signals go to.
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    if time.is_some() {
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    }
     let mut child = spawn(&mut command)?;
     let deadline = time.map(|time| Instant::now() + time);
     let events = carry(&mut child, input.to_vec(), most_output);

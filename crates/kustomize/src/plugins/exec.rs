@@ -167,7 +167,7 @@ impl Exec {
             ))
             .context(&finished.errors),
         };
-        Err(error.hint(format!("it is the executable {}", self.program)))
+        Err(error.hint(running::advice(&self.program, finished)))
     }
 
     pub(super) fn generate_command(&self) -> Command {

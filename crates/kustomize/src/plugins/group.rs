@@ -177,7 +177,7 @@ impl Group {
                 Error::new(format!("plugin {group} {word} failed: exit status {code}{said}"))
             }
         };
-        Err(error.hint(format!("it is the executable {}", self.program)))
+        Err(error.hint(running::advice(&self.program, finished)))
     }
 
     /// The objects that the plugin wrote, without the configurations that it passed through.

@@ -72,3 +72,12 @@ pub(super) fn said(finished: &Finished) -> String {
     let said = finished.errors.trim();
     if said.is_empty() { String::new() } else { format!(": {said}") }
 }
+
+/// What to do about a program that failed.
+pub(super) fn advice(program: &str, finished: &Finished) -> String {
+    let mut advice = format!("it is the executable {program}");
+    if finished.errors.contains("ermission denied") {
+        advice.push_str("; --plugin-read and --plugin-write let it touch more files than those of its kustomization");
+    }
+    advice
+}

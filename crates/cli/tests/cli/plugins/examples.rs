@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use kiln_testkit::{difference, project_root};
 
+use super::besides_landlock;
+
 fn build(example: &str, language: &str, flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiln"))
         .args(["build", example, "--enable-alpha-plugins"])
@@ -47,7 +49,7 @@ fn the_three_stories_are_built_in_both_languages() {
         for language in languages() {
             for flags in [&[][..], &["--check-plugins"]] {
                 let output = build(example, language, flags);
-                let said = String::from_utf8(output.stderr).unwrap();
+                let said = besides_landlock(&String::from_utf8(output.stderr).unwrap());
                 assert_eq!(
                     (output.status.code(), said.as_str()),
                     (Some(0), ""),
@@ -66,7 +68,7 @@ fn stories_that_add_or_rename_need_the_option() {
         for language in languages() {
             let output = build(example, language, &[]);
             assert_eq!(output.status.code(), Some(2), "{example} {language}");
-            let said = String::from_utf8(output.stderr).unwrap();
+            let said = besides_landlock(&String::from_utf8(output.stderr).unwrap()) + "\n";
             let place = root().join(language).display().to_string();
             let said = said.replace(&place, "…");
             check(&root().join(example).join("expected-errors.txt"), &said);
