@@ -8,6 +8,6 @@ mod examples;
 mod fmt;
 mod general;
 mod harness;
+mod install;
 #[cfg(target_os = "linux")]
 mod plugins;
-mod install;
