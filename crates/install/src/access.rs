@@ -15,6 +15,23 @@ const COMPONENTS: [&str; 4] =
 const READ: &[&str] = &["get", "list", "watch"];
 const KEEP: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
+/// The kinds that rules commonly make or change.
+const COMMON_TARGETS: &[&str] = &[
+    "configmaps",
+    "networkpolicies",
+    "resourcequotas",
+    "secrets",
+    "roles",
+    "rolebindings",
+    "clusterroles",
+    "clusterrolebindings",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "nodes/status",
+    "pods",
+];
+
 /// The account of the pod.
 pub(crate) const POD_ACCOUNT: &str = "kiln";
 
@@ -115,27 +132,11 @@ fn core(component: &str) -> Vec<Value> {
 
 /// What the peers' standard configuration gives its accounts.
 fn standard(component: &str) -> Vec<Value> {
+    // Rules that make policies are checked for all rights on the status too.
+    let policies = rule(&["kyverno.io"], &["clusterpolicies/status", "policies/status"], KEEP);
     match component {
-        "admission-controller" => vec![rule(&["*"], &["secrets"], KEEP)],
-        "background-controller" => vec![rule(
-            &["*"],
-            &[
-                "configmaps",
-                "networkpolicies",
-                "resourcequotas",
-                "secrets",
-                "roles",
-                "rolebindings",
-                "clusterroles",
-                "clusterrolebindings",
-                "limitranges",
-                "namespaces",
-                "nodes",
-                "nodes/status",
-                "pods",
-            ],
-            KEEP,
-        )],
+        "admission-controller" => vec![rule(&["*"], &["secrets"], KEEP), policies],
+        "background-controller" => vec![rule(&["*"], COMMON_TARGETS, KEEP), policies],
         _ => Vec::new(),
     }
 }

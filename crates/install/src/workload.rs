@@ -84,7 +84,7 @@ fn deployment(options: &Options, selector: &Value) -> Value {
                             format!("--listen=0.0.0.0:{HTTPS}"),
                         ],
                         "ports": [{"name": "https", "containerPort": HTTPS}],
-                        "livenessProbe": probe("/livez"),
+                        "livenessProbe": probe("/healthz"),
                         "readinessProbe": probe("/readyz"),
                         "resources": {
                             "requests": {"cpu": "100m", "memory": "64Mi"},

@@ -19,6 +19,7 @@
 //! | `drive` | owns the controller: gives it events, carries out its calls |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
+//! | `reader` | read access for commands that change nothing |
 //! | `health`, `metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
@@ -35,6 +36,7 @@ mod lease;
 pub mod metrics;
 pub mod options;
 pub mod path;
+pub mod reader;
 pub mod registry;
 mod run;
 pub mod serve;
@@ -44,5 +46,6 @@ pub mod watch;
 
 pub use client::{Client, ConnectError};
 pub use options::{Only, Options};
+pub use reader::Reader;
 pub use run::{logs, run, run_blocking};
 pub use state::Shared;

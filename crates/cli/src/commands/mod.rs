@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod completion;
 mod eval;
+mod explain;
 mod fmt;
 mod install;
 mod man;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
+    Explain(explain::Args),
     Install(install::Args),
     Run(run::Args),
     Version(version::Args),
@@ -47,6 +49,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
+        Command::Explain(command) => explain::run(&ui, &command),
         Command::Install(command) => install::run(&ui, &command),
         Command::Run(command) => run::run(&ui, &command),
         Command::Version(command) => version::run(&ui, &command),

@@ -5,9 +5,11 @@ mod build;
 mod documentation;
 mod eval;
 mod examples;
+mod explain;
 mod fmt;
 mod general;
 mod harness;
 mod install;
 #[cfg(target_os = "linux")]
 mod plugins;
+mod walk;

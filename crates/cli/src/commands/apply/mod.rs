@@ -2,6 +2,8 @@
 
 mod show;
 
+pub(super) use show::blocking_step;
+
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;

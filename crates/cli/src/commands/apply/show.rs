@@ -99,7 +99,7 @@ fn describe(id: &ObjectId) -> String {
 
 fn verdict(result: &RuleResult) -> String {
     let because = match result.status {
-        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(reason),
+        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(blocking_step),
         Status::Pass | Status::Error => None,
     };
     if let Some(why) = result.why.as_ref().filter(|_| result.status != Status::Pass) {
@@ -115,7 +115,7 @@ fn verdict(result: &RuleResult) -> String {
 }
 
 /// The step that kept a rule from running: an exclusion that applied, or else what was not met.
-fn reason(trace: &Step) -> Option<&Step> {
+pub(in crate::commands) fn blocking_step(trace: &Step) -> Option<&Step> {
     match trace.steps.last() {
         Some(last) if last.answer == Answer::Yes => innermost(trace, &Answer::Yes),
         _ => innermost(trace, &Answer::No),

@@ -1,0 +1,124 @@
+//! Read access for commands that ask a cluster and change nothing: blocking, one question at a time.
+
+use std::fmt;
+
+use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_value::Value;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::calls::{carry_out, list_all};
+use crate::client::{Client, ConnectError};
+use crate::discovery::Discovery;
+use crate::options::Options;
+
+/// A cluster that can only be read.
+pub struct Reader {
+    runtime: Runtime,
+    client: Client,
+    kinds: Kinds,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("server", &self.client.server()).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Connects, and asks which kinds are served.
+    ///
+    /// # Errors
+    /// When there are no credentials, or nobody answers.
+    pub fn connect(options: &Options) -> Result<Self, ConnectError> {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| ConnectError {
+                message: format!("cannot begin: {error}"),
+                hint: "is the system out of files?".to_owned(),
+            })?;
+        let client = runtime.block_on(Client::connect(options, None))?;
+        let kinds = runtime.block_on(Discovery::default().refresh(&client));
+        match kinds {
+            Ok(kinds) => {
+                Ok(Reader { runtime, client, kinds: kinds.unwrap_or_else(Kinds::builtin) })
+            }
+            Err(error) => Err(ConnectError {
+                message: format!("{} does not say which kinds it serves: {error}", client.server()),
+                hint: "check that the cluster is up and the credentials are valid".to_owned(),
+            }),
+        }
+    }
+
+    /// The kinds that are served.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// One object, or none when there is no such object.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub fn object(&self, id: &ObjectId) -> Result<Option<Value>, ApiError> {
+        let call = Call::Get(id.clone());
+        match self.runtime.block_on(carry_out(&self.client, &self.kinds, &call)) {
+            Ok(Reply::Object(object)) => Ok(Some(object)),
+            Ok(_) => Ok(None),
+            Err(error) if error.reason == Reason::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of a kind, in one namespace or in all. A kind that is not served has none.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub fn all(&self, gvk: &Gvk, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        if self.kinds.get(gvk).is_none() {
+            return Ok(Vec::new());
+        }
+        let listed = list_all(&self.client, &self.kinds, gvk, namespace, "");
+        Ok(self.runtime.block_on(listed)?.objects)
+    }
+}
+
+impl View for Reader {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
+        self.object(&id).map_err(|error| read_error(&error))
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+        let call = Call::List {
+            kind: query.kind.clone(),
+            namespace: query.namespace.map(Into::into),
+            selector: query.selector.clone(),
+            limit: Some(query.limit),
+            resume: query.resume.map(str::to_owned),
+        };
+        match self
+            .runtime
+            .block_on(carry_out(&self.client, &self.kinds, &call))
+            .map_err(|error| read_error(&error))?
+        {
+            Reply::List(list) => Ok(Page { objects: list.objects, resume: list.resume }),
+            _ => Ok(Page::default()),
+        }
+    }
+
+    fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
+        self.kinds.by_resource(group, version, plural).map(kiln_object::Kind::gvk)
+    }
+}
+
+fn read_error(error: &ApiError) -> ReadError {
+    match error.reason {
+        Reason::Forbidden => ReadError::Forbidden(error.to_string()),
+        _ => ReadError::Unavailable(error.to_string()),
+    }
+}
