@@ -577,8 +577,12 @@ impl Controller {
             Reason::NotFound if !creates => return self.refresh(key, id),
             Reason::NotFound => {
                 let namespace = ObjectId::new(Gvk::new("v1", "Namespace"), "", &id.namespace);
+                let is_there =
+                    self.mirror.get(&namespace).is_some_and(|n| !metadata::is_deleted(n));
                 self.add_read(key, Read::Object(namespace));
-                condition(Waiting::Missing)
+                // A server looks for what an object refers to: the role of a binding, say, which another
+                // rule may be about to make.
+                condition(if is_there { Waiting::Unavailable } else { Waiting::Missing })
             }
             // What is on its way out takes nothing, and what would go there goes with it. A namespace of
             // this name may come again.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
 use kiln_engine::ContentHash;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Operation, RuleId};
@@ -233,9 +233,12 @@ impl Controller {
             let call = match (over, shown.exists) {
                 (true, _) => Call::delete(id),
                 (false, false) => Call::create(object),
-                (false, true) => {
-                    Call::Update { object, subresource: "status".into(), dry_run: false }
-                }
+                // Nobody else writes it, so that the version does not matter.
+                (false, true) => Call::Patch {
+                    target: id,
+                    patch: ObjectPatch::Merge(value!({"status": shown.status.to_value()})),
+                    subresource: "status".into(),
+                },
             };
             self.ask(Purpose::UpdateRequest(name), call);
         }

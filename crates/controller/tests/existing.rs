@@ -144,3 +144,26 @@ fn news_tell_of_made_objects_and_failures() {
     world.seconds(1);
     assert_eq!(world.controller.take_news(), [], "an object that is put right was there before");
 }
+
+#[test]
+fn what_refers_to_something_missing_is_made_soon_after_it_comes() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.memory.set_admission(Box::new(|object, _| {
+        let refused = object.str_at(["kind"]) == Some("Secret");
+        match refused {
+            true => {
+                Err(kiln_cluster::ApiError::new(kiln_cluster::Reason::NotFound, "no such role"))
+            }
+            false => Ok(()),
+        }
+    }));
+    world.apply(MAKES);
+    world.settle();
+    world.put(trigger("yes"));
+    world.seconds(1);
+    assert!(!world.has(&id("Secret", "a", "made")));
+    world.memory.set_admission(Box::new(|_, _| Ok(())));
+    world.seconds(5);
+    assert!(world.has(&id("Secret", "a", "made")), "{}", world.explain());
+}

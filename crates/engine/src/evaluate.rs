@@ -365,6 +365,7 @@ impl<'e> Evaluation<'e> {
                     Reported::Skip => Verdict::Skip,
                     Reported::Pass => Verdict::Pass,
                 };
+                self.ended.excepted = true;
                 return Ok(Some(self.because(verdict, excepted.message())));
             }
             if !running.conditions_hold()? {

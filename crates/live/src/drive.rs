@@ -150,8 +150,9 @@ impl Driver {
             Told::Event(event) => self.controller.watched(gvk, &event, now()),
             Told::Upto(revision) => self.controller.watched_upto(gvk, revision),
             Told::Lost => {
-                if let Some((task, _)) = self.watches.remove(&KindKey::of(gvk)) {
+                if let Some((task, name)) = self.watches.remove(&KindKey::of(gvk)) {
                     task.abort();
+                    self.shared.health.forget(&name);
                 }
                 self.controller.watch_lost(gvk);
             }
@@ -279,7 +280,12 @@ async fn call(
         metrics.count("kiln_api_calls_total", &labels);
         match &answer {
             Err(error) => {
-                tracing::debug!(verb = %call.verb(), object = %about, %error, "a call failed");
+                // Rules that are fired by what cannot be listed would wait in silence.
+                if matches!(call, Call::List { .. }) && error.reason != Reason::UnknownKind {
+                    tracing::warn!(kind = %about.gvk, %error, "cannot be listed");
+                } else {
+                    tracing::debug!(verb = %call.verb(), object = %about, %error, "a call failed");
+                }
                 let patience =
                     error.retry_after_seconds.filter(|_| error.reason == Reason::Unavailable);
                 if let Some(seconds) = patience

@@ -40,8 +40,6 @@ pub struct Options {
     pub calls_at_once: usize,
     /// A watch that tells nothing for so long is begun anew.
     pub stale_after: Duration,
-    /// Services that rules may ask, as patterns of addresses; none by default.
-    pub allow_http: Vec<String>,
 }
 
 impl Default for Options {
@@ -59,7 +57,6 @@ impl Default for Options {
             service: "kyverno-svc".to_owned(),
             calls_at_once: 16,
             stale_after: Duration::from_secs(180),
-            allow_http: Vec::new(),
         }
     }
 }

@@ -43,11 +43,14 @@ pub struct StoredPolicy {
 
 /// The kinds of policies that are followed.
 pub fn policy_kinds() -> Vec<Gvk> {
-    ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into()
+    let rules = ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind));
+    let scripts = ["GeneratingPolicy", "NamespacedGeneratingPolicy"]
+        .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
+    rules.into_iter().chain(scripts).collect()
 }
 
-fn exception_kind() -> Gvk {
-    Gvk::new("kyverno.io/v2", "PolicyException")
+fn exception_kinds() -> [Gvk; 2] {
+    ["kyverno.io/v2", "policies.kyverno.io/v1"].map(|version| Gvk::new(version, "PolicyException"))
 }
 
 /// Compiles a stored policy.
@@ -84,7 +87,7 @@ pub async fn keep(
     registry: watch::Sender<Arc<Registry>>,
 ) {
     let mut subjects: Vec<Subject> = policy_kinds().into_iter().map(Subject::all).collect();
-    subjects.push(Subject::all(exception_kind()));
+    subjects.extend(exception_kinds().into_iter().map(Subject::all));
     subjects.push(Subject {
         gvk: Gvk::new("v1", "ConfigMap"),
         namespace,
@@ -160,6 +163,7 @@ async fn follow(watcher: Watcher, number: usize, subject: Subject, news: mpsc::S
             }
         };
         tokio::select! { () = watching => {}, () = passing => {} }
+        watcher.health.forget(&subject.to_string());
     }
 }
 
@@ -169,7 +173,7 @@ struct Shelf {
     objects: BTreeMap<(usize, String, String), Value>,
     known: BTreeSet<usize>,
     compiled: BTreeMap<ObjectId, (String, Result<Arc<Policy>, String>)>,
-    exceptions: BTreeMap<(String, String), CompiledExceptions>,
+    exceptions: BTreeMap<(usize, String, String), CompiledExceptions>,
 }
 
 /// The version of a stored exception, and what came of it.
@@ -200,12 +204,13 @@ impl Shelf {
 
     fn registry(&mut self, kinds: &Kinds, recompile: bool, complete: bool) -> Registry {
         let policy_kinds = policy_kinds();
+        let first_other = policy_kinds.len() + exception_kinds().len();
         let mut registry = Registry { complete, ..Registry::default() };
         let mut before = std::mem::take(&mut self.compiled);
         let mut exceptions = std::mem::take(&mut self.exceptions);
         for ((number, namespace, name), object) in &self.objects {
-            if *number == policy_kinds.len() {
-                let place = (namespace.clone(), name.clone());
+            if (policy_kinds.len()..first_other).contains(number) {
+                let place = (*number, namespace.clone(), name.clone());
                 let version = metadata::resource_version(object).unwrap_or_default().to_owned();
                 let compiled = match exceptions.remove(&place) {
                     Some((known, compiled)) if known == version => compiled,
@@ -216,7 +221,7 @@ impl Shelf {
                 };
                 registry.exceptions.extend(compiled.iter().cloned());
                 self.exceptions.insert(place, (version, compiled));
-            } else if *number > policy_kinds.len() {
+            } else if *number >= first_other {
                 registry.config = Some(object.clone());
             }
             let (Some(_), Ok(id)) = (policy_kinds.get(*number), ObjectId::of(object)) else {

@@ -78,8 +78,10 @@ fn wanted(
     policy: &StoredPolicy,
     webhooks: Option<&BTreeMap<ObjectId, (Str, i64)>>,
 ) -> Option<Value> {
+    let scripted = policy.id.gvk.group == "policies.kyverno.io";
     let sound = match &policy.compiled {
         Ok(sound) => sound,
+        Err(why) if scripted => return Some(condition_status(Some(why))),
         Err(why) => return Some(status(false, "Failed", why, None)),
     };
     if let Some(registered) = webhooks {
@@ -93,7 +95,25 @@ fn wanted(
             return None;
         }
     }
-    Some(status(true, "Succeeded", "Ready", Some(sound)))
+    Some(match scripted {
+        true => condition_status(None),
+        false => status(true, "Succeeded", "Ready", Some(sound)),
+    })
+}
+
+/// The status of policies that are written in CEL.
+fn condition_status(problem: Option<&str>) -> Value {
+    let (word, reason) =
+        if problem.is_none() { ("True", "Succeeded") } else { ("False", "Failed") };
+    let condition = |kind: &str, message: &str| value!({"type": kind, "status": word, "reason": reason, "message": message});
+    let conditions = [
+        condition("WebhookConfigured", problem.unwrap_or("Webhook configured.")),
+        condition("RBACPermissionsGranted", problem.unwrap_or("Policy is ready for reporting.")),
+    ];
+    value!({"conditionStatus": {
+        "ready": problem.is_none(), "message": problem.unwrap_or_default(),
+        "conditions": Value::from_iter(conditions),
+    }})
 }
 
 fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> Value {
@@ -125,24 +145,55 @@ fn covers(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The status with the time at which it became what it is.
+/// The status with the times at which its conditions became what they are.
 fn timed(policy: &Value, mut status: Value) -> Value {
     let seconds = i64::try_from(now() / 1000).unwrap_or(0);
     let time = Time::from_unix(seconds, 0).map(|time| time.rfc3339()).unwrap_or_default();
-    let before = policy.get_path(["status", "conditions"]).and_then(Value::as_list);
-    let before = before.and_then(|conditions| conditions.iter().next());
-    let Some(condition) = status.get_path(["conditions"]).and_then(|list| list.index(0)).cloned()
-    else {
-        return status;
-    };
-    let same = before.filter(|before| before.get("status") == condition.get("status"));
-    let since = same.and_then(|before| before.str_at(["lastTransitionTime"])).unwrap_or(&time);
-    let mut condition = condition;
-    if let Some(condition) = condition.as_map_mut() {
-        condition.insert("lastTransitionTime", since);
-    }
-    if let Some(status) = status.as_map_mut() {
-        status.insert("conditions", Value::from_iter([condition]));
+    for place in [&["conditions"][..], &["conditionStatus", "conditions"]] {
+        let Some(conditions) = status.get_path(place.iter().copied()).and_then(Value::as_list)
+        else {
+            continue;
+        };
+        let path = ["status"].iter().chain(place.iter()).copied();
+        let before = policy.get_path(path).and_then(Value::as_list);
+        let timed = conditions.iter().map(|condition| {
+            let same = before.into_iter().flat_map(|before| before.iter()).find(|before| {
+                ["type", "status"].iter().all(|key| before.get(key) == condition.get(key))
+            });
+            let since = same.and_then(|same| same.str_at(["lastTransitionTime"])).unwrap_or(&time);
+            let mut condition = condition.clone();
+            if let Some(condition) = condition.as_map_mut() {
+                condition.insert("lastTransitionTime", since);
+            }
+            condition
+        });
+        let timed = Value::from_iter(timed.collect::<Vec<_>>());
+        // It is there, or it would not have been found.
+        let _ = status.set(place.iter().copied(), timed);
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_keep_the_time_since_when_they_hold() {
+        let policy = value!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+        ]}});
+        let time = |status: &Value, path: &[&str]| {
+            let list = status.get_path(path.iter().copied()).unwrap();
+            list.index(0).unwrap().str_at(["lastTransitionTime"]).unwrap().to_owned()
+        };
+        let good = timed(&policy, status(true, "Succeeded", "Ready", None));
+        assert_eq!(time(&good, &["conditions"]), "2020-01-01T00:00:00Z");
+        let bad = timed(&policy, status(false, "Failed", "why", None));
+        assert_ne!(time(&bad, &["conditions"]), "2020-01-01T00:00:00Z");
+        let scripted = timed(&policy, condition_status(None));
+        assert!(!time(&scripted, &["conditionStatus", "conditions"]).is_empty());
+        assert!(covers(&good, &status(true, "Succeeded", "Ready", None)));
+        assert!(!covers(&bad, &status(true, "Succeeded", "Ready", None)));
+    }
 }

@@ -232,3 +232,48 @@ fn synchronised_objects_follow_and_missing_rights_heal() {
     cluster.kubectl(&["delete", "clusterpolicy", "limits"]).unwrap();
     wait("it goes with its policy", &log, || limit("{.metadata.uid}").is_empty());
 }
+
+#[test]
+fn a_second_process_stands_by_and_takes_over() {
+    let Some((cluster, _turn)) = cluster() else { return };
+    let logs = ["standby-first.log", "standby-second.log"].map(|name| cluster.folder().join(name));
+    let said =
+        |log: &Path, words: &str| std::fs::read_to_string(log).unwrap_or_default().contains(words);
+    let first = controller(cluster, None, &logs[0]);
+    wait("the first holds the Lease", &logs[0], || said(&logs[0], "holds the Lease"));
+    let _second = controller(cluster, None, &logs[1]);
+    wait("the second stands by", &logs[1], || said(&logs[1], "stands by"));
+    cluster.apply(&policy("taken-over", "taken-*", NETWORK_POLICY, true)).unwrap();
+    wait("the policy is ready", &logs[0], || ready(cluster, "taken-over"));
+    let made = "generate.kyverno.io/policy-name=taken-over";
+    cluster.kubectl(&["create", "namespace", "taken-a"]).unwrap();
+    wait("the first acts", &logs[0], || count(cluster, "networkpolicies", made) == 1);
+    drop(first);
+    cluster.kubectl(&["create", "namespace", "taken-b"]).unwrap();
+    wait("the second acts", &logs[1], || count(cluster, "networkpolicies", made) == 2);
+    cluster.kubectl(&["delete", "clusterpolicy", "taken-over"]).unwrap();
+    wait("the second cleans up", &logs[1], || count(cluster, "networkpolicies", made) == 0);
+}
+
+#[test]
+fn server_side_apply_brings_our_fields_back_and_leaves_others() {
+    let Some((cluster, _turn)) = cluster() else { return };
+    let log = cluster.folder().join("apply.log");
+    let _controller = controller(cluster, None, &log);
+    let made = "      apiVersion: v1\n      kind: ConfigMap\n      name: made\n      data: {data: {ours: \"1\"}}\n";
+    let text = policy("applied", "applied-*", made, true)
+        .replace("spec:\n", "spec:\n  useServerSideApply: true\n");
+    cluster.apply(&text).unwrap();
+    wait("the policy is ready", &log, || ready(cluster, "applied"));
+    cluster.kubectl(&["create", "namespace", "applied-a"]).unwrap();
+    let data = || {
+        let args = ["get", "configmap", "made", "-n", "applied-a", "-o", "jsonpath={.data}"];
+        cluster.kubectl(&args).unwrap_or_default()
+    };
+    wait("it is made", &log, || data() == r#"{"ours":"1"}"#);
+    let patch = r#"{"data":{"ours":"2","theirs":"3"}}"#;
+    let args = ["patch", "configmap", "made", "-n", "applied-a", "--type=merge", "-p", patch];
+    cluster.kubectl(&args).unwrap();
+    wait("ours comes back and theirs stays", &log, || data() == r#"{"ours":"1","theirs":"3"}"#);
+    cluster.kubectl(&["delete", "clusterpolicy", "applied"]).unwrap();
+}

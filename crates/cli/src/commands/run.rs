@@ -109,7 +109,6 @@ pub(crate) fn run(_: &Ui, args: &Args) -> CommandResult {
         service: args.service.clone(),
         calls_at_once: args.calls_at_once.max(1),
         stale_after: Duration::from_secs(args.stale_after.max(1)),
-        ..Options::default()
     };
     kiln_live::run_blocking(options)
         .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;

@@ -12,4 +12,5 @@ mod harness;
 mod install;
 #[cfg(target_os = "linux")]
 mod plugins;
+mod run;
 mod walk;
