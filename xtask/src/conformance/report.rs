@@ -20,6 +20,8 @@ pub(super) struct Report {
 #[derive(Serialize, Deserialize)]
 struct Entry {
     passed: bool,
+    #[serde(default)]
+    switched_off: bool,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<String>,
@@ -53,7 +55,11 @@ impl Report {
 
     /// Takes in an outcome and writes it down.
     pub(super) fn add(&mut self, test: &str, outcome: Outcome, left: usize) -> Result<()> {
-        let word = if outcome.passed { "ok  " } else { "FAIL" };
+        let word = match (outcome.passed, outcome.switched_off) {
+            (_, true) => "off ",
+            (true, false) => "ok  ",
+            (false, false) => "FAIL",
+        };
         let why = outcome
             .failure
             .as_ref()
@@ -61,7 +67,13 @@ impl Report {
             .unwrap_or_default();
         eprintln!("{word} {:>5.1} s  {left:>3} left  {test}{why}", outcome.seconds);
         let (step, message) = outcome.failure.unzip();
-        let entry = Entry { passed: outcome.passed, seconds: outcome.seconds, step, message };
+        let entry = Entry {
+            passed: outcome.passed,
+            switched_off: outcome.switched_off,
+            seconds: outcome.seconds,
+            step,
+            message,
+        };
         self.tests.insert(test.to_owned(), entry);
         self.write(BTreeMap::new())
     }
@@ -104,6 +116,10 @@ impl Report {
         let mut unexpected = Vec::new();
         let mut table = String::new();
         for (test, entry) in self.tests.iter().filter(|(test, _)| tests.contains(test)) {
+            if entry.switched_off {
+                count("switched off by the suite", 1);
+                continue;
+            }
             let known = lists.known_failures.get(test);
             match (entry.passed, known) {
                 (true, None) if lists.without_engine.contains(test) => {

@@ -135,7 +135,7 @@ impl Shard {
         if self.engine.as_ref().is_some_and(Watched::has_ended) {
             outcome.fail("the engine", "it has ended by itself");
         }
-        if !outcome.passed {
+        if !outcome.passed && !outcome.switched_off {
             let folder = super::join(&settings.results, test);
             fs::create_dir_all(&folder)?;
             fs::write(folder.join("chainsaw.log"), &outcome.output)?;

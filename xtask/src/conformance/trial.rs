@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How one test went.
 pub(super) struct Outcome {
     pub(super) passed: bool,
+    /// The test says that it is not to be run.
+    pub(super) switched_off: bool,
     pub(super) seconds: f64,
     /// The first step that failed, and what it said.
     pub(super) failure: Option<(String, String)>,
@@ -75,7 +77,8 @@ pub(super) fn run(
     drop(process);
     let output = fs::read_to_string(&log).unwrap_or_default();
     let seconds = begin.elapsed().as_secs_f64();
-    let mut outcome = Outcome { passed: false, seconds, failure: None, output };
+    let mut outcome =
+        Outcome { passed: false, switched_off: false, seconds, failure: None, output };
     if timed_out {
         outcome.fail("the whole test", &format!("it was not done after {LIMIT:?}"));
         return Ok(outcome);
@@ -105,8 +108,9 @@ fn judge(report: &Value, outcome: &mut Outcome) {
         outcome.fail("before the first step", "the report is not about one test");
         return;
     };
-    outcome.passed = matches!(test["status"].as_str(), Some("passed" | "skipped"));
-    if outcome.passed {
+    outcome.passed = test["status"] == "passed";
+    outcome.switched_off = test["status"] == "skipped";
+    if outcome.passed || outcome.switched_off {
         return;
     }
     for step in test["steps"].as_array().into_iter().flatten() {
@@ -128,8 +132,13 @@ mod tests {
 
     #[test]
     fn names_the_first_failing_step() {
-        let mut outcome =
-            Outcome { passed: false, seconds: 0.0, failure: None, output: String::new() };
+        let mut outcome = Outcome {
+            passed: false,
+            switched_off: false,
+            seconds: 0.0,
+            failure: None,
+            output: String::new(),
+        };
         let report = serde_json::json!({"tests": [{"status": "failed", "steps": [
             {"name": "step-01", "operations": [{"type": "apply", "status": "passed"}]},
             {"name": "step-02", "operations": [
@@ -139,6 +148,8 @@ mod tests {
         assert_eq!(outcome.failure, Some(("step-02 · assert".into(), "not there".into())));
         judge(&serde_json::json!({"tests": [{"status": "passed"}]}), &mut outcome);
         assert!(outcome.passed);
+        judge(&serde_json::json!({"tests": [{"status": "skipped"}]}), &mut outcome);
+        assert!(!outcome.passed && outcome.switched_off, "what did not run is not passed");
         judge(&serde_json::json!({"tests": []}), &mut outcome);
         assert!(!outcome.passed);
     }
