@@ -292,7 +292,7 @@ fn of_mutate(
     kinds: &Kinds,
     needs: &mut Vec<Need>,
 ) -> Result<(), String> {
-    for target in program.targets.iter().flatten() {
+    for target in program.named_targets() {
         let Some(kind) = plain(&target.kind) else { continue };
         let version = match &target.api_version {
             Some(version) => plain(version),

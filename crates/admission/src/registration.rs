@@ -200,7 +200,7 @@ pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
         (Dialect::GeneratingPolicy, true) => Some("ngpol"),
         (Dialect::MutatingPolicy, false) => Some("mpol"),
         (Dialect::MutatingPolicy, true) => Some("nmpol"),
-        (Dialect::Kyverno | Dialect::ModRule, _) => None,
+        (Dialect::Kyverno | Dialect::ModRule | Dialect::MutatingAdmissionPolicy, _) => None,
     }
 }
 

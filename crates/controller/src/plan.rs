@@ -232,8 +232,13 @@ impl Controller {
     fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
         let Some(live) = self.mirror.get(&id) else { return Next::Done };
         let Some(uid) = metadata::uid(live).map(Str::from) else { return Next::Done };
-        // Whoever wants it too takes it over.
-        let others: Vec<Key> = self.keys.others_wanting(&id, key).cloned().collect();
+        // Whoever wants it too takes it over, unless it takes over nothing and waits until it is gone.
+        let takes_over = |other: &&Key| {
+            let rule = self.rules.rule(&other.rule);
+            rule.is_some_and(|rule| rule.lifecycle.over == Existing::Update)
+        };
+        let others: Vec<Key> =
+            self.keys.others_wanting(&id, key).filter(takes_over).cloned().collect();
         if !others.is_empty() {
             for other in others {
                 self.keys.enqueue(&other, self.now);
@@ -326,12 +331,17 @@ impl Controller {
         });
         let form = wanted_form(&wanted);
         let live_form = live_form(&live, &wanted);
-        if !mine
-            && let Some(mark) = &mark
-            && let Some(other) = self.keys.others_wanting(&id, key).find(|other| {
+        let other = mark.as_ref().filter(|_| !mine).and_then(|mark| {
+            let mut others = self.keys.others_wanting(&id, key);
+            others.find(|other| {
                 mark.is_of(&other.rule) && mark.labels.trigger_uid.as_ref() == Some(&other.trigger)
             })
-        {
+        });
+        if let Some(other) = other.cloned() {
+            if rule.lifecycle.synchronize {
+                // When the other one lets go of it, this one has its turn.
+                self.add_read(key, Read::Object(id.clone()));
+            }
             if content_only(&form) == content_only(&live_form) {
                 return Next::Done;
             }
@@ -341,6 +351,10 @@ impl Controller {
             );
         }
         if !mine && ensure.existing == Existing::UpdateOwn {
+            // It is made when the other one is gone, if the rule still wants it then.
+            if rule.lifecycle.synchronize {
+                self.add_read(key, Read::Object(id));
+            }
             return Next::Done;
         }
         let as_wanted = match ensure.write {

@@ -80,6 +80,10 @@ enum Language {
     /// Objects that Kyverno's rules leave alone.
     KyvernoException,
     Generating,
+    Mutating,
+    Admission,
+    /// Where a policy of Kubernetes' admission applies.
+    AdmissionBinding,
     /// Objects that policies in CEL leave alone.
     PolicyException,
     /// A policy of a kind that Kiln does not run.
@@ -108,10 +112,11 @@ fn language(document: &Document) -> Option<Language> {
         }
         ("policies.kyverno.io", "PolicyException") => Some(Language::PolicyException),
         ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
-            Some(Language::NotRun("MutatingPolicy, not yet"))
+            Some(Language::Mutating)
         }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
-            Some(Language::NotRun("MutatingAdmissionPolicy, not yet"))
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            Some(Language::AdmissionBinding)
         }
         ("api.kubemod.io", "ModRule") => Some(Language::NotRun("ModRule, not yet")),
         _ => None,
@@ -131,6 +136,7 @@ pub fn is_exception(document: &Document) -> bool {
 /// Compiles the policies and exceptions among documents; all others are passed over.
 pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
     let mut compiled = Compiled::default();
+    let (mut admission, mut bindings) = (Vec::new(), Vec::new());
     for document in documents {
         match language(document) {
             Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
@@ -140,6 +146,11 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             Some(Language::Generating) => {
                 policies::compile_generating(document, kinds, &mut compiled);
             }
+            Some(Language::Mutating) => {
+                policies::compile_mutating(document, kinds, &mut compiled);
+            }
+            Some(Language::Admission) => admission.push(document),
+            Some(Language::AdmissionBinding) => bindings.push(document),
             Some(Language::PolicyException) => {
                 policies::compile_exception(document, &mut compiled);
             }
@@ -152,6 +163,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             None => {}
         }
     }
+    policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
     for policy in &compiled.policies {
         compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
     }

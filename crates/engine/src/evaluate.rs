@@ -26,7 +26,7 @@ use crate::limits::{Cost, Counters};
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::mutate;
-use crate::script::{Bound, Running, in_session};
+use crate::script::{Bound, Changing, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
 use crate::view::{Gate, Read};
 use crate::world::World;
@@ -221,6 +221,9 @@ impl<'e> Evaluation<'e> {
         if !matcher.matches(self.rule, object, Compare::Operations)? {
             return Ok(Verdict::NoMatch);
         }
+        if let Some(script) = self.rule.script.clone() {
+            return self.mutate_script(&script, program, object);
+        }
         let context = self.context(object, event.old_object.as_ref());
         if let Some(exception) = self.excepted(object, &context)? {
             self.ended.excepted = true;
@@ -247,10 +250,48 @@ impl<'e> Evaluation<'e> {
             let patches = run.patches.into_iter();
             self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
         }
-        if self.ended.effects.is_empty() && self.ended.failures.is_empty() {
-            return Ok(self.because(Verdict::Skip, "no patches applied"));
+        Ok(self.mutated(program))
+    }
+
+    fn mutated(&mut self, program: &Mutate) -> Verdict {
+        let nothing = self.ended.effects.is_empty() && self.ended.failures.is_empty();
+        if nothing && !program.pass_unchanged {
+            return self.because(Verdict::Skip, "no patches applied");
         }
-        Ok(Verdict::Pass)
+        Verdict::Pass
+    }
+
+    /// Changes objects in the session of a script.
+    fn mutate_script(
+        &mut self,
+        script: &Script,
+        program: &Mutate,
+        object: &Value,
+    ) -> Result<Verdict, Failure> {
+        self.ended.lineage = match program.changes_trigger() {
+            true => self.event.lineage.clone(),
+            false => self.event.lineage.then(
+                &self.rule.id,
+                &self.trigger(object).to_string(),
+                &self.shared.world.limits,
+            )?,
+        };
+        let changing = Changing {
+            rule: self.rule,
+            script,
+            exceptions: self.exceptions,
+            event: self.event,
+            shared: self.shared,
+        };
+        let changed = changing.run(program, object)?;
+        if let Some((verdict, why)) = changed.ended {
+            return Ok(self.because(verdict, why));
+        }
+        let patches = changed.patches.into_iter();
+        self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
+        self.ended.failures.extend(changed.failures);
+        self.ended.properties = changed.properties;
+        Ok(self.mutated(program))
     }
 
     /// The first exception that means the object.
@@ -357,6 +398,7 @@ impl<'e> Evaluation<'e> {
             event,
             object: Some(object).filter(|_| !deleted),
             old: if deleted { Some(object) } else { old },
+            params: Value::Null,
         };
         let context = Context::new(shared, Map::new(), &[], deleted);
         let verdict = in_session(script, shared, &bound, |running| {
@@ -387,7 +429,7 @@ impl<'e> Evaluation<'e> {
         };
         let why = "the conditions do not hold";
         let Some(old) = old else { return Ok(self.because(unmet, why)) };
-        let before = Bound { event, object: Some(old), old: Some(old) };
+        let before = Bound { event, object: Some(old), old: Some(old), params: Value::Null };
         let met = in_session(script, shared, &before, |running| running.conditions_hold());
         Ok(match met {
             Ok(true) => self.lapse(old, Lapse::Guards),

@@ -49,10 +49,36 @@ impl<'m> Matcher<'m> {
             return Ok(false);
         }
         let included = self.block("match", &rule.trigger.include, &subject, compare, true)?;
-        if !included || rule.trigger.exclude.filters().is_empty() {
-            return Ok(included);
+        if !included {
+            return Ok(false);
         }
-        Ok(!self.block("exclude", &rule.trigger.exclude, &subject, compare, false)?)
+        let trigger = &rule.trigger;
+        if let Some(narrowed) = &trigger.narrowed
+            && !self.block("binding", narrowed, &subject, compare, true)?
+        {
+            return Ok(false);
+        }
+        for (name, exclude) in
+            [("exclude", &trigger.exclude), ("exclude of the binding", &trigger.narrowed_exclude)]
+        {
+            if !exclude.filters().is_empty()
+                && self.block(name, exclude, &subject, compare, false)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether filters take an object, whatever is done to it.
+    pub(crate) fn would_take(
+        &self,
+        name: &str,
+        filters: &Filters,
+        object: &Value,
+    ) -> Result<bool, ReadError> {
+        let subject = Subject::of(self.event, object);
+        self.block(name, filters, &subject, Compare::NoOperations, true)
     }
 
     /// Whether filters that stand by themselves take an object.

@@ -29,6 +29,12 @@ pub trait View {
     /// When the objects cannot be had.
     fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError>;
 
+    /// The place of an object in the order in which a host was given its objects, if it knows.
+    fn sequence(&self, object: &ObjectId) -> Option<usize> {
+        let _ = object;
+        None
+    }
+
     /// The kind that a resource of the API is, for resources that are not built in.
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         let _ = (group, version, plural);

@@ -1,6 +1,6 @@
 //! Given objects, found as a cluster would find them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kiln_engine::{ListQuery, Page, ReadError, View};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
@@ -11,11 +11,15 @@ use kiln_value::{Str, Value};
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     by_kind: BTreeMap<(Str, Str), BTreeMap<(Str, Str), Value>>,
+    /// In which order they came.
+    came: HashMap<((Str, Str), (Str, Str)), usize>,
 }
 
 impl Objects {
     /// Puts an object in, in the place of one with the same identity, which is returned.
     pub fn insert(&mut self, id: &ObjectId, object: Value) -> Option<Value> {
+        let next = self.came.len();
+        self.came.entry((kind_key(&id.gvk), name_key(id))).or_insert(next);
         self.by_kind.entry(kind_key(&id.gvk)).or_default().insert(name_key(id), object)
     }
 
@@ -54,6 +58,10 @@ impl View for Objects {
     ) -> Result<Option<Value>, ReadError> {
         let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
         Ok(Objects::get(self, &id).cloned())
+    }
+
+    fn sequence(&self, object: &ObjectId) -> Option<usize> {
+        self.came.get(&(kind_key(&object.gvk), name_key(object))).copied()
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

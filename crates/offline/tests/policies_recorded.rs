@@ -73,6 +73,10 @@ fn comparable(object: &Value) -> Value {
     }
     let mut object = object.clone();
     kiln_engine::strip(&mut object);
+    // Clients put what names no namespace there.
+    if object.str_at(["metadata", "namespace"]) == Some("default") {
+        object.remove(["metadata", "namespace"]);
+    }
     tidy(&object).unwrap_or(Value::Null)
 }
 
@@ -132,12 +136,15 @@ impl Case {
             .map(|list| list.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default();
         self.report.results.iter().filter(move |result| {
-            let id = &result.trigger;
-            let named = names.is_empty()
-                || names.iter().any(|name| match name.split_once('/') {
-                    Some((namespace, name)) => id.namespace == namespace && id.name == name,
-                    None => id.name == *name,
-                });
+            let takes = |id: &kiln_object::ObjectId| {
+                names.is_empty()
+                    || names.iter().any(|name| match name.split_once('/') {
+                        Some((namespace, name)) => id.namespace == namespace && id.name == name,
+                        None => id.name == *name,
+                    })
+            };
+            // Kyverno names the target, where a rule changes another object than the trigger.
+            let named = takes(&result.trigger) || result.made.iter().any(|made| takes(&made.id));
             result.rule.policy.name == policy.rsplit('/').next().unwrap_or_default() && named
         })
     }
@@ -210,5 +217,19 @@ fn run_cases(name: &str, takes: impl Fn(&str) -> bool) {
 fn generating_policies_of_the_command_line_pass() {
     run_cases("generating policies of the command line", |case| {
         case.starts_with("test-generating-policy") || case.contains("gpol")
+    });
+}
+
+#[test]
+fn mutating_policies_of_the_command_line_pass() {
+    run_cases("mutating policies of the command line", |case| {
+        case.starts_with("test-mutating-policy") || case.contains("mpol")
+    });
+}
+
+#[test]
+fn mutating_admission_policies_of_the_command_line_pass() {
+    run_cases("mutating admission policies of the command line", |case| {
+        case.starts_with("test-mutating-admission-policy")
     });
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `json6902` | JSON Patch: [`JsonPatch`], [`JsonPatchRules`] |
 //! | `merge7396` | merge patch: [`merge_patch`], [`MergeRules`] |
+//! | `structured` | structured merge: [`structured_merge`], [`Atomic`] |
 //! | `strategic` | strategic merge: [`strategic_merge`], [`StrategicRules`] |
 //! | `diff` | the difference between two values, as a JSON patch: [`diff()`] |
 //!
@@ -18,6 +19,7 @@ mod diff;
 mod json6902;
 mod merge7396;
 mod strategic;
+mod structured;
 
 pub use diff::diff;
 pub use json6902::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules};
@@ -25,3 +27,4 @@ pub use json6902::{Operation, Pointer, WholeDocument};
 pub use merge7396::{MergeRules, merge_patch};
 pub use strategic::{ListMerge, Merged, NewValues, StrategicMergeError, StrategicProblem};
 pub use strategic::{StrategicRules, TextScalars, strategic_merge};
+pub use structured::{Atomic, StructuredError, structured_merge};

@@ -15,6 +15,8 @@ pub enum Dialect {
     Kyverno,
     /// GeneratingPolicy and NamespacedGeneratingPolicy.
     GeneratingPolicy,
+    /// Kubernetes' MutatingAdmissionPolicy.
+    MutatingAdmissionPolicy,
     /// MutatingPolicy and NamespacedMutatingPolicy.
     MutatingPolicy,
     /// KubeMod's ModRule.
@@ -27,6 +29,7 @@ impl Dialect {
         match self {
             Dialect::Kyverno => "kyverno",
             Dialect::GeneratingPolicy => "gpol",
+            Dialect::MutatingAdmissionPolicy => "map",
             Dialect::MutatingPolicy => "mpol",
             Dialect::ModRule => "modrule",
         }

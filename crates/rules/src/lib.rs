@@ -40,7 +40,10 @@ pub use exception::{ExceptedRules, Exception, Exempts, Reported};
 pub use id::{Dialect, PolicyId, RuleId};
 pub use kind_pattern::{KindPattern, is_version, usual_plural};
 pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
-pub use mutate::{Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody};
+pub use mutate::{
+    AskedTargets, Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody, PatchForm,
+    ScriptedPatch, TakenTargets, Targets,
+};
 pub use operation::{Operation, Operations, UnknownOperation};
 pub use origin::Origin;
 pub use program::{
@@ -48,5 +51,5 @@ pub use program::{
 };
 pub use rule::{Apply, Policy, Rule};
 pub use scope::Scope;
-pub use script::{Expression, Named, Script, Unmet};
+pub use script::{Expression, FindParams, MissingParams, Named, Params, Script, Unmet};
 pub use trigger::{Filter, Filters, Reading, Subject, Trigger, UserFilter, any_pair_matches};

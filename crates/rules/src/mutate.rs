@@ -8,17 +8,60 @@ use kiln_variables::{Conditions, Template};
 
 use crate::context::ContextEntry;
 use crate::program::ForEach;
+use crate::script::{Expression, Named};
+use crate::trigger::Filters;
 
 /// Changes objects.
 #[derive(Clone, Debug)]
 pub struct Mutate {
     /// The stored objects to change; none for the object of the event itself.
-    pub targets: Option<Vec<MutateTarget>>,
+    pub targets: Option<Targets>,
     /// What to change in them.
     pub change: Change,
+    /// A rule that finds nothing to change has done its work, and is not passed over.
+    pub pass_unchanged: bool,
+}
+
+/// Stored objects to change.
+#[derive(Clone, Debug)]
+pub enum Targets {
+    /// Found by kind, name, namespace and labels.
+    Named(Vec<MutateTarget>),
+    /// All that filters take.
+    Taken(Box<TakenTargets>),
+    /// What an expression gives.
+    Asked(Box<AskedTargets>),
+}
+
+/// Stored objects that filters take.
+#[derive(Clone, Debug)]
+pub struct TakenTargets {
+    /// What must match. Which operations are named does not matter.
+    pub include: Filters,
+    /// What must then not match.
+    pub exclude: Filters,
+    /// What must hold for a target, which is `object` to the conditions.
+    pub conditions: Vec<Named>,
+}
+
+/// Stored objects that an expression gives.
+#[derive(Clone, Debug)]
+pub struct AskedTargets {
+    /// Gives an object, a List of objects, or null.
+    pub expression: Expression,
+    /// What must hold for a target, which is `object` to the conditions.
+    pub conditions: Vec<Named>,
 }
 
 impl Mutate {
+    /// The targets that are found by kind, name, namespace and labels.
+    pub fn named_targets(&self) -> &[MutateTarget] {
+        match &self.targets {
+            Some(Targets::Named(targets)) => targets,
+            _ => &[],
+        }
+    }
+
     /// Whether it changes the object of the event, before that is stored.
     pub fn changes_trigger(&self) -> bool {
         self.targets.is_none()
@@ -33,6 +76,29 @@ pub enum Change {
     /// Loops, one after the other. Each sees what those before it left; within one, `request.object` (or
     /// `target`) stays as it was when the loop began.
     Loops(Vec<ChangeLoop>),
+    /// Patches that expressions give, one after the other, each on what the one before left.
+    Steps(Vec<ScriptedPatch>),
+}
+
+/// A patch that an expression gives.
+#[derive(Clone, Debug)]
+pub struct ScriptedPatch {
+    /// What kind of patch it is.
+    pub form: PatchForm,
+    /// The expression.
+    pub expression: Expression,
+}
+
+/// What kind of patch an expression gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchForm {
+    /// A part of the object, merged as the schema says.
+    Configuration {
+        /// Lists and maps that are one value are replaced; otherwise a patch may not hold them.
+        over_atomic: bool,
+    },
+    /// A list of operations of JSON Patch.
+    Operations,
 }
 
 /// A patch.

@@ -1,6 +1,7 @@
 //! What the CEL expressions of a rule share: named values, conditions, and what they are bound to.
 
 use kiln_cel::{Env, Program};
+use kiln_object::{Gvk, Selector};
 use kiln_value::{Path, Str};
 
 /// An expression, and where it was written.
@@ -39,8 +40,43 @@ pub struct Script {
     pub annotations: Vec<Named>,
     /// Some expression looks at the namespace of the trigger.
     pub asks_for_namespace: bool,
+    /// Objects that the rule is given as parameters, if it asks for some.
+    pub params: Option<Params>,
     /// Compute the values afresh for each patch, since the object is another one by then.
     pub renew_for_each_patch: bool,
+}
+
+/// Objects that a rule is given as parameters: it runs once for each.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Their kind.
+    pub kind: Gvk,
+    /// Which of them.
+    pub find: FindParams,
+    /// Where they are; where the trigger is when left out.
+    pub namespace: Option<Str>,
+    /// What it means that there are none.
+    pub missing: MissingParams,
+    /// All that a selector finds are given at once, as a List.
+    pub as_list: bool,
+}
+
+/// Which objects are parameters.
+#[derive(Clone, Debug)]
+pub enum FindParams {
+    /// The one of this name.
+    Named(Str),
+    /// All with these labels.
+    Selected(Selector),
+}
+
+/// What it means that there are no parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingParams {
+    /// The rule is passed over.
+    Skip,
+    /// The rule fails.
+    Fail,
 }
 
 /// What it means that a condition is false.

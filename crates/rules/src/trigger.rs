@@ -20,6 +20,10 @@ pub struct Trigger {
     pub ignore_own_requests: bool,
     /// A policy that lives in a namespace is also fired by that Namespace itself.
     pub own_namespace: bool,
+    /// What must match besides, if something narrows the rule.
+    pub narrowed: Option<Filters>,
+    /// What narrows the rule by what must not match.
+    pub narrowed_exclude: Filters,
 }
 
 impl Trigger {

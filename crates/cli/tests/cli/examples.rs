@@ -1,4 +1,4 @@
-//! Every example below `examples/generate` is run, and must print and end as it says.
+//! Every example below `examples/generate` and `examples/generating-policy` is run, and must print and end as it says.
 //!
 //! An example is a folder. `kiln apply rules.yaml --resource resources.yaml` runs in it, with
 //! `--target-resource others.yaml` and `--values-file values.yaml` where there are such files.
@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kiln_testkit::{difference, project_root};
+
+/// The folders of `examples` that hold them.
+const GROUPS: [&str; 2] = ["generate", "generating-policy"];
 
 const FILES: [&str; 7] = [
     "rules.yaml",
@@ -53,19 +56,28 @@ fn examples_hold_no_file_that_nobody_reads() {
 #[test]
 fn examples_are_all_in_the_index() {
     let index = std::fs::read_to_string(project_root().join("examples/README.md")).unwrap();
-    let listed: BTreeSet<_> = index
-        .lines()
-        .filter_map(|line| line.split("](generate/").nth(1)?.split('/').next())
-        .collect();
     let folders = folders();
-    let there = folders.iter().filter_map(|folder| folder.file_name()?.to_str()).collect();
-    assert_eq!(listed, there);
+    for group in GROUPS {
+        let listed: BTreeSet<_> = index
+            .lines()
+            .filter_map(|line| line.split(&format!("]({group}/")).nth(1)?.split('/').next())
+            .collect();
+        let there = folders
+            .iter()
+            .filter(|folder| folder.parent().is_some_and(|parent| parent.ends_with(group)))
+            .filter_map(|folder| folder.file_name()?.to_str())
+            .collect();
+        assert_eq!(listed, there);
+    }
 }
 
 fn folders() -> Vec<PathBuf> {
-    let root = project_root().join("examples/generate");
-    let mut folders: Vec<_> =
-        std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let root = project_root().join("examples");
+    let mut folders: Vec<_> = GROUPS
+        .iter()
+        .flat_map(|group| std::fs::read_dir(root.join(group)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
     folders.sort();
     assert!(!folders.is_empty());
     folders

@@ -12,12 +12,16 @@ use kiln_rules::{Operation, Policy};
 use kiln_value::{Value, json, value};
 use kiln_yaml::{ReadOptions, read_bytes};
 
-/// Compiles Kyverno's policies.
+/// Compiles Kyverno's policies, those in CEL as well.
 pub struct Kyverno;
 
 impl Compile for Kyverno {
     fn kinds(&self) -> Vec<Gvk> {
-        ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into()
+        let mut kinds: Vec<Gvk> =
+            ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into();
+        let cel = ["GeneratingPolicy", "NamespacedGeneratingPolicy"];
+        kinds.extend(cel.map(|kind| Gvk::new("policies.kyverno.io/v1", kind)));
+        kinds
     }
 
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
@@ -57,12 +61,20 @@ impl World {
         let mut memory = Memory::new();
         memory.set_time(1_000);
         memory.create(namespace("kyverno", value!({}))).unwrap();
-        for (kind, plural, scope, version) in [
-            ("ClusterPolicy", "clusterpolicies", "Cluster", "v1"),
-            ("Policy", "policies", "Namespaced", "v1"),
-            ("UpdateRequest", "updaterequests", "Namespaced", "v2"),
+        for (group, kind, plural, scope, version) in [
+            ("kyverno.io", "ClusterPolicy", "clusterpolicies", "Cluster", "v1"),
+            ("kyverno.io", "Policy", "policies", "Namespaced", "v1"),
+            ("kyverno.io", "UpdateRequest", "updaterequests", "Namespaced", "v2"),
+            ("policies.kyverno.io", "GeneratingPolicy", "generatingpolicies", "Cluster", "v1"),
+            (
+                "policies.kyverno.io",
+                "NamespacedGeneratingPolicy",
+                "namespacedgeneratingpolicies",
+                "Namespaced",
+                "v1",
+            ),
         ] {
-            memory.create(definition("kyverno.io", version, scope, kind, plural)).unwrap();
+            memory.create(definition(group, version, scope, kind, plural)).unwrap();
         }
         let settings = Settings::default();
         let controller =
@@ -274,6 +286,7 @@ pub fn secret(namespace: &str, name: &str, data: Value) -> Value {
 pub fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
     let api_version = match kind {
         "ClusterPolicy" | "Policy" => "kyverno.io/v1",
+        "GeneratingPolicy" | "NamespacedGeneratingPolicy" => "policies.kyverno.io/v1",
         "UpdateRequest" => "kyverno.io/v2",
         _ => "v1",
     };

@@ -184,6 +184,8 @@ fn compile_rule(
             exclude: head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
             ignore_own_requests: head.skip_background_requests && !changes_trigger,
             own_namespace: false,
+            narrowed: None,
+            narrowed_exclude: Filters::NONE,
         },
         scope: doc.scope.clone(),
         context: head.context,

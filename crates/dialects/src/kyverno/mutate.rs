@@ -3,7 +3,7 @@
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_pattern::anchors_in;
 use kiln_rules::{
-    Change, ChangeLoop, ForEach, Mutate, MutateTarget, Order, Patch, PatchBody, Scope,
+    Change, ChangeLoop, ForEach, Mutate, MutateTarget, Order, Patch, PatchBody, Scope, Targets,
 };
 use kiln_value::{Value, json};
 use kiln_variables::Template;
@@ -64,7 +64,8 @@ pub(crate) fn compile(
         );
     }
     let change = compiler.change(&fields, 0)?;
-    Some(MutateDoc { program: Mutate { targets, change }, existing })
+    let program = Mutate { targets: targets.map(Targets::Named), change, pass_unchanged: false };
+    Some(MutateDoc { program, existing })
 }
 
 struct Compiler<'c> {
@@ -373,6 +374,7 @@ pub(crate) fn only_metadata(policy: &PolicyDoc<'_, '_>, include: &Block<'_, '_>,
 
 fn changes_only_metadata(change: &Change) -> bool {
     match change {
+        Change::Steps(_) => false,
         Change::Loops(loops) => loops.iter().all(|l| changes_only_metadata(&l.change)),
         Change::Patch(patch) => match &patch.body {
             PatchBody::Strategic(template) => match template.document() {

@@ -84,14 +84,14 @@ impl<'c, 'd> Check<'c, 'd> {
 
     /// Checks a mutate program. Where a target lies nobody can ask the target itself.
     pub(crate) fn mutate(&mut self, program: &Mutate) {
-        for target in program.targets.iter().flatten() {
+        for target in program.named_targets() {
             let parts = [&target.api_version, &target.name, &target.namespace, &target.selector];
             for template in parts.into_iter().flatten().chain([&target.kind]) {
                 self.template(template);
             }
         }
         self.allowed.target = program.targets.is_some();
-        for target in program.targets.iter().flatten() {
+        for target in program.named_targets() {
             self.scoped(|check| {
                 check.context(&target.context);
                 check.guard(target.guard.as_ref());
@@ -99,7 +99,7 @@ impl<'c, 'd> Check<'c, 'd> {
         }
         // Every target brings its own names.
         self.scoped(|check| {
-            for target in program.targets.iter().flatten() {
+            for target in program.named_targets() {
                 check.declare(&target.context);
             }
             check.change(&program.change);
@@ -114,6 +114,7 @@ impl<'c, 'd> Check<'c, 'd> {
                 }
                 PatchBody::Json(_) => {}
             },
+            Change::Steps(_) => {}
             Change::Loops(loops) => {
                 for entry in loops {
                     self.scoped(|check| {

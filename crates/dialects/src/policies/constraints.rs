@@ -38,14 +38,24 @@ pub(super) enum OldLabels {
     DoNot,
 }
 
+/// What constraints belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Policy,
+    /// Stored objects that a policy changes.
+    Targets,
+    /// A binding, which narrows a policy.
+    Binding,
+}
+
 /// Reads `matchConstraints`, or `targetMatchConstraints`, which may have an expression as well.
 pub(super) fn read(
     node: &Node<'_, '_>,
     kinds: &Kinds,
     old: OldLabels,
-    for_targets: bool,
+    of: Of,
 ) -> Option<Constraints> {
-    let fields = node.fields(if for_targets { TARGET_FIELDS } else { FIELDS })?;
+    let fields = node.fields(if of == Of::Targets { TARGET_FIELDS } else { FIELDS })?;
     if let Some(policy) = fields.text("matchPolicy")
         && !matches!(policy.as_str(), "Exact" | "Equivalent")
     {
@@ -65,8 +75,20 @@ pub(super) fn read(
             names_begin_generated: true,
         },
     };
+    let mut include = rules(&fields, "resourceRules", kinds, &selectors);
+    if of == Of::Binding && include.filters().is_empty() {
+        // Kubernetes: a binding without rules narrows by its selectors alone.
+        let filter = Filter {
+            kinds: KindPattern::of_resource("*", "*", "*/*", kinds),
+            selector: selectors.object.clone(),
+            namespace_selector: selectors.namespace.clone(),
+            reading: selectors.reading,
+            ..Filter::default()
+        };
+        include = Filters::Any(vec![filter]);
+    }
     Some(Constraints {
-        include: rules(&fields, "resourceRules", kinds, &selectors),
+        include,
         exclude: rules(&fields, "excludeResourceRules", kinds, &Selectors::none(selectors.reading)),
     })
 }

@@ -19,6 +19,12 @@ pub(super) enum Wanted {
     Calls,
     /// Text, or null.
     Text,
+    /// A map: an object, or a List of objects.
+    Map,
+    /// A part of an object, as `Object{…}`.
+    Object,
+    /// A list of `JSONPatch{…}`.
+    Patches,
 }
 
 impl Wanted {
@@ -30,6 +36,15 @@ impl Wanted {
                 Type::List(element) => self.takes(element),
                 ty => *ty == Type::Bool || ty.is_dyn(),
             },
+            Wanted::Map => matches!(ty, Type::Map(_)) || ty.is_dyn(),
+            Wanted::Object => matches!(ty, Type::Struct(name) if name == "Object"),
+            Wanted::Patches => match ty {
+                Type::List(element) => {
+                    element.is_dyn()
+                        || matches!(&**element, Type::Struct(name) if name == "JSONPatch")
+                }
+                _ => false,
+            },
             Wanted::Text => matches!(ty, Type::String | Type::Null) || ty.is_dyn(),
         }
     }
@@ -39,6 +54,9 @@ impl Wanted {
         match self {
             Wanted::Any => "",
             Wanted::Bool | Wanted::Calls => "output is expected to be of type bool",
+            Wanted::Map => "output type must be a map",
+            Wanted::Object => "output is expected to be of type Object",
+            Wanted::Patches => "output is expected to be of type list",
             Wanted::Text => "output is expected to be either of type string or null_type",
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kiln_cel::Env;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
-    Apply, Block, Dialect, Emitter, Existing, Generate, Lifecycle, OnPolicyDelete, Origin,
+    Apply, Block, Dialect, Emitter, Existing, Filters, Generate, Lifecycle, OnPolicyDelete, Origin,
     OwnershipLabels, Part, Piece, Policy, PolicyId, Program, Rule, RuleId, Script, Trigger, Unmet,
     What, Write,
 };
@@ -104,6 +104,8 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
                 .and_then(|fields| fields.flag("skipBackgroundRequests"))
                 .unwrap_or(true),
             own_namespace: true,
+            narrowed: None,
+            narrowed_exclude: Filters::NONE,
         },
         scope: head.scope.clone(),
         context: Vec::new(),

@@ -5,7 +5,7 @@ use kiln_object::Kinds;
 use kiln_rules::{Named, Scope, Script, Unmet};
 use kiln_value::{Path, Str};
 
-use super::constraints::{self, Constraints, OldLabels};
+use super::constraints::{self, Constraints, Of, OldLabels};
 use super::expressions::{self, Wanted};
 use super::tokens;
 use crate::fields::{Fields, Node, Report};
@@ -84,7 +84,7 @@ impl Head<'_, '_> {
     /// `matchConstraints`, which must say something.
     pub(super) fn constraints(&self, kinds: &Kinds, old: OldLabels) -> Option<Constraints> {
         let node = self.spec.get("matchConstraints");
-        let found = node.as_ref().and_then(|node| constraints::read(node, kinds, old, false));
+        let found = node.as_ref().and_then(|node| constraints::read(node, kinds, old, Of::Policy));
         if found.as_ref().is_none_or(|found| found.include.filters().is_empty()) {
             // Kyverno's words.
             let message = "spec.matchConstraints: Required value: a matchConstraints with at least \
@@ -180,6 +180,7 @@ pub(super) fn script(
         unmet,
         annotations,
         asks_for_namespace: false,
+        params: None,
         renew_for_each_patch: false,
     };
     let asks = sources(&script).any(|source| source.contains("namespaceObject"));

@@ -1,4 +1,5 @@
-//! The policies whose expressions are in CEL: GeneratingPolicy and NamespacedGeneratingPolicy of Kyverno.
+//! The policies whose expressions are in CEL: Kyverno's GeneratingPolicy and MutatingPolicy, for the cluster
+//! and for a namespace, and Kubernetes' MutatingAdmissionPolicy.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,16 +8,22 @@
 //! | `expressions` | expressions compiled with their types, every slip with its place inside the text |
 //! | `tokens` | what can be told from the text of an expression: kinds it names, suspicious loops |
 //! | `generating` | GeneratingPolicy |
+//! | `mutating` | MutatingPolicy |
+//! | `admission` | MutatingAdmissionPolicy and its bindings |
 //! | `template` | documents with `(( expressions ))` in them |
 //! | `exception` | PolicyException |
 
+mod admission;
 mod constraints;
 mod exception;
 mod expressions;
 mod generating;
 mod head;
+mod mutating;
 mod template;
 mod tokens;
 
+pub(crate) use admission::compile as compile_admission;
 pub(crate) use exception::compile as compile_exception;
 pub(crate) use generating::compile as compile_generating;
+pub(crate) use mutating::compile as compile_mutating;

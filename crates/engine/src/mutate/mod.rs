@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::target::stringify_changed_metadata;
 use crate::trace::Answer;
 
+pub(crate) use patch::size;
 pub(crate) use targets::{Run, changed_object};
 
 /// The name under which a change sees the object that it changes.
@@ -51,6 +52,8 @@ fn changed(
     let loops = match change {
         Change::Patch(patch) => return patch::apply(patch, object, context),
         Change::Loops(loops) => loops,
+        // Those run in the session of a script.
+        Change::Steps(_) => return Ok(object.clone()),
     };
     let mut object = object.clone();
     let mut renewed: Option<Context<'_>> = None;

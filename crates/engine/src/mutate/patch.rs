@@ -95,7 +95,7 @@ fn wrong(error: impl std::fmt::Display) -> Failure {
 }
 
 /// How many values are in a value.
-pub(super) fn size(value: &Value) -> u64 {
+pub(crate) fn size(value: &Value) -> u64 {
     match value {
         Value::Map(map) => 1 + map.values().map(size).sum::<u64>(),
         Value::List(list) => 1 + list.iter().map(size).sum::<u64>(),

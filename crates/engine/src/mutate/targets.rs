@@ -46,7 +46,7 @@ struct Wanted {
 
 impl Run<'_> {
     pub(crate) fn targets(&mut self, program: &Mutate, context: &Context<'_>) {
-        for target in program.targets.iter().flatten() {
+        for target in program.named_targets() {
             let found = self.wanted(target, context).and_then(|wanted| {
                 let objects = self.find(&wanted, context)?;
                 Ok((wanted.subresource, objects))

@@ -38,7 +38,7 @@ impl Run<'_> {
                 let made = self.object(running, object, namespace.as_ref(), emitter, slot, context);
                 if let Err(failure) = made {
                     self.made.truncate(before);
-                    return Err(failure.while_doing("failed to generate resources"));
+                    return Err(running.blame(failure.while_doing("failed to generate resources")));
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Run<'_> {
                 .and_then(|object| self.object(running, object, None, emitter, slot, context));
             if let Err(failure) = made {
                 self.made.truncate(before);
-                return Err(failure);
+                return Err(running.blame(failure));
             }
         }
         Ok(())

@@ -7,8 +7,10 @@
 //! | `host` | what functions ask the world |
 //! | `log` | what expressions read, and what was made of it |
 //! | `documents` | documents with expressions in them |
+//! | `changes` | patches that a rule gives |
 //! | `made` | the objects that a rule asks for |
 
+mod changes;
 mod documents;
 mod host;
 mod log;
@@ -31,6 +33,8 @@ use crate::event::Event;
 use crate::failure::{Failure, FailureKind, MissingSource};
 use crate::trace::{Answer, Step};
 
+pub(crate) use changes::Changing;
+
 /// What one session is about.
 pub(crate) struct Bound<'b> {
     pub(crate) event: &'b Event,
@@ -38,6 +42,8 @@ pub(crate) struct Bound<'b> {
     pub(crate) object: Option<&'b Value>,
     /// What `oldObject` is.
     pub(crate) old: Option<&'b Value>,
+    /// What `params` is.
+    pub(crate) params: Value,
 }
 
 /// A session in which the expressions of a rule run for one trigger.
@@ -207,6 +213,14 @@ impl<'r> Running<'r> {
         self.session.take_effects()
     }
 
+    /// Makes `object` another one.
+    pub(crate) fn rebind_object(&mut self, object: &Value) {
+        self.session.set("object", object.clone());
+        if self.script.renew_for_each_patch {
+            self.session.forget_variables();
+        }
+    }
+
     /// The values for reports; what is empty is left out.
     pub(crate) fn annotations(&mut self) -> Result<Vec<(Str, Str)>, Failure> {
         let script = self.script;
@@ -226,22 +240,14 @@ impl<'r> Running<'r> {
     fn failed(&self, error: EvalError, expression: &Expression) -> Failure {
         let variable = error.variable.as_deref().and_then(|name| self.script.variable(name));
         let place = variable.map_or(expression, |variable| &variable.expression);
-        let mut log = self.log.borrow_mut();
         let kind = match error.kind {
-            EvalErrorKind::Value => log.refused.take().unwrap_or(FailureKind::Value),
+            EvalErrorKind::Value => {
+                self.log.borrow_mut().refused.take().unwrap_or(FailureKind::Value)
+            }
             EvalErrorKind::Budget | EvalErrorKind::Interrupted => FailureKind::Limit,
         };
-        let mut failure = match log.missing.pop() {
-            // An expression that cannot do without an object that is not there fails for that reason.
-            Some(source) if kind == FailureKind::Value => {
-                let message =
-                    format!("source resource {source} not found: {error}, for {}", self.about);
-                let missing = MissingSource { source, target: None };
-                Failure::new(FailureKind::SourceMissing(Box::new(missing)), message)
-                    .hint("create the source, or test for null")
-            }
-            _ => Failure::new(kind, format!("{error}, for {}", self.about)),
-        };
+        let failure = Failure::new(kind, format!("{error}, for {}", self.about));
+        let mut failure = self.blame(failure);
         failure.hint = error.hint.or(failure.hint);
         failure.path = Some(place.path.clone());
         failure.part = error.span.map(|span| {
@@ -249,6 +255,22 @@ impl<'r> Running<'r> {
             place.offset + range.start..place.offset + range.end
         });
         failure
+    }
+
+    /// A failure, laid to an object that is not there if the expressions asked for one: what cannot be made
+    /// without it cannot be made for that reason.
+    pub(crate) fn blame(&self, failure: Failure) -> Failure {
+        let blamable = matches!(failure.kind, FailureKind::Value | FailureKind::Target);
+        let missing = self.log.borrow().missing.last().cloned().filter(|_| blamable);
+        let Some(source) = missing else { return failure };
+        let message = format!("source resource {source} not found: {}", failure.message);
+        let missing = MissingSource { source, target: None };
+        Failure {
+            kind: FailureKind::SourceMissing(Box::new(missing)),
+            message,
+            hint: Some("create the source, or test for null".into()),
+            ..failure
+        }
     }
 
     /// Shows the values that expressions asked for.

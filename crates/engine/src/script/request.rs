@@ -20,6 +20,9 @@ pub(super) fn bind(
     session.set("object", value(bound.object));
     session.set("oldObject", value(bound.old));
     session.set("request", request(shared, bound));
+    if script.params.is_some() {
+        session.set("params", bound.params.clone());
+    }
     if script.asks_for_namespace {
         session.set("namespaceObject", namespace(shared, bound.event)?);
     }

@@ -1,0 +1,206 @@
+//! MutatingPolicy and NamespacedMutatingPolicy.
+
+use std::sync::Arc;
+
+use kiln_cel::Env;
+use kiln_object::Kinds;
+use kiln_rules::{
+    Apply, AskedTargets, Change, Dialect, Existing, Filters, Lifecycle, Mutate, Named,
+    OnPolicyDelete, Origin, OwnershipLabels, PatchForm, Policy, PolicyId, Program, Rule, RuleId,
+    ScriptedPatch, TakenTargets, Targets, Trigger, Unmet, Write,
+};
+use kiln_value::Path;
+use kiln_yaml::Document;
+
+use super::constraints::{self, Constraints, Of, OldLabels};
+use super::expressions::{self, Wanted};
+use super::head::{self, Head, Rules, switch};
+use crate::Compiled;
+use crate::fields::{Fields, Node, Report};
+
+const RULES: Rules = Rules {
+    spec: &[
+        "auditAnnotations",
+        "autogen",
+        "evaluation",
+        "failurePolicy",
+        "matchConditions",
+        "matchConstraints",
+        "mutations",
+        "reinvocationPolicy",
+        "targetMatchConditions",
+        "targetMatchConstraints",
+        "variables",
+        "webhookConfiguration",
+    ],
+    versions: &["v1", "v1beta1", "v1alpha1"],
+    namespaced_versions: &["v1", "v1beta1"],
+};
+const EVALUATION: &[&str] = &[
+    "admission",
+    "background",
+    "mode",
+    "mutateExisting",
+    "skipBackgroundRequests",
+    "useServerSideApply",
+];
+
+/// How what a mutate rule changes lives on: nothing follows it.
+pub(super) fn lifecycle(existing: bool) -> Lifecycle {
+    Lifecycle {
+        synchronize: false,
+        existing,
+        on_policy_delete: OnPolicyDelete::Keep,
+        over: Existing::Keep,
+        write: Write::Replace,
+        labels: OwnershipLabels { rule: false, trigger_name: true, whole_source: false },
+    }
+}
+
+/// Compiles a mutating policy. One with an error is left out as a whole, as Kyverno refuses it.
+pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
+    let report = Report::new(document);
+    let policy = head::read(&report, &RULES).and_then(|head| policy(&head, &report, kinds));
+    if !report.has_errors() {
+        compiled.policies.extend(policy.map(Arc::new));
+    }
+    compiled.diagnostics.extend(report.finish());
+}
+
+fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
+    let constraints = head.constraints(kinds, OldLabels::Count);
+    let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
+    let evaluation = evaluation.as_ref();
+    let base = head.env().extend().homogeneous_literals(true).build();
+    let (variables, env) = head.variables(&base);
+    let conditions = expressions::named(&env, head.spec.get("matchConditions"), Wanted::Bool);
+    let targets = targets(head, &env, kinds);
+    let annotations = head.annotations(&env);
+    let over_atomic = evaluation.and_then(|fields| fields.flag("useServerSideApply"));
+    let steps = mutations(&head.spec, &env, over_atomic.unwrap_or(false));
+    let script = head::script(env, variables, conditions, annotations, Unmet::Skip);
+    let texts: Vec<&str> = steps.iter().map(|step| step.expression.program.source()).collect();
+    head.refuse_http(head::sources(&script).chain(texts.iter().copied()));
+    let script = kiln_rules::Script {
+        asks_for_namespace: script.asks_for_namespace
+            || texts.iter().any(|text| text.contains("namespaceObject")),
+        ..script
+    };
+    let existing = switch(evaluation, "mutateExisting").unwrap_or(false);
+    if switch(evaluation, "admission") == Some(false) && !existing {
+        head.spec.error(
+            "spec.evaluation: Forbidden: disabling both admission and mutateExisting evaluation \
+             modes is not allowed",
+            Some("switch one of them on".into()),
+        );
+    }
+    check_failure_policy(&head.spec);
+    let changes_trigger = targets.is_none();
+    let program = Mutate { targets, change: Change::Steps(steps), pass_unchanged: true };
+    let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
+    let id = PolicyId {
+        dialect: Dialect::MutatingPolicy,
+        namespace: head.scope.namespace().map(Into::into),
+        name: head.name.clone(),
+    };
+    let Constraints { include, exclude } = constraints?;
+    let origin = Origin::new(report.document().clone(), Path::root());
+    let rule = Rule {
+        id: RuleId { policy: id.clone(), rule: head.name.clone() },
+        trigger: Trigger {
+            include,
+            exclude,
+            ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
+            own_namespace: true,
+            narrowed: None,
+            narrowed_exclude: Filters::NONE,
+        },
+        scope: head.scope.clone(),
+        context: Vec::new(),
+        guard: None,
+        script: Some(Arc::new(script)),
+        program: Program::Mutate(program),
+        lifecycle: lifecycle(existing && !changes_trigger),
+        origin: origin.clone(),
+    };
+    Some(Policy {
+        id,
+        api_version: head.api_version.to_string(),
+        kind: head.kind.to_string(),
+        rules: vec![Arc::new(rule)],
+        apply: Apply::All,
+        origin,
+    })
+}
+
+/// Checks what happens to a request when the policy fails, which is the business of admission.
+pub(super) fn check_failure_policy(spec: &Fields<'_, '_>) {
+    if let Some(other) = spec.text("failurePolicy")
+        && !matches!(other.as_str(), "Fail" | "Ignore")
+    {
+        let path = spec.path().join("failurePolicy");
+        let message = format!("unknown value {:?} of failurePolicy", other.as_str());
+        spec.report().error(&path, message, Some("use Fail or Ignore".into()));
+    }
+}
+
+/// The existing objects that are changed, if the policy names some.
+fn targets(head: &Head<'_, '_>, env: &Env, kinds: &Kinds) -> Option<Targets> {
+    let node = head.spec.get("targetMatchConstraints")?;
+    let conditions: Vec<Named> =
+        expressions::named(env, head.spec.get("targetMatchConditions"), Wanted::Bool);
+    let Constraints { include, exclude } =
+        constraints::read(&node, kinds, OldLabels::DoNot, Of::Targets)?;
+    let expression = node.any_fields().and_then(|fields| fields.get("expression"));
+    if let Some(expression) = expression {
+        let expression = expressions::node(env, &expression, Wanted::Map)?;
+        return Some(Targets::Asked(Box::new(AskedTargets { expression, conditions })));
+    }
+    if include.filters().is_empty() {
+        return None;
+    }
+    Some(Targets::Taken(Box::new(TakenTargets { include, exclude, conditions })))
+}
+
+/// `mutations`, in order.
+pub(super) fn mutations(spec: &Fields<'_, '_>, env: &Env, over_atomic: bool) -> Vec<ScriptedPatch> {
+    let list = spec.get("mutations").map(|node| node.elements()).unwrap_or_default();
+    list.iter().filter_map(|node| mutation(node, env, over_atomic)).collect()
+}
+
+fn mutation(node: &Node<'_, '_>, env: &Env, over_atomic: bool) -> Option<ScriptedPatch> {
+    let fields = node.fields(&["patchType", "applyConfiguration", "jsonPatch"])?;
+    let (word, other, form, wanted) = match fields.required_text("patchType")?.as_str() {
+        "ApplyConfiguration" => {
+            let form = PatchForm::Configuration { over_atomic };
+            ("applyConfiguration", "jsonPatch", form, Wanted::Object)
+        }
+        "JSONPatch" => ("jsonPatch", "applyConfiguration", PatchForm::Operations, Wanted::Patches),
+        unknown => {
+            let message = format!("unknown patchType {unknown:?}");
+            node.error_with(message, "use ApplyConfiguration or JSONPatch");
+            return None;
+        }
+    };
+    let kind = fields.text("patchType")?;
+    if fields.get(other).is_some() {
+        node.error_with(
+            format!("{}.{other}: must not be specified when patchType is {kind}", node.path),
+            format!("remove {other}"),
+        );
+    }
+    let Some(patch) = fields.get(word) else {
+        node.error_with(
+            format!(
+                "{}.{word}: Required value: must be specified when patchType is {kind}",
+                node.path
+            ),
+            format!("add {word} with an expression"),
+        );
+        return None;
+    };
+    let patch = patch.fields(&["expression"])?;
+    patch.required_text("expression")?;
+    let expression = expressions::node(env, &patch.get("expression")?, wanted)?;
+    Some(ScriptedPatch { form, expression })
+}

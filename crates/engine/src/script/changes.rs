@@ -1,0 +1,356 @@
+//! Changes that expressions make to objects: to the object of the event, or to stored ones.
+
+use std::sync::Arc;
+
+use kiln_object::{Gvk, ObjectId};
+use kiln_patch::{Atomic, JsonPatch, JsonPatchProblem, JsonPatchRules, structured_merge};
+use kiln_rules::{
+    Change, Exception, Filters, FindParams, MissingParams, Mutate, Named, Params, PatchForm,
+    Reported, Rule, Script, ScriptedPatch, TakenTargets, Targets, Unmet,
+};
+use kiln_schema::{Schema, Version};
+use kiln_value::{Map, Str, Value};
+
+use super::{Bound, OUTPUT, Running, in_session};
+use crate::claim::ObjectRef;
+use crate::context::Shared;
+use crate::effect::{Patch, PatchTarget};
+use crate::evaluate::Verdict;
+use crate::event::Event;
+use crate::failure::{Failure, FailureKind};
+use crate::matching::Matcher;
+use crate::mutate::size;
+use crate::target::stringify_changed_metadata;
+use crate::trace::{Answer, Step};
+
+/// What came of changing objects.
+#[derive(Default)]
+pub(crate) struct Changed {
+    pub(crate) patches: Vec<Patch>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) properties: Vec<(Str, Str)>,
+    /// How it ended when nothing was tried, and why.
+    pub(crate) ended: Option<(Verdict, String)>,
+}
+
+/// A rule that changes objects, for one event.
+pub(crate) struct Changing<'c> {
+    pub(crate) rule: &'c Rule,
+    pub(crate) script: &'c Script,
+    pub(crate) exceptions: &'c [Arc<Exception>],
+    pub(crate) event: &'c Event,
+    pub(crate) shared: &'c Shared<'c>,
+}
+
+impl Changing<'_> {
+    pub(crate) fn run(&self, program: &Mutate, object: &Value) -> Result<Changed, Failure> {
+        let Change::Steps(steps) = &program.change else { return Ok(Changed::default()) };
+        match &program.targets {
+            None => self.trigger(steps, object),
+            Some(Targets::Taken(taken)) => self.taken(steps, taken, object),
+            Some(Targets::Asked(asked)) => {
+                let found = self.asked(&asked.expression, object)?;
+                match found {
+                    Ok(targets) => self.targets(steps, &asked.conditions, targets),
+                    Err(ended) => Ok(Changed { ended: Some(ended), ..Changed::default() }),
+                }
+            }
+            // Those belong to rules without a script.
+            Some(Targets::Named(_)) => Ok(Changed::default()),
+        }
+    }
+
+    /// Asks exceptions and conditions for the trigger; why nothing is to be done, if so.
+    fn passed_over(&self, running: &mut Running<'_>) -> Result<Option<(Verdict, String)>, Failure> {
+        if let Some(excepted) = running.exceptions(self.exceptions)? {
+            let verdict = match excepted.reported {
+                Reported::Skip => Verdict::Skip,
+                Reported::Pass => Verdict::Pass,
+            };
+            return Ok(Some((verdict, excepted.message())));
+        }
+        Ok((!running.conditions_hold()?).then(|| {
+            let verdict = match self.script.unmet {
+                Unmet::NoMatch => Verdict::NoMatch,
+                Unmet::Skip => Verdict::Skip,
+            };
+            (verdict, "the conditions do not hold".to_owned())
+        }))
+    }
+
+    fn bound<'b>(&'b self, object: &'b Value) -> Bound<'b> {
+        Bound {
+            event: self.event,
+            object: Some(object).filter(|_| self.event.object.is_some()),
+            old: self.event.old_object.as_ref(),
+            params: Value::Null,
+        }
+    }
+
+    /// Changes the object of the event, once for each object of parameters.
+    fn trigger(&self, steps: &[ScriptedPatch], object: &Value) -> Result<Changed, Failure> {
+        let mut changed = Changed::default();
+        let mut after = object.clone();
+        let mut ended = None;
+        let mut ran = false;
+        let Some(all) = self.params()? else {
+            let why = "there are no parameters".to_owned();
+            return Ok(Changed { ended: Some((Verdict::Skip, why)), ..changed });
+        };
+        for params in all {
+            let bound = Bound { params, ..self.bound(&after) };
+            let result = in_session(self.script, self.shared, &bound, |running| {
+                if let Some(why) = self.passed_over(running)? {
+                    return Ok(Err(why));
+                }
+                let after = change(running, steps, &after)?;
+                Ok(Ok((after, running.annotations()?)))
+            })?;
+            match result {
+                Ok((next, properties)) => {
+                    ran = true;
+                    after = next;
+                    changed.properties = properties;
+                }
+                Err(why) => drop(ended.get_or_insert(why)),
+            }
+        }
+        if !ran {
+            changed.ended = ended;
+        }
+        if after != *object {
+            let target = PatchTarget::Trigger;
+            changed.patches.push(Patch { target, before: object.clone(), after });
+        }
+        Ok(changed)
+    }
+
+    /// The parameters of each run; none when there are none and that is fine.
+    fn params(&self) -> Result<Option<Vec<Value>>, Failure> {
+        let Some(Params { kind, find, namespace, missing, as_list }) = &self.script.params else {
+            return Ok(Some(vec![Value::Null]));
+        };
+        let gate = self.shared.gate;
+        let namespaced = self.shared.world.kinds.is_namespaced(kind) != Some(false);
+        let namespace = namespace.as_ref().or(self.event.namespace.as_ref()).filter(|_| namespaced);
+        if namespaced && namespace.is_none() {
+            let message = "failed to configure binding: paramRef.namespace must be given for \
+                           resources that are in no namespace";
+            return Err(Failure::new(FailureKind::Value, message));
+        }
+        let namespace = namespace.map(Str::as_str);
+        let mut found = match find {
+            FindParams::Named(name) => gate.get(kind, namespace, name)?.into_iter().collect(),
+            FindParams::Selected(selector) => gate.list(kind, namespace, selector, None)?.objects,
+        };
+        if found.is_empty() {
+            return match missing {
+                MissingParams::Skip => Ok(None),
+                MissingParams::Fail => Err(Failure::new(
+                    FailureKind::Value,
+                    "no params found for policy binding with `Deny` parameterNotFoundAction",
+                )),
+            };
+        }
+        if *as_list && matches!(find, FindParams::Selected(_)) {
+            // Kyverno's command line keeps the order of the files.
+            found.sort_by_key(|object| self.shared.world.view.sequence(&ObjectRef::of(object).id));
+            let mut list = Map::new();
+            list.insert("apiVersion", kind.api_version());
+            list.insert("kind", format!("{}List", kind.kind));
+            list.insert("items", Value::from(std::mem::take(&mut found)));
+            found = vec![Value::Map(list)];
+        }
+        Ok(Some(found))
+    }
+
+    /// The objects that an expression gives, unless the trigger is passed over.
+    #[expect(clippy::type_complexity, reason = "either objects, or how it ended")]
+    fn asked(
+        &self,
+        expression: &kiln_rules::Expression,
+        object: &Value,
+    ) -> Result<Result<Vec<Value>, (Verdict, String)>, Failure> {
+        // Of a deleted trigger, the old object stands for it.
+        let bound = Bound { object: Some(object), ..self.bound(object) };
+        in_session(self.script, self.shared, &bound, |running| {
+            if let Some(why) = self.passed_over(running)? {
+                return Ok(Err(why));
+            }
+            Ok(Ok(match running.eval_json(expression)? {
+                Value::Null => Vec::new(),
+                list if list.get("items").is_some() => {
+                    let items = list.get("items").and_then(Value::as_list).cloned();
+                    items.map(kiln_value::List::into_vec).unwrap_or_default()
+                }
+                one => vec![one],
+            }))
+        })
+    }
+
+    /// Every object that the filters take.
+    fn taken(
+        &self,
+        steps: &[ScriptedPatch],
+        taken: &TakenTargets,
+        object: &Value,
+    ) -> Result<Changed, Failure> {
+        let bound = Bound { object: Some(object), ..self.bound(object) };
+        let why =
+            in_session(self.script, self.shared, &bound, |running| self.passed_over(running))?;
+        if why.is_some() {
+            return Ok(Changed { ended: why, ..Changed::default() });
+        }
+        let mut found = Vec::new();
+        for kind in self.kinds(&taken.include) {
+            let all = kiln_object::Selector::everything();
+            let namespace = self.rule.scope.namespace();
+            for target in self.shared.gate.list(&kind, namespace, &all, None)?.objects {
+                let event = Event::existing(target);
+                let Some(target) = &event.object else { continue };
+                let matcher = Matcher::new(&event, self.shared.world.view, self.shared.tracer);
+                // Kyverno: which operations are named says nothing about targets.
+                if matcher.would_take("target", &taken.include, target)?
+                    && !matcher.would_take("excluded target", &taken.exclude, target)?
+                {
+                    found.push(target.clone());
+                }
+            }
+        }
+        self.targets(steps, &taken.conditions, found)
+    }
+
+    /// The kinds that filters name.
+    fn kinds(&self, filters: &Filters) -> Vec<Gvk> {
+        let patterns: Vec<_> = filters.filters().iter().flat_map(|filter| &filter.kinds).collect();
+        let kinds = self.shared.world.kinds.iter();
+        let named = kinds.filter(|kind| {
+            patterns.iter().any(|p| p.matches(kind.group(), kind.version(), kind.kind(), ""))
+        });
+        let mut found: Vec<Gvk> = Vec::new();
+        for kind in named.map(kiln_object::Kind::gvk) {
+            if !found.iter().any(|other| other.group == kind.group && other.kind == kind.kind) {
+                found.push(kind);
+            }
+        }
+        found
+    }
+
+    /// Changes stored objects. What fails for one leaves the others alone.
+    fn targets(
+        &self,
+        steps: &[ScriptedPatch],
+        conditions: &[Named],
+        targets: Vec<Value>,
+    ) -> Result<Changed, Failure> {
+        let mut changed = Changed::default();
+        for target in targets {
+            let id: ObjectId = ObjectRef::of(&target).id;
+            let bound = Bound { object: Some(&target), ..self.bound(&target) };
+            let result = in_session(self.script, self.shared, &bound, |running| {
+                if let Some(excepted) = running.exceptions(self.exceptions)? {
+                    return Ok((None, Some(excepted.message())));
+                }
+                if !running.hold(conditions, "targetMatchConditions")? {
+                    return Ok((None, Some("the conditions do not hold".to_owned())));
+                }
+                Ok((Some(change(running, steps, &target)?), None))
+            });
+            let (after, why) = match result {
+                Ok(result) => result,
+                Err(failure) => {
+                    let stop = failure.is_final();
+                    changed.failures.push(failure.while_doing(format_args!("target {id}")));
+                    if stop {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            self.shared.tracer.note(|| Step {
+                what: format!("target {id}"),
+                answer: after.is_some().into(),
+                why,
+                steps: Vec::new(),
+            });
+            let Some(after) = after.filter(|after| *after != target) else { continue };
+            if ObjectRef::of(&after).id != id {
+                let message = format!("the patch makes another object of {id}");
+                changed
+                    .failures
+                    .push(Failure::new(FailureKind::Patch, message).hint(
+                        "leave apiVersion, kind, metadata.name and metadata.namespace alone",
+                    ));
+                continue;
+            }
+            self.shared.counters.object()?;
+            let target_place = PatchTarget::Stored { object: id, subresource: None };
+            changed.patches.push(Patch { target: target_place, before: target, after });
+        }
+        Ok(changed)
+    }
+}
+
+/// What patches make of an object. Nothing of it is kept when one of them fails.
+fn change(
+    running: &mut Running<'_>,
+    steps: &[ScriptedPatch],
+    object: &Value,
+) -> Result<Value, Failure> {
+    let mut after = object.clone();
+    for (at, step) in steps.iter().enumerate() {
+        if at > 0 {
+            running.rebind_object(&after);
+        }
+        after = patched(running, step, &after)?;
+    }
+    stringify_changed_metadata(&mut after, object);
+    Ok(after)
+}
+
+fn patched(
+    running: &mut Running<'_>,
+    step: &ScriptedPatch,
+    object: &Value,
+) -> Result<Value, Failure> {
+    let wrong =
+        |message: String| Failure::new(FailureKind::Patch, message).at(&step.expression.path);
+    running.shared.counters.patched(size(object))?;
+    let value = running.eval(&step.expression)?;
+    let mut after = object.clone();
+    let patch = match step.form {
+        PatchForm::Configuration { over_atomic } => {
+            let patch = value.to_patch_object(OUTPUT).map_err(wrong)?;
+            let atomic = if over_atomic { Atomic::Replaced } else { Atomic::Refused };
+            let schema = Schema::builtin(Version::V1_36);
+            structured_merge(&mut after, &patch, &schema, atomic)
+                .map_err(|error| wrong(format!("error applying patch: {error}")))?;
+            patch
+        }
+        PatchForm::Operations => {
+            let operations =
+                value.to_json(OUTPUT).map_err(|error| wrong(format!("JSON Patch: {error}")))?;
+            let patch = JsonPatch::parse(&operations, JsonPatchRules::kubernetes())
+                .map_err(|error| wrong(format!("JSON Patch: {error}")))?;
+            match patch.apply(&mut after) {
+                Ok(()) => {}
+                // Kubernetes: a test that does not hold leaves everything as it is.
+                Err(error) if matches!(*error.problem, JsonPatchProblem::TestFailed { .. }) => {
+                    after = object.clone();
+                }
+                Err(error) => return Err(wrong(format!("JSON Patch: {error}"))),
+            }
+            operations
+        }
+    };
+    running.shared.counters.patched(size(&patch))?;
+    running.shared.tracer.note(|| Step {
+        what: "patch".into(),
+        answer: Answer::Value(patch),
+        ..Step::default()
+    });
+    if !matches!(after, Value::Map(_)) {
+        return Err(wrong(format!("the patch leaves a {} of the object", after.type_name())));
+    }
+    Ok(after)
+}
