@@ -144,14 +144,14 @@ fn what_cannot_be_patched_is_an_error() {
 #[test]
 fn later_mutations_see_earlier_ones_and_values_are_kept_or_renewed() {
     let steps = format!(
-        "variables: [{{name: n, expression: 'string(size(object.spec.containers))'}}]\nmutations:\n{}{}",
+        "variables: [{{name: count, expression: 'string(size(object.spec.containers))'}}]\nmutations:\n{}{}",
         step(
             "JSONPatch",
-            "[JSONPatch{op: 'add', path: '/metadata/labels/first', value: variables.n}, JSONPatch{op: 'add', path: '/spec/containers/-', value: {'name': 'c'}}]"
+            "[JSONPatch{op: 'add', path: '/metadata/labels/first', value: variables.count}, JSONPatch{op: 'add', path: '/spec/containers/-', value: {'name': 'c'}}]"
         ),
         step(
             "JSONPatch",
-            "[JSONPatch{op: 'add', path: '/metadata/labels/second', value: variables.n + object.metadata.labels.first}]"
+            "[JSONPatch{op: 'add', path: '/metadata/labels/second', value: variables.count + object.metadata.labels.first}]"
         ),
     );
     let labels = |object: Value| object.get_path(["metadata", "labels"]).cloned().unwrap();

@@ -3,7 +3,7 @@
 use kiln_cluster::Call;
 use kiln_controller::News;
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::PolicyId;
+use kiln_rules::{Dialect, PolicyId};
 use kiln_text::time::Time;
 use kiln_value::{Map, Value, value};
 use tokio::sync::mpsc;
@@ -92,9 +92,16 @@ fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
 }
 
 fn policy(policy: &PolicyId, registry: &Registry) -> Value {
-    let kind = if policy.namespace.is_some() { "Policy" } else { "ClusterPolicy" };
+    let (version, kind) = match (policy.dialect, policy.namespace.is_some()) {
+        (Dialect::GeneratingPolicy, false) => ("policies.kyverno.io/v1", "GeneratingPolicy"),
+        (Dialect::GeneratingPolicy, true) => {
+            ("policies.kyverno.io/v1", "NamespacedGeneratingPolicy")
+        }
+        (_, false) => ("kyverno.io/v1", "ClusterPolicy"),
+        (_, true) => ("kyverno.io/v1", "Policy"),
+    };
     let namespace = policy.namespace.as_deref().unwrap_or_default();
-    let id = ObjectId::new(Gvk::new("kyverno.io/v1", kind), namespace, &policy.name);
+    let id = ObjectId::new(Gvk::new(version, kind), namespace, &policy.name);
     let stored = registry.policies.iter().find(|stored| stored.id.same_object(&id));
     reference(&id, stored.and_then(|stored| metadata::uid(&stored.object)))
 }

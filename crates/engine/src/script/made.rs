@@ -13,6 +13,9 @@ use crate::failure::{Failure, FailureKind};
 use crate::generate::{Run, enveloped};
 use crate::target;
 
+/// How often one evaluation says that objects are made elsewhere than they say.
+const MOST_REMARKS: usize = 16;
+
 impl Run<'_> {
     /// Runs an expression and makes what it asked for: all of it, or nothing when it fails.
     pub(crate) fn asked(
@@ -93,7 +96,10 @@ impl Run<'_> {
                 id.namespace.as_str()
             );
             let path = Some(emitter.path.clone());
-            context.shared.remarks.borrow_mut().push(Remark { text, path });
+            let mut remarks = context.shared.remarks.borrow_mut();
+            if remarks.len() < MOST_REMARKS {
+                remarks.push(Remark { text, path });
+            }
         }
         let moved = match sources.first() {
             Some(source) => source.id.namespace != id.namespace,
