@@ -430,7 +430,9 @@ impl<'e> Evaluation<'e> {
         let why = "the conditions do not hold";
         let Some(old) = old else { return Ok(self.because(unmet, why)) };
         let before = Bound { event, object: Some(old), old: Some(old), params: Value::Null };
-        let met = in_session(script, shared, &before, |running| running.conditions_hold());
+        let met = in_session(script, shared, &before, |running| {
+            running.hold(&script.conditions, "matchConditions, with the old object")
+        });
         Ok(match met {
             Ok(true) => self.lapse(old, Lapse::Guards),
             Ok(false) | Err(_) => self.because(unmet, why),

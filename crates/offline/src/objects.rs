@@ -12,14 +12,14 @@ use kiln_value::{Str, Value};
 pub struct Objects {
     by_kind: BTreeMap<(Str, Str), BTreeMap<(Str, Str), Value>>,
     /// In which order they came.
-    came: HashMap<((Str, Str), (Str, Str)), usize>,
+    came: HashMap<[Str; 4], usize>,
 }
 
 impl Objects {
     /// Puts an object in, in the place of one with the same identity, which is returned.
     pub fn insert(&mut self, id: &ObjectId, object: Value) -> Option<Value> {
         let next = self.came.len();
-        self.came.entry((kind_key(&id.gvk), name_key(id))).or_insert(next);
+        self.came.entry(whole_key(id)).or_insert(next);
         self.by_kind.entry(kind_key(&id.gvk)).or_default().insert(name_key(id), object)
     }
 
@@ -35,6 +35,10 @@ fn kind_key(gvk: &Gvk) -> (Str, Str) {
 
 fn name_key(id: &ObjectId) -> (Str, Str) {
     (id.namespace.clone(), id.name.clone())
+}
+
+fn whole_key(id: &ObjectId) -> [Str; 4] {
+    [id.gvk.group.clone(), id.gvk.kind.clone(), id.namespace.clone(), id.name.clone()]
 }
 
 /// Puts a namespaced object that names no namespace into `default`, as clients do.
@@ -61,7 +65,7 @@ impl View for Objects {
     }
 
     fn sequence(&self, object: &ObjectId) -> Option<usize> {
-        self.came.get(&(kind_key(&object.gvk), name_key(object))).copied()
+        self.came.get(&whole_key(object)).copied()
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -26,7 +26,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !documents.iter().any(is_policy) {
         return Err(Diagnostic::error("there is no policy in these files")
             .hint(
-                "Kiln reads ClusterPolicy, Policy, GeneratingPolicy and NamespacedGeneratingPolicy",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy and MutatingAdmissionPolicy",
             )
             .into());
     }

@@ -99,10 +99,10 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
     let read = |node: &Node<'_, '_>| -> Option<(ExceptedRules, bool)> {
         let fields = node.fields(&["name", "kind"])?;
         let (name, kind) = (fields.text("name"), fields.text("kind"));
-        if name.as_ref().is_none_or(|name| name.is_empty()) {
+        if name.as_ref().is_none_or(Str::is_empty) {
             node.error_with("must specify policy name", "add name");
         }
-        if kind.as_ref().is_none_or(|kind| kind.is_empty()) {
+        if kind.as_ref().is_none_or(Str::is_empty) {
             node.error_with("must specify policy kind", "add kind");
         }
         let (name, kind) = (name?, kind?);

@@ -68,7 +68,7 @@ impl DocumentReader<'_, '_, '_> {
             self.error(
                 document,
                 &Path::root(),
-                format!("line {line}: document must be a mapping describing a resource"),
+                &format!("line {line}: document must be a mapping describing a resource"),
             );
             return None;
         }
@@ -84,7 +84,7 @@ impl DocumentReader<'_, '_, '_> {
                     if key.as_str().replace("\\((", "").contains("((") {
                         let message = "placeholders are not supported in mapping keys; build the map with a \
                              whole-value placeholder";
-                        self.error(document, &path.join(key), message.to_owned());
+                        self.error(document, &path.join(key), message);
                         return None;
                     }
                     entries.push((key.clone(), self.part(value, &path.join(key), document)?));
@@ -117,7 +117,7 @@ impl DocumentReader<'_, '_, '_> {
         let found = match scan(text) {
             Ok(found) => found,
             Err(message) => {
-                self.error(document, path, message);
+                self.error(document, path, &message);
                 return None;
             }
         };
@@ -146,7 +146,7 @@ impl DocumentReader<'_, '_, '_> {
         }
     }
 
-    fn error(&self, document: &Document, path: &Path, message: String) {
+    fn error(&self, document: &Document, path: &Path, message: &str) {
         let inner = document.locate(path).span();
         let place = part_of(&self.node.report.place(&self.node.path), self.text, inner);
         self.node.report.add(Diagnostic::error(format!("{}: {message}", self.node.path)).at(place));

@@ -165,7 +165,6 @@ impl Changing<'_> {
     }
 
     /// The objects that an expression gives, unless the trigger is passed over.
-    #[expect(clippy::type_complexity, reason = "either objects, or how it ended")]
     fn asked(
         &self,
         expression: &kiln_rules::Expression,

@@ -93,7 +93,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
-                "Kiln reads ClusterPolicy, Policy, GeneratingPolicy and NamespacedGeneratingPolicy",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy and MutatingAdmissionPolicy",
             )
             .into());
     }
