@@ -97,6 +97,12 @@ impl Controller {
             }
             return;
         }
+        if changes_nothing(&hint) {
+            // Kyverno: sending an object again as it is fires its rules. No watch will tell of it.
+            let (old, new) = (hint.old_object.clone(), hint.object.clone());
+            self.hints.add(hint, self.now, self.settings.hints);
+            return self.on_trigger(&id, old.as_ref(), new.as_ref(), false);
+        }
         // The change may have been told before its request.
         let known = self.mirror.get(&id).and_then(metadata::uid).map(Str::from);
         if let Some(uid) = known {
@@ -265,6 +271,19 @@ impl Controller {
             self.keys.enqueue(&key, self.now);
         }
     }
+}
+
+/// Whether a request sends an object as it is stored.
+fn changes_nothing(hint: &Hint) -> bool {
+    let (Some(old), Some(new)) = (&hint.old_object, &hint.object) else { return false };
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            object.remove(["metadata", field]);
+        }
+        object
+    };
+    hint.operation == Operation::Update && rest(old) == rest(new)
 }
 
 /// Whether a rule cares about a change at all.

@@ -167,3 +167,24 @@ fn what_refers_to_something_missing_is_made_soon_after_it_comes() {
     world.seconds(5);
     assert!(world.has(&id("Secret", "a", "made")), "{}", world.explain());
 }
+
+#[test]
+fn sending_an_object_again_as_it_is_fires_its_rules() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.put(support::secret("a", "target", value!({"x": "y"})));
+    let settings = world.put(config_map("a", "settings", value!({"version": "1"})));
+    world.apply(PATCHES);
+    world.seconds(1);
+    let target = id("Secret", "a", "target");
+    let seen = |world: &World| {
+        world.get(&target).unwrap().str_at(["metadata", "annotations", "seen"]).map(str::to_owned)
+    };
+    assert_eq!(seen(&world), None, "it was there before the rule");
+    let user = kiln_engine::User { username: "somebody".into(), ..Default::default() };
+    let about = id("ConfigMap", "a", "settings");
+    let operation = kiln_rules::Operation::Update;
+    world.hint(&user, operation, &about, Some(settings.clone()), Some(settings));
+    world.seconds(1);
+    assert_eq!(seen(&world).as_deref(), Some("1"), "{}", world.explain());
+}

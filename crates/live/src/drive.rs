@@ -296,6 +296,10 @@ async fn call(
                     continue;
                 }
             }
+            // Books of our own.
+            Ok(_) if call.changes() && about.name.starts_with("kiln-") => {
+                tracing::debug!(verb = %call.verb(), object = %about, "wrote");
+            }
             Ok(_) if call.changes() => {
                 tracing::info!(verb = %call.verb(), object = %about, "wrote");
             }
