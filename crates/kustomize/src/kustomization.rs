@@ -10,10 +10,10 @@ use crate::id::{Gvk, ResId};
 
 /// The kind of a kustomization, and the apiVersion that goes with it.
 pub(crate) const KUSTOMIZATION: &str = "Kustomization";
-const KUSTOMIZATION_VERSION: &str = "kustomize.config.k8s.io/v1beta1";
+pub(crate) const KUSTOMIZATION_VERSION: &str = "kustomize.config.k8s.io/v1beta1";
 /// The kind of a component, and the apiVersion that goes with it.
 pub(crate) const COMPONENT: &str = "Component";
-const COMPONENT_VERSION: &str = "kustomize.config.k8s.io/v1alpha1";
+pub(crate) const COMPONENT_VERSION: &str = "kustomize.config.k8s.io/v1alpha1";
 
 record! {
     /// Everything a kustomization file can hold.

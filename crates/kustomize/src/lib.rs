@@ -18,6 +18,7 @@
 //! | `generators/`, `transformers/` | one file for each step |
 //! | `name_reference`, `vars`, `origin` | what runs at the end |
 //! | `plugins/` | steps configured as objects: built in, functions, programs |
+//! | [`edit`] | changes to a kustomization file |
 //! | `host` | what a build asks of its host ([`Fetch`], [`Programs`]) |
 //!
 //! What kustomize keeps in annotations lies in [side tables](crate) here, objects are found by
@@ -37,6 +38,7 @@ mod annotations;
 mod at;
 mod config;
 mod decode;
+pub mod edit;
 mod error;
 mod explain;
 mod field_path;
@@ -274,6 +276,16 @@ impl<'h> Build<'h> {
             Err(error) => Err(Box::new(Failed { error, warnings })),
         }
     }
+}
+
+/// Whether these bytes are Kubernetes objects, at least one, and nothing else.
+pub fn are_objects(bytes: &[u8]) -> bool {
+    let options = kiln_yaml::ReadOptions::kustomize_resource();
+    kiln_yaml::read_bytes("", bytes, options).is_ok_and(|documents| {
+        let scopes = scope::Scopes::default();
+        objects::from_documents(documents, objects::Purpose::Object, &scopes)
+            .is_ok_and(|objects| !objects.is_empty())
+    })
 }
 
 impl std::fmt::Display for Failed {

@@ -18,7 +18,8 @@ use crate::paths;
 use crate::session::{Session, Site};
 
 /// The names that a kustomization file can have.
-const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+pub(crate) const FILE_NAMES: [&str; 3] =
+    ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// A kustomization, where it is, and what it inherits from who uses it.
 pub(crate) struct Target {

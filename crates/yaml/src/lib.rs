@@ -21,6 +21,7 @@
 //! | `span`, `align` | places, kept only when somebody asks, and those inside a text |
 //! | `syntax` | what a syntax error means and what to do |
 //! | `emit` | values to go-yaml v2's bytes |
+//! | `rewrite/` | changing values in a text, and nothing else |
 //! | `style`, `scalar`, `order`, `float` | how strings, keys and numbers are written |
 //!
 //! ```
@@ -47,6 +48,7 @@ mod options;
 mod order;
 mod parse;
 mod resolve;
+mod rewrite;
 mod scalar;
 mod scan;
 mod scan_property;
@@ -62,4 +64,5 @@ pub use document::{Document, Reader, read, read_bytes};
 pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
 pub use resolve::resolve_plain;
+pub use rewrite::rewrite;
 pub use span::Places;

@@ -70,6 +70,29 @@ enum Inside {
     Map(Arc<[(Key, Range<usize>, Spot)]>),
 }
 
+/// What is inside a node.
+pub(crate) enum Parts<'s> {
+    Scalar,
+    List(&'s [Spot]),
+    Map(&'s [(Key, Range<usize>, Spot)]),
+}
+
+impl Spot {
+    /// Where the node is.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// What is inside it.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        match &self.inside {
+            Inside::Nothing => Parts::Scalar,
+            Inside::List(elements) => Parts::List(elements),
+            Inside::Map(entries) => Parts::Map(entries),
+        }
+    }
+}
+
 impl Track for Spot {
     fn scalar(span: Range<usize>) -> Self {
         Spot { span, inside: Inside::Nothing }
@@ -135,6 +158,10 @@ impl Places {
     pub fn key(&self, path: &Path) -> Place {
         let (key, value) = self.walk(path);
         self.place(key.unwrap_or(value))
+    }
+
+    pub(crate) fn root(&self) -> &Spot {
+        &self.root
     }
 
     fn walk(&self, path: &Path) -> (Option<Range<usize>>, Range<usize>) {

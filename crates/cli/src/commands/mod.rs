@@ -5,6 +5,8 @@ mod apply;
 mod build;
 mod check;
 mod completion;
+mod create;
+mod edit;
 mod eval;
 mod explain;
 mod fmt;
@@ -27,6 +29,8 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     Apply(apply::Args),
     Build(build::Args),
+    Create(create::Args),
+    Edit(edit::Args),
     Check(check::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
@@ -46,6 +50,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let result = match args.command {
         Command::Apply(command) => apply::run(&ui, &args.global, &command),
         Command::Build(command) => build::run(&ui, &args.global, &command),
+        Command::Create(command) => create::run(&ui, &args.global, &command),
+        Command::Edit(command) => edit::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),

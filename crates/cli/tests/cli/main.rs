@@ -3,6 +3,7 @@
 mod apply;
 mod build;
 mod documentation;
+mod edit;
 mod eval;
 mod examples;
 mod explain;

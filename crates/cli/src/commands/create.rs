@@ -1,0 +1,131 @@
+//! `kiln create`
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_kustomize::edit::{Create, FILE_NAMES, Labelled, Pairs, create, parse_pairs};
+
+use super::edit::expand_or_directories;
+use crate::args::Global;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::input;
+use crate::ui::Ui;
+
+/// Create a kustomization file in the current folder
+#[derive(Debug, clap::Args)]
+#[command(visible_alias = "init")]
+pub(crate) struct Args {
+    /// Files, folders or repositories, separated by commas
+    #[arg(long, value_name = "PATH,PATH", value_delimiter = ',')]
+    resources: Vec<String>,
+
+    /// Find the files with Kubernetes objects in this folder
+    #[arg(long)]
+    autodetect: bool,
+
+    /// Find them in the folders below as well
+    #[arg(long)]
+    recursive: bool,
+
+    /// The namespace of everything
+    #[arg(long, default_value = "", hide_default_value = true)]
+    namespace: String,
+
+    /// What goes before all names
+    #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    nameprefix: String,
+
+    /// What goes after all names
+    #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    namesuffix: String,
+
+    /// Labels of everything
+    #[arg(long, value_name = "KEY:VALUE,…", value_delimiter = ',')]
+    labels: Vec<String>,
+
+    /// Annotations of everything
+    #[arg(long, value_name = "KEY:VALUE,…", value_delimiter = ',')]
+    annotations: Vec<String>,
+}
+
+pub(crate) fn run(_: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let mut resources = expand_or_directories(&args.resources)?;
+    let there = FILE_NAMES.into_iter().find(|name| fs::symlink_metadata(name).is_ok());
+    if let Some(name) = there {
+        return Err(Diagnostic::error("kustomization file already exists")
+            .hint(format!("change {name} with: kiln edit"))
+            .into());
+    }
+    if args.autodetect {
+        let mut found = Vec::new();
+        detect(Path::new("."), args.recursive, global.max_input_size, 0, &mut found)?;
+        for path in found {
+            if !resources.contains(&path) {
+                resources.push(path);
+            }
+        }
+    }
+    let text = create(&Create {
+        resources,
+        name_prefix: args.nameprefix.clone(),
+        name_suffix: args.namesuffix.clone(),
+        namespace: args.namespace.clone(),
+        labels: pairs(&args.labels, Labelled::Label)?,
+        annotations: pairs(&args.annotations, Labelled::Annotation)?,
+    });
+    let name = FILE_NAMES[0];
+    let failed = |error| input::cannot("write", name, &error);
+    // Only a new file will do: one that came to be in the meantime is somebody's.
+    let mut file = File::options().write(true).create_new(true).open(name).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(Outcome::Done)
+}
+
+fn pairs(texts: &[String], which: Labelled) -> Result<Pairs, Failure> {
+    parse_pairs(texts, which).map_err(|error| Failure::BadInput(vec![error.into()]))
+}
+
+/// Folders are not entered deeper than this.
+const DEEPEST: usize = 100;
+
+/// The files with objects and the folders with kustomizations, in the order of names.
+fn detect(
+    folder: &Path,
+    recursive: bool,
+    limit: u64,
+    depth: usize,
+    found: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let shown = folder.display().to_string();
+    let failed = |error| input::cannot("read", &shown, &error);
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .map_err(failed)?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    for name in names {
+        let path = if shown == "." { name } else { format!("{shown}/{name}") };
+        // Links may lead anywhere, and in circles.
+        let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else {
+            continue;
+        };
+        if kind.is_dir() && recursive && depth < DEEPEST {
+            let is_root = FILE_NAMES.iter().any(|name| Path::new(&path).join(name).exists());
+            if is_root {
+                found.push(path);
+            } else {
+                detect(Path::new(&path), recursive, limit, depth + 1, found)?;
+            }
+        } else if kind.is_file() && holds_objects(&path, limit) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn holds_objects(path: &str, limit: u64) -> bool {
+    input::read(path, limit).is_ok_and(|read| kiln_kustomize::are_objects(&read.bytes))
+}

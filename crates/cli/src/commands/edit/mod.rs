@@ -1,0 +1,133 @@
+//! `kiln edit`
+
+mod add;
+mod files;
+mod fix;
+mod remove;
+mod set;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_kustomize::edit::KustomizationFile;
+
+use crate::args::Global;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+
+pub(crate) use files::expand_or_directories;
+
+/// Change the kustomization file of the current folder
+///
+/// The commands are those of `kustomize edit`. Comments, quotes and the order of the file stay as they
+/// are: only what a command is about is written.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Add something
+    #[command(subcommand)]
+    Add(add::Add),
+    /// Remove something
+    #[command(subcommand)]
+    Remove(remove::Remove),
+    /// Set the value of a field
+    #[command(subcommand)]
+    Set(set::Set),
+    Fix(fix::Args),
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    if let Command::Fix(args) = &args.command {
+        return fix::run(ui, global, args);
+    }
+    let (path, mut file) = files::open(global)?;
+    match &args.command {
+        Command::Add(add) => add::run(ui, add, &mut file)?,
+        Command::Remove(remove) => remove::run(remove, &mut file)?,
+        Command::Set(set) => set::run(set, &mut file)?,
+        Command::Fix(_) => {}
+    }
+    for note in file.notes() {
+        ui.problem(&Diagnostic::warning(note.as_str()));
+    }
+    files::save(path, &file)?;
+    Ok(Outcome::Done)
+}
+
+/// What a library could not do, as what the user is told.
+fn failed(error: kiln_kustomize::Error) -> Failure {
+    Failure::BadInput(vec![error.into()])
+}
+
+/// Which patch is meant.
+#[derive(Debug, clap::Args)]
+struct PatchArgs {
+    /// The file with the patch
+    #[arg(long, default_value = "", hide_default_value = true)]
+    path: String,
+    /// The patch itself
+    #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    patch: String,
+    /// The API group of the objects it is for
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    group: String,
+    /// Their API version
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    version: String,
+    /// Their kind
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    kind: String,
+    /// Their name
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    name: String,
+    /// Their namespace
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    namespace: String,
+    /// Their annotations
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    annotation_selector: String,
+    /// Their labels
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
+    label_selector: String,
+}
+
+impl PatchArgs {
+    fn entry(&self) -> kiln_kustomize::edit::PatchEntry {
+        kiln_kustomize::edit::PatchEntry {
+            path: self.path.clone(),
+            patch: self.patch.clone(),
+            group: self.group.clone(),
+            version: self.version.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            annotation_selector: self.annotation_selector.clone(),
+            label_selector: self.label_selector.clone(),
+        }
+    }
+}
+
+/// Words that are separated by commas.
+fn words(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
+}
+
+/// Tries a ConfigMap or Secret before it is written down.
+fn try_generator(
+    which: kiln_kustomize::edit::Generator,
+    entry: &kiln_value::Value,
+    file: &KustomizationFile,
+) -> Result<(), Failure> {
+    let here = files::here()?;
+    kiln_kustomize::edit::generator_problem(
+        &kiln_kustomize::fs::Disk,
+        &here,
+        which,
+        entry,
+        file.generator_options(),
+    )
+    .map_err(|error| failed(error.context(format_args!("failed to create {}", which.word()))))
+}
