@@ -1,7 +1,7 @@
 //! Where files come from: a file system seen through four questions.
 //!
 //! The build never touches a disk itself. [`Memory`] holds a tree in memory (tests, the browser),
-//! [`Disk`] is the machine's own.
+//! [`Disk`] is the machine's own, [`Layered`] puts files over another one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -130,6 +130,64 @@ impl FileSystem for Memory {
 
     fn is_executable(&self, path: &str) -> Option<bool> {
         self.files.contains_key(&paths::clean(path)).then_some(false)
+    }
+}
+
+/// Another file system, with some files put in its place or out of sight.
+pub struct Layered<'f> {
+    below: &'f dyn FileSystem,
+    files: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+impl<'f> Layered<'f> {
+    /// A file system as it is.
+    pub fn over(below: &'f dyn FileSystem) -> Self {
+        Layered { below, files: BTreeMap::new() }
+    }
+
+    /// Puts a file at an absolute path, whether there is one or not.
+    #[must_use]
+    pub fn with(mut self, path: &str, contents: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(paths::clean(path), Some(contents.into()));
+        self
+    }
+
+    /// Hides the file at an absolute path.
+    #[must_use]
+    pub fn without(mut self, path: &str) -> Self {
+        self.files.insert(paths::clean(path), None);
+        self
+    }
+}
+
+impl FileSystem for Layered<'_> {
+    fn resolve(&self, path: &str) -> Result<Resolved, FileError> {
+        let clean = paths::clean(path);
+        match self.files.get(&clean) {
+            Some(Some(_)) => Ok(Resolved { path: clean, is_directory: false }),
+            Some(None) => {
+                Err(FileError { operation: "lstat", path: clean, reason: MISSING.to_owned() })
+            }
+            None => self.below.resolve(path),
+        }
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
+        let clean = paths::clean(path);
+        let error = |operation, reason| FileError { operation, path: clean.clone(), reason };
+        match self.files.get(&clean) {
+            Some(Some(contents)) if contents.len() > limit => Err(error("read", too_large(limit))),
+            Some(Some(contents)) => Ok(contents.clone()),
+            Some(None) => Err(error("open", MISSING.to_owned())),
+            None => self.below.read(path, limit),
+        }
+    }
+
+    fn is_executable(&self, path: &str) -> Option<bool> {
+        match self.files.get(&paths::clean(path)) {
+            Some(contents) => contents.as_ref().map(|_| false),
+            None => self.below.is_executable(path),
+        }
     }
 }
 

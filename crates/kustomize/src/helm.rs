@@ -89,7 +89,9 @@ impl Chart {
             file,
             ..Command::default()
         };
-        let finished = session.programs.run(&command)?;
+        let finished = session.programs.run(&command).map_err(|error| {
+            error.hint("install helm, or name another program with --helm-command")
+        })?;
         if finished.code != 0 {
             return Err(Error::new(format!(
                 "{}\n: unable to run: '{}' (is '{}' installed?): exit status {}",
@@ -157,12 +159,12 @@ impl Chart {
         let file = session
             .files
             .system()
-            .read(&path, crate::loader::MAX_FILE)
+            .read(&path, session.options.max_file_size)
             .map_err(|error| Error::new(error.to_string()))?;
         if inline.is_null() {
             return Ok(file);
         }
-        let options = kiln_yaml::ReadOptions::kustomization();
+        let options = session.files.limited(kiln_yaml::ReadOptions::kustomization());
         let documents = kiln_yaml::read_bytes(&session.shown(&path), &file, options)
             .map_err(|diagnostic| crate::output::yaml_error(&diagnostic))?;
         let file =

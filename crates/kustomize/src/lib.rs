@@ -120,6 +120,8 @@ pub struct Options {
     pub working_directory: String,
     /// Whether to record which step touched which object.
     pub explain: bool,
+    /// The largest file that is read, in bytes.
+    pub max_file_size: usize,
 }
 
 impl Default for Options {
@@ -140,6 +142,7 @@ impl Default for Options {
             check_plugins: false,
             working_directory: String::new(),
             explain: false,
+            max_file_size: kiln_yaml::Limits::default().bytes,
         }
     }
 }
@@ -250,7 +253,7 @@ impl<'h> Build<'h> {
     pub fn run(&self, directory: &str) -> std::result::Result<Output, Box<Failed>> {
         let session = session::Session::new(
             self.options,
-            loader::Files::new(self.files, self.fetch),
+            loader::Files::new(self.files, self.fetch, self.options.max_file_size),
             self.programs,
             stats::Clock::new(self.now),
         );

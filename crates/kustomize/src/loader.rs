@@ -21,8 +21,6 @@ use crate::remote::Repository;
 pub(crate) const MAX_NESTING: usize = 200;
 /// How many kustomizations one build may enter, counting each visit.
 pub(crate) const MAX_ROOTS: usize = 50_000;
-/// The largest file that is read.
-pub(crate) const MAX_FILE: usize = 128 << 20;
 /// How many bytes one build may read, counting each visit.
 pub(crate) const MAX_BYTES: usize = 1 << 30;
 
@@ -40,6 +38,7 @@ pub enum LoadRestrictions {
 pub(crate) struct Files<'h> {
     system: &'h dyn FileSystem,
     fetch: &'h dyn Fetch,
+    max_file: usize,
     roots: Cell<usize>,
     bytes: Cell<usize>,
     /// Bases used by several overlays are read once.
@@ -62,8 +61,20 @@ struct Clone_ {
 }
 
 impl<'h> Files<'h> {
-    pub(crate) fn new(system: &'h dyn FileSystem, fetch: &'h dyn Fetch) -> Self {
-        Files { system, fetch, roots: Cell::new(0), bytes: Cell::new(0), cache: RefCell::default() }
+    pub(crate) fn new(system: &'h dyn FileSystem, fetch: &'h dyn Fetch, max_file: usize) -> Self {
+        Files {
+            system,
+            fetch,
+            max_file,
+            roots: Cell::new(0),
+            bytes: Cell::new(0),
+            cache: RefCell::default(),
+        }
+    }
+
+    /// How to read YAML: with the limit that files have.
+    pub(crate) fn limited(&self, options: kiln_yaml::ReadOptions) -> kiln_yaml::ReadOptions {
+        options.max_input_size(self.max_file)
     }
 
     pub(crate) fn system(&self) -> &dyn FileSystem {
@@ -190,8 +201,13 @@ impl<'h> Files<'h> {
             None => {
                 let contents: Arc<[u8]> = self
                     .system
-                    .read(&path, MAX_FILE)
-                    .map_err(|error| Error::new(error.to_string()))?
+                    .read(&path, self.max_file)
+                    .map_err(|error| {
+                        let too_large =
+                            error.operation == "read" && error.reason.contains("larger");
+                        let hint = "raise the limit with --max-input-size".to_owned();
+                        Error::new(error.to_string()).maybe_hint(too_large.then_some(hint))
+                    })?
                     .into();
                 self.cache.borrow_mut().insert(path, Arc::clone(&contents));
                 contents

@@ -58,7 +58,10 @@ impl Git {
 
 fn run_git(words: &[&str], directory: &Path, timeout: Duration) -> Result<()> {
     let shown = || format!("git {}", words.join(" "));
-    let failed = |error: &io::Error| Error::new(format!("cannot run {}: {error}", shown()));
+    let failed = |error: &io::Error| {
+        Error::new(format!("cannot run {}: {error}", shown()))
+            .hint("install git, or copy the resource beside the kustomization")
+    };
     let mut child = Process::new("git")
         .args(words)
         .current_dir(directory)
@@ -106,7 +109,7 @@ impl Fetch for Git {
         if Repository::parse(url).is_some() {
             return Err(Error::new("URL is a git repository"));
         }
-        Err(Error::http(format!("HTTP Error: Kiln does not fetch files over HTTP: {url}"))
+        Err(Error::http(format!("cannot fetch {url}: git fetches repositories only"))
             .hint("download the file and name it as a local resource"))
     }
 

@@ -48,6 +48,7 @@ impl<'h> Session<'h> {
         programs: &'h dyn Programs,
         clock: Clock<'h>,
     ) -> Self {
+        let reading = files.limited(ReadOptions::kustomize_resource());
         Session {
             options,
             files,
@@ -58,7 +59,7 @@ impl<'h> Session<'h> {
             touches: RefCell::default(),
             virtual_resources: RefCell::default(),
             told_unconfined: Cell::new(false),
-            reader: RefCell::new(kiln_yaml::Reader::new(ReadOptions::kustomize_resource())),
+            reader: RefCell::new(kiln_yaml::Reader::new(reading)),
             documents: Cell::new(0),
         }
     }
@@ -216,9 +217,9 @@ impl Site<'_, '_> {
     /// The first document of a configuration file.
     pub(crate) fn load_config(&self, path: &str) -> Result<(Value, Option<Arc<Document>>)> {
         let contents = self.load(path)?;
-        let documents =
-            kiln_yaml::read_bytes(&self.shown(path), &contents, ReadOptions::kustomization())
-                .map_err(|diagnostic| yaml_error(&diagnostic))?;
+        let options = self.session.files.limited(ReadOptions::kustomization());
+        let documents = kiln_yaml::read_bytes(&self.shown(path), &contents, options)
+            .map_err(|diagnostic| yaml_error(&diagnostic))?;
         let document = documents.into_iter().next().map(Arc::new);
         Ok((document.as_ref().map_or(Value::Null, |d| d.value().clone()), document))
     }

@@ -41,7 +41,8 @@ impl Target {
     pub(crate) fn load(root: Rc<Root>, session: &Session<'_>) -> Result<Self> {
         let (file_name, contents) = find(&root, session)?;
         let shown = session.shown(&paths::join(root.path(), file_name));
-        let documents = kiln_yaml::read_bytes(&shown, &contents, ReadOptions::kustomization())
+        let options = session.files.limited(ReadOptions::kustomization());
+        let documents = kiln_yaml::read_bytes(&shown, &contents, options)
             .map_err(|diagnostic| yaml_error(&diagnostic))
             .context("invalid Kustomization")?;
         let document = documents.into_iter().next().map(Arc::new);

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
-use kiln_kustomize::fs::Disk;
-use kiln_kustomize::local::Git;
+use kiln_kustomize::fs::{Disk, Layered};
 use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
 
 use crate::args::{Format, Global};
 use crate::commands::plugins::PluginArgs;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::ui::Ui;
+use crate::fetch::Remote;
+use crate::input;
+use crate::ui::{Progress, Ui};
 
 /// Build a kustomization, with the same bytes as `kustomize build`
 ///
@@ -35,6 +36,16 @@ pub(crate) struct Args {
     /// The order of the output, unless sortOptions says it
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
+
+    /// Fetch resources that lie elsewhere: files over HTTP, repositories with git
+    ///
+    /// An address that is typed as DIR needs no permission.
+    #[arg(long, alias = "allow-remote", env = "KILN_ENABLE_REMOTE")]
+    enable_remote: bool,
+
+    /// Let standard input take the place of this file of DIR, as a post-renderer of helm needs it
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<String>,
 
     #[command(flatten)]
     plugins: PluginArgs,
@@ -88,7 +99,7 @@ enum Order {
     None,
 }
 
-pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let here = std::env::current_dir()?.display().to_string();
     let is_remote = kiln_kustomize::Repository::parse(&args.directory).is_some();
     let directory = if is_remote || args.directory.starts_with('/') {
@@ -96,13 +107,24 @@ pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
     } else {
         format!("{here}/{}", args.directory)
     };
-    let options = options(args, here);
+    let options = Options {
+        max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
+        ..options(args, here)
+    };
+    let mut files = Layered::over(&Disk);
+    if let Some(name) = &args.stdin {
+        let contents = input::read("-", global.max_input_size)?.bytes;
+        files = files.with(&format!("{}/{name}", real(&directory)), contents);
+    }
     let programs = args.plugins.programs();
-    let git = Git::default();
+    let remote = Remote::new(args.enable_remote, &args.directory, global.max_input_size);
     let start = Instant::now();
     let now = || start.elapsed();
-    let build = Build::new(&Disk, &options).programs(&programs).fetch(&git).clock(&now);
-    let output = build.run(&directory).map_err(|failed| {
+    let build = Build::new(&files, &options).programs(&programs).fetch(&remote).clock(&now);
+    let progress = Progress::start(&format!("building {}", args.directory), ui.format());
+    let output = build.run(&directory);
+    drop(progress);
+    let output = output.map_err(|failed| {
         for warning in &failed.warnings {
             ui.problem(warning);
         }
@@ -120,6 +142,13 @@ pub(crate) fn run(ui: &Ui, _: &Global, args: &Args) -> CommandResult {
         report(ui, &output);
     }
     Ok(Outcome::Done)
+}
+
+/// A folder without links in its path, as the build names files.
+fn real(directory: &str) -> String {
+    let resolved = std::fs::canonicalize(directory).ok();
+    let text = resolved.as_deref().and_then(Path::to_str).map(str::to_owned);
+    text.unwrap_or_else(|| directory.to_owned())
 }
 
 fn options(args: &Args, here: String) -> Options {

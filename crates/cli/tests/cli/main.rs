@@ -2,6 +2,7 @@
 
 mod apply;
 mod build;
+mod build_remote;
 mod documentation;
 mod edit;
 mod eval;

@@ -4,7 +4,7 @@ use kiln_value::{Map, Value};
 
 use super::{KustomizationFile, key_in};
 use crate::error::{Error, Result};
-use crate::fs::{FileError, FileSystem, Resolved};
+use crate::fs::{FileSystem, Layered};
 use crate::{Build, Options, paths};
 
 /// Which of the two.
@@ -281,55 +281,14 @@ pub fn generator_problem(
     if let Some(options) = options {
         trial.insert("generatorOptions", options.clone());
     }
-    let trial = Trial { files, directory, text: kiln_yaml::emit(&Value::Map(trial)) };
+    let at = |name: &str| paths::join(directory, name);
+    let [usual, others @ ..] = super::FILE_NAMES;
+    let trial = Layered::over(files).with(&at(usual), kiln_yaml::emit(&Value::Map(trial)));
+    let trial = others.into_iter().fold(trial, |trial, name| trial.without(&at(name)));
     let options = Options { working_directory: directory.to_owned(), ..Options::default() };
     match Build::new(&trial, &options).run(directory) {
         Ok(_) => Ok(()),
-        // The file it points into does not exist.
+        // The place is in a text that nobody wrote.
         Err(failed) => Err(Error::new(failed.error.message())),
-    }
-}
-
-/// A file system in which a directory has another kustomization.
-struct Trial<'f> {
-    files: &'f dyn FileSystem,
-    directory: &'f str,
-    text: String,
-}
-
-impl Trial<'_> {
-    /// `Some(true)` for the file that stands in for all kustomization files.
-    fn stands_in(&self, path: &str) -> Option<bool> {
-        let path = paths::clean(path);
-        if paths::parent(&path) != paths::clean(self.directory) {
-            return None;
-        }
-        let at = super::FILE_NAMES.iter().position(|name| *name == paths::base(&path))?;
-        Some(at == 0)
-    }
-}
-
-impl FileSystem for Trial<'_> {
-    fn resolve(&self, path: &str) -> std::result::Result<Resolved, FileError> {
-        match self.stands_in(path) {
-            Some(true) => Ok(Resolved { path: paths::clean(path), is_directory: false }),
-            Some(false) => Err(FileError {
-                operation: "lstat",
-                path: path.to_owned(),
-                reason: "no such file or directory".to_owned(),
-            }),
-            None => self.files.resolve(path),
-        }
-    }
-
-    fn read(&self, path: &str, limit: usize) -> std::result::Result<Vec<u8>, FileError> {
-        match self.stands_in(path) {
-            Some(_) => Ok(self.text.clone().into_bytes()),
-            None => self.files.read(path, limit),
-        }
-    }
-
-    fn is_executable(&self, path: &str) -> Option<bool> {
-        self.files.is_executable(path)
     }
 }

@@ -25,6 +25,9 @@ pub struct Converted {
     pub text: String,
 }
 
+/// Larger files are no place for vars.
+const MAX_FILE: usize = 64 << 20;
+
 /// A file that a build reads, and the patch it is, if it is one.
 struct Touched {
     path: String,
@@ -99,13 +102,13 @@ fn gather(
                     "security; file '{path}' is not in or below '{directory}'"
                 )));
             }
-            let Ok(bytes) = files.read(&found.path, loader::MAX_FILE) else { continue };
+            let Ok(bytes) = files.read(&found.path, MAX_FILE) else { continue };
             let Ok(text) = String::from_utf8(bytes) else { continue };
             touched.push(Touched { path: found.path, text, patch });
             continue;
         }
         for name in super::FILE_NAMES {
-            let Ok(bytes) = files.read(&paths::join(&found.path, name), loader::MAX_FILE) else {
+            let Ok(bytes) = files.read(&paths::join(&found.path, name), MAX_FILE) else {
                 continue;
             };
             let inner = KustomizationFile::read(name, &bytes)?.decoded()?;

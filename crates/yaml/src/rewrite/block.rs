@@ -250,7 +250,8 @@ impl Rewriter<'_> {
     /// Where the text of a node ends, without the line breaks behind it.
     fn end(&self, spot: &Spot) -> usize {
         let span = spot.span();
-        span.start + self.text[span.clone()].trim_end().len()
+        let start = span.start;
+        start + self.text[span].trim_end().len()
     }
 
     fn entry_end(&self, (_, key, value): &Entry) -> usize {

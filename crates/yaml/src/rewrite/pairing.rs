@@ -15,8 +15,8 @@ pub(super) fn pair(old: &[Value], new: &[Value]) -> Vec<Option<usize>> {
         .zip(new[start..].iter().rev())
         .take_while(|(a, b)| a == b)
         .count();
-    for at in 0..start {
-        paired[at] = Some(at);
+    for (at, was) in paired.iter_mut().enumerate().take(start) {
+        *was = Some(at);
     }
     for at in 0..end {
         paired[new.len() - 1 - at] = Some(old.len() - 1 - at);

@@ -1,0 +1,162 @@
+//! What kustomizations name that lies elsewhere: files over HTTP, repositories through `git`. Each
+//! only when the user allows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_kustomize::local::Git;
+use kiln_kustomize::{Error, Fetch, Repository, Result};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// As long as kustomize gives `git`.
+const TIMEOUT: Duration = Duration::from_secs(27);
+const MOST_REDIRECTS: usize = 10;
+
+/// Fetches what the user allows.
+pub(crate) struct Remote {
+    allowed: bool,
+    /// What the user typed is allowed by that.
+    typed: String,
+    most_bytes: u64,
+    git: Git,
+}
+
+impl Remote {
+    pub(crate) fn new(allowed: bool, typed: &str, most_bytes: u64) -> Self {
+        Remote { allowed, typed: typed.to_owned(), most_bytes, git: Git::default() }
+    }
+}
+
+impl Fetch for Remote {
+    fn get(&self, url: &str) -> Result<Vec<u8>> {
+        if !self.allowed {
+            return Err(refused(url));
+        }
+        get(url, self.most_bytes)
+    }
+
+    fn clone_repository(&self, repository: &Repository) -> Result<String> {
+        if !self.allowed && repository.raw() != self.typed {
+            return Err(refused(repository.raw()));
+        }
+        self.git.clone_repository(repository)
+    }
+}
+
+fn refused(address: &str) -> Error {
+    Error::new(format!("{address} lies elsewhere, and remote resources are not enabled"))
+        .hint("build with --enable-remote to fetch it, or copy it beside the kustomization")
+}
+
+/// The content behind an address.
+fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
+    let agent = agent();
+    let mut address = url.to_owned();
+    for _ in 0..=MOST_REDIRECTS {
+        let failed = |error: &ureq::Error| unreachable(&address, error);
+        let mut response = agent.get(&address).call().map_err(|error| failed(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return response.body_mut().with_config().limit(most_bytes).read_to_vec().map_err(
+                |error| match error {
+                    ureq::Error::BodyExceedsLimit(_) => {
+                        Error::new(format!("{address} has more than {most_bytes} bytes"))
+                            .hint("raise the limit with --max-input-size")
+                    }
+                    error => unreachable(&address, &error),
+                },
+            );
+        }
+        let location = response.headers().get("location").and_then(|to| to.to_str().ok());
+        match location {
+            Some(to) if status.is_redirection() => address = redirected(&address, to)?,
+            _ => {
+                let reason = status.canonical_reason().unwrap_or("no reason given");
+                return Err(Error::http(format!(
+                    "HTTP Error: status code {} ({reason})",
+                    status.as_u16()
+                ))
+                .hint(format!("look at {address}")));
+            }
+        }
+    }
+    Err(Error::new(format!("{url} redirects more than {MOST_REDIRECTS} times")))
+}
+
+fn unreachable(address: &str, error: &ureq::Error) -> Error {
+    Error::new(format!("cannot fetch {address}: {error}"))
+        .hint("check the address, the network and the proxy settings")
+}
+
+fn agent() -> Agent {
+    // SSL_CERT_FILE and SSL_CERT_DIR are honoured.
+    let roots: Vec<Certificate<'static>> = rustls_native_certs::load_native_certs()
+        .certs
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned())
+        .collect();
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(TIMEOUT))
+        .http_status_as_error(false)
+        // Where a redirect may lead is decided here.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .user_agent(concat!("kiln/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
+}
+
+/// Where a redirect leads: never from https to anything else, and never to another scheme.
+fn redirected(from: &str, to: &str) -> Result<String> {
+    let bad = || {
+        Error::new(format!("{from} redirects to {to}"))
+            .hint("only addresses with https are followed from there")
+    };
+    let (scheme, rest) = from.split_once("://").ok_or_else(bad)?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let target = if to.contains("://") {
+        to.to_owned()
+    } else if let Some(rest) = to.strip_prefix("//") {
+        format!("{scheme}://{rest}")
+    } else if to.starts_with('/') {
+        format!("{scheme}://{host}{to}")
+    } else {
+        let path = rest.split(['?', '#']).next().unwrap_or(rest);
+        let folder = path.rfind('/').map_or(host, |end| &path[..end]);
+        format!("{scheme}://{folder}/{to}")
+    };
+    let allowed: &[&str] =
+        if scheme.eq_ignore_ascii_case("https") { &["https://"] } else { &["http://", "https://"] };
+    let fits = |scheme: &&str| {
+        target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    if allowed.iter().any(fits) { Ok(target) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_stay_with_http_and_never_leave_https() {
+        for (from, to, wanted) in [
+            ("http://h/a/b", "/c", Some("http://h/c")),
+            ("http://h/a/b?x=/y", "c", Some("http://h/a/c")),
+            ("http://h", "c", Some("http://h/c")),
+            ("http://h/a", "//i/c", Some("http://i/c")),
+            ("http://h/a", "https://i/c", Some("https://i/c")),
+            ("https://h/a", "https://i/c", Some("https://i/c")),
+            ("https://h/a", "http://i/c", None),
+            ("http://h/a", "file:///etc/passwd", None),
+            ("http://h/a", "ftp://h/x", None),
+        ] {
+            assert_eq!(redirected(from, to).ok().as_deref(), wanted, "{from} {to}");
+        }
+    }
+}
