@@ -1,6 +1,6 @@
 //! Which kinds belong to a namespace, asked often and so remembered.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use kiln_schema::{Schema, Scope, Version};
 use kiln_value::{Str, Value};
@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 /// The first kustomization that names a schema of its own decides for the whole build.
 pub(crate) struct Scopes {
     schema: RefCell<Schema>,
-    chosen: std::cell::Cell<bool>,
+    chosen: Cell<bool>,
+    /// Whether kustomize would have loaded its built-in schema by now.
+    builtin_used: Cell<bool>,
     known: RefCell<FxHashMap<(Str, Str), bool>>,
 }
 
@@ -21,7 +23,8 @@ impl Default for Scopes {
     fn default() -> Self {
         Scopes {
             schema: RefCell::new(Schema::builtin(Version::V1_21)),
-            chosen: std::cell::Cell::new(false),
+            chosen: Cell::new(false),
+            builtin_used: Cell::new(false),
             known: RefCell::default(),
         }
     }
@@ -34,13 +37,18 @@ impl Scopes {
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
-        let answer = self.schema.borrow().scope(api_version, kind) == Some(Scope::Cluster);
+        let scope = self.schema.borrow().scope(api_version, kind);
+        if scope.is_none() {
+            self.builtin_used.set(true);
+        }
+        let answer = scope == Some(Scope::Cluster);
         self.known.borrow_mut().insert(key, answer);
         answer
     }
 
     /// The schema for merging.
     pub(crate) fn schema(&self) -> Schema {
+        self.builtin_used.set(true);
         self.schema.borrow().clone()
     }
 
@@ -60,10 +68,16 @@ impl Scopes {
     }
 
     /// Uses an OpenAPI document in place of the built-in schema.
+    ///
+    /// kustomize: a built-in schema that was needed before (to merge, or to find the scope of a kind
+    /// that is not built in) stays below it.
     pub(crate) fn choose_document(&self, document: &Value) -> Result<()> {
-        let schema = Schema::builtin_scopes(Version::V1_21)
-            .with_openapi(document)
-            .map_err(|error| Error::new(error.to_string()))?;
+        let below = if self.builtin_used.get() {
+            Schema::builtin(Version::V1_21)
+        } else {
+            Schema::builtin_scopes(Version::V1_21)
+        };
+        let schema = below.with_openapi(document).map_err(|error| Error::new(error.to_string()))?;
         *self.schema.borrow_mut() = schema;
         self.known.borrow_mut().clear();
         self.chosen.set(true);

@@ -140,13 +140,46 @@ impl<'h> Session<'h> {
     /// # Errors
     /// When it is no YAML.
     pub(crate) fn read_documents(&self, name: &str, bytes: &[u8]) -> Result<Vec<Document>> {
-        let documents = self
-            .reader
-            .borrow_mut()
-            .read_bytes(name, bytes)
-            .map_err(|diagnostic| malformed(&diagnostic))?;
+        let read = self.reader.borrow_mut().read_bytes(name, bytes);
+        let documents = read.or_else(|diagnostic| {
+            self.read_non_finite(name, bytes).ok_or_else(|| malformed(&diagnostic))
+        })?;
         self.documents.set(self.documents.get() + documents.len());
         Ok(documents)
+    }
+
+    /// kustomize: infinity and NaN are fine in annotations, where they become the text that was written.
+    fn read_non_finite(&self, name: &str, bytes: &[u8]) -> Option<Vec<Document>> {
+        let options = ReadOptions {
+            non_finite: true,
+            ..self.files.limited(ReadOptions::kustomize_resource())
+        };
+        let documents = kiln_yaml::read_bytes(name, bytes, options).ok()?;
+        let fit = documents.iter().all(|document| is_finite(document.value(), &mut Vec::new()));
+        fit.then_some(documents)
+    }
+}
+
+/// Whether infinity and NaN stand nowhere but in annotations.
+fn is_finite(value: &Value, path: &mut Vec<String>) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.as_f64().is_finite()
+                || path.len() == 3 && path[0] == "metadata" && path[1] == "annotations"
+        }
+        Value::Map(map) => map.iter().all(|(key, value)| {
+            path.push(key.to_string());
+            let finite = is_finite(value, path);
+            path.pop();
+            finite
+        }),
+        Value::List(list) => list.iter().all(|value| {
+            path.push(String::new());
+            let finite = is_finite(value, path);
+            path.pop();
+            finite
+        }),
+        _ => true,
     }
 }
 

@@ -132,6 +132,39 @@ fn files_outside_the_root_are_refused() {
 }
 
 #[test]
+fn no_field_that_names_a_file_leads_out() {
+    let long = "x/".repeat(5000);
+    let cases = [
+        ("configMapGenerator: [{name: c, files: ['k=../secret.yaml']}]", "is not in or below"),
+        ("configMapGenerator: [{name: c, envs: ['../secret.yaml']}]", "is not in or below"),
+        ("secretGenerator: [{name: c, files: ['../a/../secret.yaml']}]", "is not in or below"),
+        ("patches: [{path: ../secret.yaml}]", "is not in or below"),
+        ("patchesStrategicMerge: [../secret.yaml]", "is not in or below"),
+        ("replacements: [{path: ../secret.yaml}]", "is not in or below"),
+        ("openapi: {path: ../secret.yaml}", "is not in or below"),
+        ("crds: [../secret.yaml]", "is not in or below"),
+        ("configurations: [../secret.yaml]", "is not in or below"),
+        ("transformers: [../secret.yaml]", "is not in or below"),
+        ("components: [/other]", "cannot be absolute"),
+        ("resources: [\"a\\0b.yaml\"]", "no such file or directory"),
+        ("resources: ['~/secret.yaml']", "no such file or directory"),
+        ("resources: ['https://h.example/a/b//../../c']", "this build is offline"),
+        ("resources: ['file:///secret.yaml']", "this build is offline"),
+    ];
+    for (text, wanted) in cases {
+        let tree = Memory::new()
+            .with("secret.yaml", POD)
+            .with("other/kustomization.yaml", "kind: Component\n")
+            .with("a/pod.yaml", POD)
+            .with("a/kustomization.yaml", format!("{text}\nnamePrefix: x-\n"));
+        let message = fails(&tree, "/a");
+        assert!(message.contains(wanted), "{text}: {message}");
+    }
+    let tree = Memory::new().with("a/kustomization.yaml", format!("resources: [{long}y]\n"));
+    assert!(fails(&tree, "/a").contains("no such file or directory"));
+}
+
+#[test]
 fn typos_are_placed_and_corrected() {
     let tree = Memory::new()
         .with("kustomization.yaml", "resources: [pod.yaml]\nnamePrefx: x-\n")

@@ -189,7 +189,7 @@ impl<'t, T: Track> Composer<'t, T> {
         let value = if scalar.text.is_empty() && self.is_kustomize_blank(&scalar, at) {
             Value::from("")
         } else {
-            resolve::value(&scalar, self.options.scalars)
+            resolve::value(&scalar, self.options)
                 .map_err(|problem| self.fault(span.clone(), problem))?
         };
         let track = T::scalar(span);

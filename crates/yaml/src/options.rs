@@ -9,6 +9,9 @@ pub struct ReadOptions {
     pub scalars: ScalarTable,
     /// What to do about a key that occurs twice in one map.
     pub duplicate_keys: DuplicateKeys,
+    /// Whether infinity and NaN are read, which have no place in JSON. Who reads them must deal with
+    /// them.
+    pub non_finite: bool,
     /// How much to accept.
     pub limits: Limits,
 }
@@ -58,6 +61,7 @@ impl ReadOptions {
         ReadOptions {
             scalars: ScalarTable::V3,
             duplicate_keys: DuplicateKeys::Refuse,
+            non_finite: false,
             limits: Limits::default(),
         }
     }
@@ -67,6 +71,7 @@ impl ReadOptions {
         ReadOptions {
             scalars: ScalarTable::V2,
             duplicate_keys: DuplicateKeys::LastWins,
+            non_finite: false,
             limits: Limits::default(),
         }
     }
@@ -76,6 +81,7 @@ impl ReadOptions {
         ReadOptions {
             scalars: ScalarTable::V2,
             duplicate_keys: DuplicateKeys::Refuse,
+            non_finite: false,
             limits: Limits::default(),
         }
     }

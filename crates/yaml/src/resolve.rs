@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use kiln_value::{Number, Value};
 
 use crate::event::Scalar;
-use crate::options::ScalarTable;
+use crate::options::{ReadOptions, ScalarTable};
 use crate::timestamp;
 
 /// What a scalar is.
@@ -44,10 +44,14 @@ impl Typed {
 ///
 /// # Errors
 /// In words, when a tag does not fit the text or the value has no place in JSON.
-pub(crate) fn value(scalar: &Scalar<'_>, table: ScalarTable) -> Result<Value, String> {
+pub(crate) fn value(scalar: &Scalar<'_>, options: &ReadOptions) -> Result<Value, String> {
+    let table = options.scalars;
     match typed(scalar, table)? {
         Typed::Null => Ok(Value::Null),
         Typed::Bool(b) => Ok(Value::Bool(b)),
+        Typed::Number(Number::Float(f)) if options.non_finite && !f.is_finite() => {
+            Ok(Value::Number(Number::Float(f)))
+        }
         Typed::Number(number) => json_number(number, table).map(Value::Number),
         // go-yaml v2 leaves timestamps as text when nobody asks for a time.
         Typed::Time(time) if table == ScalarTable::V3 => Ok(Value::from(time)),

@@ -4,6 +4,7 @@
 //! process of its own; the medians go into a section of `BENCHMARKS.md`. A peer that is not there is
 //! named as missing, never guessed.
 
+mod kustomize;
 mod libraries;
 mod report;
 
@@ -57,6 +58,11 @@ const BENCHES: &[Bench] = &[
         measure: |report, runs| {
             libraries::measure(&[Rust("cel", "kiln-bench-cel"), Go("cel-go")], report, runs)
         },
+    },
+    Bench {
+        name: "kustomize",
+        about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
+        measure: kustomize::measure,
     },
 ];
 

@@ -157,6 +157,8 @@ fn median(figures: &[f64]) -> f64 {
 
 fn print(measure: &str, figure: f64) -> String {
     match measure {
+        _ if measure.contains("exponent") => format!("{figure:.3}"),
+        _ if measure.contains("per output byte") => format!("{figure:.1}"),
         "instructions" => format!("{:.2} M", figure / 1e6),
         _ if measure.contains("memory") && figure >= 1e5 => format!("{:.1} MB", figure / 1e6),
         _ if measure.contains("memory") => format!("{figure:.0} B"),

@@ -45,3 +45,35 @@ fn no_address_and_no_revision_is_an_option_of_git() {
         assert!(!folder.path().join("pwned").exists(), "{address}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn links_and_pipes_lead_nowhere() {
+    let outside = Folder::with(&[("secret.yaml", CONFIG_MAP)]);
+    let folder = Folder::with(&[
+        ("link/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("folder/kustomization.yaml", "resources: [out/secret.yaml]\n"),
+        ("loop/kustomization.yaml", "resources: [a.yaml]\n"),
+        ("device/kustomization.yaml", "resources: [a.yaml]\n"),
+    ]);
+    let link = |from: &std::path::Path, name: &str| {
+        std::os::unix::fs::symlink(from, folder.path().join(name)).unwrap();
+    };
+    link(&outside.path().join("secret.yaml"), "link/a.yaml");
+    link(outside.path(), "folder/out");
+    link(&folder.path().join("loop/a.yaml"), "loop/a.yaml");
+    link("/dev/zero".as_ref(), "device/a.yaml");
+    for (directory, message) in [
+        ("link", "is not in or below"),
+        ("folder", "is not in or below"),
+        ("loop", "a.yaml"),
+        ("device", "is not in or below"),
+    ] {
+        let run = folder.kiln(&["build", directory]);
+        assert_eq!(run.code, 2, "{directory}");
+        assert!(run.stderr.contains(message), "{directory}: {}", run.stderr);
+    }
+    let run = folder.kiln(&["build", "device", "--load-restrictor", "LoadRestrictionsNone"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
+}

@@ -30,7 +30,7 @@ fn only_what_a_command_is_about_is_written() {
             "add resource b.yaml",
             "resources:\n- a.yaml # why\n- b.yaml\n",
         ),
-        ("resources: [a.yaml]\n", "add resource *.yaml", "resources: [a.yaml, b.yaml]\n"),
+        ("resources: [a.yaml]\n", "add resource b*", "resources: [a.yaml, b.yaml, base]\n"),
         ("resources:\n  - a.yaml\n", "add base base", "resources:\n  - a.yaml\n  - base\n"),
         (
             "resources:\n# one\n- a.yaml # x\n# two\n- b.yaml\n",
@@ -257,13 +257,13 @@ fn create_finds_what_is_there() {
         "--autodetect",
         "--recursive",
         "--namespace",
-        "n",
+        "shop",
         "--labels",
         "x:y",
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let wanted = format!(
-        "{HEAD}resources:\n- a.yaml\n- base\n- below/b.yaml\nnamespace: n\ncommonLabels:\n  x: \"y\"\n"
+        "{HEAD}resources:\n- a.yaml\n- base\n- below/b.yaml\nnamespace: shop\ncommonLabels:\n  x: \"y\"\n"
     );
     assert_eq!(folder.read("kustomization.yaml"), wanted);
     let run = folder.kiln(&["init"]);

@@ -77,6 +77,8 @@ impl KustomizationFile {
         let field = listed.field();
         let mut gone = Vec::new();
         for pattern in patterns {
+            // A malformed pattern is an error even where nothing is.
+            glob::matches(pattern, "")?;
             let before = gone.len();
             for path in self.list(field) {
                 if glob::matches(pattern, path.as_str().unwrap_or_default())? {
