@@ -103,6 +103,9 @@ impl Error {
             self.place.clone_from(&other.place);
             self.hint.clone_from(&other.hint);
         }
+        if self.hint.is_none() {
+            self.hint.clone_from(&other.hint);
+        }
         self
     }
 

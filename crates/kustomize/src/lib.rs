@@ -286,7 +286,7 @@ pub fn are_objects(bytes: &[u8]) -> bool {
     let options = kiln_yaml::ReadOptions::kustomize_resource();
     kiln_yaml::read_bytes("", bytes, options).is_ok_and(|documents| {
         let scopes = scope::Scopes::default();
-        objects::from_documents(documents, objects::Purpose::Object, &scopes)
+        objects::from_documents(documents, objects::Purpose::Object, &scopes, |_| None)
             .is_ok_and(|objects| !objects.is_empty())
     })
 }
