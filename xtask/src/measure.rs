@@ -3,6 +3,8 @@
 //! The kernel keeps these figures per group of children, so each measurement runs in a process of
 //! its own: `cargo xtask measure -- COMMAND…`, which the bench harness starts.
 
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -12,6 +14,9 @@ use serde_json::json;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Keep what the command prints in this file
+    #[arg(long)]
+    keep: Option<PathBuf>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -25,13 +30,16 @@ pub(crate) struct Usage {
     pub(crate) peak_bytes: u64,
 }
 
-/// Runs the command with its output thrown away and prints its usage.
+/// Runs the command and prints its usage; its output goes to a file, or nowhere.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let status = Command::new(&args.command[0])
         .args(&args.command[1..])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(match &args.keep {
+            None => Stdio::null(),
+            Some(path) => File::create(path).with_context(|| path.display().to_string())?.into(),
+        })
         .status()
         .with_context(|| format!("cannot start {}", args.command[0]))?;
     let wall = begin.elapsed();
@@ -55,8 +63,17 @@ fn println_json(value: &serde_json::Value) {
 
 /// Measures one run of a command in a process of its own.
 pub(crate) fn usage_of(command: &Command) -> Result<Usage> {
+    usage_keeping(command, None)
+}
+
+/// The same, with what the command prints kept in a file.
+pub(crate) fn usage_keeping(command: &Command, keep: Option<&Path>) -> Result<Usage> {
     let mut measuring = Command::new(std::env::current_exe().context("cannot find this program")?);
-    measuring.arg("measure").arg("--").arg(command.get_program()).args(command.get_args());
+    measuring.arg("measure");
+    if let Some(path) = keep {
+        measuring.arg("--keep").arg(path);
+    }
+    measuring.arg("--").arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
         measuring.current_dir(folder);
     }

@@ -104,6 +104,8 @@ fn agent() -> Agent {
         .tls_config(tls)
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
+        // A server may close a connection that waits.
+        .max_idle_connections(0)
         // Where a redirect may lead is decided here.
         .max_redirects(0)
         .max_redirects_will_error(false)

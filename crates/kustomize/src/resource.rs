@@ -198,9 +198,10 @@ impl Resource {
     /// The text of a scalar as its document writes it: `1.50`, where the value is 1.5.
     pub(crate) fn written(&self, path: &Path) -> Option<&str> {
         let document = self.document.as_ref()?;
-        (document.value().get_path(path)? == self.object.get_path(path)?)
-            .then(|| document.written(path))
-            .flatten()
+        let (was, is) = (document.value().get_path(path)?, self.object.get_path(path)?);
+        // NaN is not equal to itself.
+        let both_nan = [was, is].iter().all(|v| v.as_f64().is_some_and(f64::is_nan));
+        (was == is || both_nan).then(|| document.written(path)).flatten()
     }
 }
 

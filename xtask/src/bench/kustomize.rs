@@ -1,7 +1,7 @@
 //! `kiln build` beside kustomize: the same trees, the same bytes.
 //!
-//! The peer is built once from its Go module, into the user's cache folder. Before anything is measured, both
-//! outputs of a tree are compared; a tree on which they differ is an error, not a figure.
+//! The peer is built once from its Go module, into the user's cache folder. Both outputs of a tree are compared; a
+//! tree on which they differ is an error, not a figure.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -35,22 +35,12 @@ pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
         let directory = folder.join(name.replace([' ', ','], "-"));
         tree.write(&directory)?;
         let directory = directory.join("root");
+        measure_program(report, name, "kiln", &kiln, &directory, runs)?;
         if let Ok(peer) = &peer {
-            compare(&kiln, peer, &directory).context(name)?;
-        }
-        let ours = build(&kiln, &directory);
-        for _ in 0..runs {
-            report.process(name, "kiln", measure::usage_of(&ours)?);
-        }
-        if let Ok(peer) = &peer {
-            let theirs = build(peer, &directory);
-            for _ in 0..runs {
-                let usage = measure::usage_of(&theirs)?;
-                report.process(name, PEER, usage);
-                if usage.cpu_seconds > PATIENCE_SECONDS {
-                    report.note(&format!("{PEER} ran once where it takes more than 5 s"));
-                    break;
-                }
+            measure_program(report, name, PEER, peer, &directory, runs)?;
+            let output = |who| fs::read(kept(&directory, who));
+            if output("kiln")? != output(PEER)? {
+                bail!("the outputs for {} differ", directory.display());
             }
         }
     }
@@ -101,31 +91,36 @@ fn build(program: &Path, directory: &Path) -> Command {
     command
 }
 
-fn compare(kiln: &Path, peer: &Path, directory: &Path) -> Result<()> {
-    let run = |program: &Path| -> Result<Vec<u8>> {
-        let output = build(program, directory).output()?;
-        if !output.status.success() {
-            bail!("{} fails: {}", program.display(), String::from_utf8_lossy(&output.stderr));
+/// Where the output of a program is kept to be compared.
+fn kept(directory: &Path, who: &str) -> PathBuf {
+    directory.with_file_name(format!("{who}.yaml"))
+}
+
+fn measure_program(
+    report: &mut Report,
+    workload: &str,
+    who: &str,
+    program: &Path,
+    directory: &Path,
+    runs: usize,
+) -> Result<()> {
+    let command = build(program, directory);
+    for _ in 0..runs {
+        let usage = measure::usage_keeping(&command, Some(&kept(directory, who)))?;
+        report.process(workload, who, usage);
+        if usage.cpu_seconds > PATIENCE_SECONDS {
+            report.note(&format!("{who} ran once where it takes more than 5 s"));
+            break;
         }
-        Ok(output.stdout)
-    };
-    // The peer may take minutes for a tree; what it said stays with the tree.
-    let kept = directory.with_file_name(format!("{PEER}-{VERSION}.yaml"));
-    let theirs = match fs::read(&kept) {
-        Ok(kept) => kept,
-        Err(_) => {
-            let output = run(peer)?;
-            fs::write(&kept, &output)?;
-            output
-        }
-    };
-    if run(kiln)? != theirs {
-        bail!("the outputs for {} differ", directory.display());
     }
     Ok(())
 }
 
+/// The release binary: built now, or the one that `KILN_BINARY` names.
 fn kiln() -> Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("KILN_BINARY") {
+        return Ok(binary.into());
+    }
     let status = Command::new("cargo")
         .args(["build", "--release", "-p", "kiln"])
         .current_dir(root())

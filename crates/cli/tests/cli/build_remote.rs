@@ -84,7 +84,8 @@ fn files_come_over_http_when_that_is_allowed() {
             ("/a.yaml", ok(CONFIG_MAP)),
             (
                 "/moved.yaml",
-                "302 Found\r\nLocation: /a.yaml\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                "302 Found\r\nLocation: /a.yaml\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    .to_owned(),
             ),
             (
                 "/chunked.yaml",
@@ -117,12 +118,12 @@ fn http_has_limits() {
             ("/large.yaml", ok(&format!("{CONFIG_MAP}# {}\n", "x".repeat(5000)))),
             (
                 "/away.yaml",
-                "302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
+                "302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
                     .to_owned(),
             ),
             (
                 "/circle.yaml",
-                "302 Found\r\nLocation: /circle.yaml\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                "302 Found\r\nLocation: /circle.yaml\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
             ),
             ("/odd.yaml", "200 OK\r\nContent-Length: 10\r\n\r\nshort".to_owned()),
         ]),

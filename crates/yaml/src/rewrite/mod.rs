@@ -37,29 +37,28 @@ pub fn rewrite(
 ) -> Result<String, Diagnostic> {
     let documents = read(source, options)?;
     let text = source.text();
+    let is_right = |text: &String| {
+        let source = Arc::new(Source::new(source.name(), text.as_str()));
+        read(&source, options)
+            .is_ok_and(|read| read.len() == documents.len().max(1) && read[0].value() == to)
+    };
+    let refused = || {
+        let hint = "anchors, aliases and unusual layout stand in the way: write the field out plainly";
+        Diagnostic::error("the file cannot be changed in place").hint(hint)
+    };
     let Some(document) = documents.first() else {
-        return Ok(appended(text, &emit(to)));
+        return Some(appended(text, &emit(to))).filter(is_right).ok_or_else(refused);
     };
     if document.value() == to {
         return Ok(text.to_owned());
     }
-    let is_right = |text: &str| {
-        let source = Arc::new(Source::new(source.name(), text));
-        read(&source, options)
-            .is_ok_and(|read| read.len() == documents.len() && read[0].value() == to)
-    };
     let places = document.places();
     let careful = [Care::Entry, Care::Field].into_iter().find_map(|care| {
         let mut rewriter = Rewriter::new(document, care, documents.len() == 1);
         rewriter.change(places.root(), document.value(), to, &Around::Document).ok()?;
-        let text = rewriter.finish();
-        is_right(&text).then_some(text)
+        Some(rewriter.finish()).filter(is_right)
     });
-    careful.ok_or_else(|| {
-        Diagnostic::error("the file cannot be changed in place").at(document.place()).hint(
-            "anchors, aliases and unusual layout stand in the way: write the field out plainly",
-        )
-    })
+    careful.ok_or_else(|| refused().at(document.place()))
 }
 
 fn appended(text: &str, more: &str) -> String {
