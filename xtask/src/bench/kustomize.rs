@@ -14,12 +14,12 @@ use super::report::Report;
 use super::{instructions, measure};
 use crate::root;
 
-const PEER: &str = "kustomize";
-const VERSION: &str = "5.8.1";
+pub(super) const PEER: &str = "kustomize";
+pub(super) const VERSION: &str = "5.8.1";
 const MODULE: &str = "sigs.k8s.io/kustomize/kustomize/v5";
 
 /// A peer that takes longer than this runs once.
-const PATIENCE_SECONDS: f64 = 5.0;
+pub(super) const PATIENCE_SECONDS: f64 = 5.0;
 
 pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
     let kiln = kiln()?;
@@ -117,7 +117,7 @@ fn measure_program(
 }
 
 /// The release binary: built now, or the one that `KILN_BINARY` names.
-fn kiln() -> Result<PathBuf> {
+pub(super) fn kiln() -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("KILN_BINARY") {
         return Ok(binary.into());
     }
@@ -133,7 +133,7 @@ fn kiln() -> Result<PathBuf> {
 }
 
 /// The peer's binary, built if it is not there yet.
-fn peer() -> Result<PathBuf> {
+pub(super) fn peer() -> Result<PathBuf> {
     let cache = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
         (Some(cache), _) => PathBuf::from(cache),
         (None, Some(home)) => PathBuf::from(home).join(".cache"),
@@ -230,7 +230,7 @@ fn workloads() -> Vec<(&'static str, Tree)> {
 }
 
 /// Deployments, Services, ConfigMaps and ServiceAccounts, a quarter of each.
-fn resources(count: usize) -> String {
+pub(super) fn resources(count: usize) -> String {
     let mut text = String::new();
     for at in 0..count {
         if at > 0 {

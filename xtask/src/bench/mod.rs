@@ -6,6 +6,7 @@
 
 mod kustomize;
 mod libraries;
+mod plugins;
 mod report;
 
 use std::process::Command;
@@ -63,6 +64,12 @@ const BENCHES: &[Bench] = &[
         name: "kustomize",
         about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
         measure: kustomize::measure,
+    },
+    Bench {
+        name: "plugins",
+        about: "Programs as transformers, in `kiln build` and in `kustomize build`, with the same bytes as the result. Kiln keeps \
+                them from files outside of their kustomization; *unconfined* it does not, as kustomize never does.",
+        measure: plugins::measure,
     },
 ];
 
