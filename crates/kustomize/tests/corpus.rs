@@ -10,13 +10,16 @@ use kiln_testkit::{Tally, corpus, difference};
 use kiln_value::{Value, json};
 
 /// Builds that differ on purpose, or not yet; with the reason.
-const DIFFERENT: &[(&str, &str)] = &[(
-    "namespacetransformer-NamespaceTransformer-InvalidFieldSpecs",
-    "the message shows the value without the quotes it was written with",
-)(
-    "openapicustomschema-CustomOpenApiFieldFromComponentWithOverlays",
-    "references of a custom schema do not lead into the built-in one below it",
-)];
+const DIFFERENT: &[(&str, &str)] = &[
+    (
+        "namespacetransformer-NamespaceTransformer-InvalidFieldSpecs",
+        "the message shows the value without the quotes it was written with",
+    ),
+    (
+        "openapicustomschema-CustomOpenApiFieldFromComponentWithOverlays",
+        "references of a custom schema do not lead into the built-in one below it",
+    ),
+];
 
 #[test]
 fn builds_give_the_recorded_bytes() {
