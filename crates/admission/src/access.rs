@@ -226,6 +226,8 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
         match &rule.program {
             Program::Generate(program) => of_generate(rule, program, kinds, &mut needs)?,
             Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
+            // What is sent is patched or refused on its way; nothing is written.
+            Program::Modify(_) => {}
         }
     }
     needs.dedup();

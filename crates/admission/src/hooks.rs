@@ -334,16 +334,19 @@ impl Hook {
     }
 
     fn mutate(&self, event: &Event, world: &World<'_>) -> Reviewed {
-        let Some(before) = event.object.clone() else { return Reviewed::default() };
         let mutated = self.set.mutate(event, world);
         let mut reviewed = Reviewed::default();
-        for outcome in &mutated.outcomes {
-            reviewed.ran.push((outcome.rule.clone(), outcome.verdict));
-            if let Some(message) = rejection(outcome) {
-                reviewed.response = Response::refused(message);
-                return reviewed;
-            }
+        let ran = mutated.outcomes.iter().map(|outcome| (outcome.rule.clone(), outcome.verdict));
+        reviewed.ran.extend(ran);
+        let rejections: Vec<&str> = mutated.outcomes.iter().filter_map(rejection).collect();
+        if !rejections.is_empty() {
+            // KubeMod: all rules that reject are named.
+            let rules = rejections.join(", ");
+            let message = format!("operation rejected by the following ModRule(s): {rules}");
+            reviewed.response = Response::refused(message);
+            return reviewed;
         }
+        let Some(before) = event.object.clone() else { return reviewed };
         let failed: Vec<&Outcome> =
             mutated.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Error).collect();
         if let Some(first) = failed.first() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kiln_cel::{Env, Type};
-use kiln_rules::{Dialect, Policy, Program, Rule};
+use kiln_rules::{Dialect, Policy, Rule};
 use kiln_value::{Str, Value};
 
 /// What it means for a request when rules fail, or nobody answers.
@@ -49,10 +49,7 @@ pub enum Part {
 impl Part {
     /// The part that a rule belongs to.
     pub fn of(rule: &Rule) -> Self {
-        match &rule.program {
-            Program::Mutate(mutate) if mutate.changes_trigger() => Part::Mutate,
-            _ => Part::Observe,
-        }
+        if rule.program.acts_at_admission() { Part::Mutate } else { Part::Observe }
     }
 }
 

@@ -314,7 +314,9 @@ fn operations(rule: &Rule) -> Operations {
     let all_name_some =
         rule.trigger.include.filters().iter().all(|filter| !filter.operations.is_empty());
     let usual: Operations = match &rule.program {
-        Program::Mutate(_) => [Operation::Create, Operation::Update].into_iter().collect(),
+        Program::Mutate(_) | Program::Modify(_) => {
+            [Operation::Create, Operation::Update].into_iter().collect()
+        }
         _ => Operations::ALL,
     };
     let asked = if all_name_some { named } else { named.union(usual) };

@@ -291,6 +291,8 @@ fn wants(rule: &Rule, own: bool) -> bool {
     let acts_later = match &rule.program {
         Program::Generate(_) => true,
         Program::Mutate(program) => !program.changes_trigger(),
+        // All there is to it happens at admission.
+        Program::Modify(_) => false,
     };
     acts_later && !(own && rule.trigger.ignore_own_requests)
 }

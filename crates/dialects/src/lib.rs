@@ -17,6 +17,7 @@
 //! ```
 
 mod fields;
+mod kubemod;
 pub mod kyverno;
 mod policies;
 mod spelling;
@@ -86,6 +87,7 @@ enum Language {
     AdmissionBinding,
     /// Objects that policies in CEL leave alone.
     PolicyException,
+    ModRule,
     /// A policy of a kind that Kiln does not run.
     NotRun(&'static str),
 }
@@ -118,7 +120,7 @@ fn language(document: &Document) -> Option<Language> {
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
             Some(Language::AdmissionBinding)
         }
-        ("api.kubemod.io", "ModRule") => Some(Language::NotRun("ModRule, not yet")),
+        ("api.kubemod.io", "ModRule") => Some(Language::ModRule),
         _ => None,
     }
 }
@@ -154,6 +156,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             Some(Language::PolicyException) => {
                 policies::compile_exception(document, &mut compiled);
             }
+            Some(Language::ModRule) => kubemod::compile(document, &mut compiled),
             Some(Language::NotRun(what)) => {
                 let name = document.value().str_at(["metadata", "name"]).unwrap_or_default();
                 let namespace = document.value().str_at(["metadata", "namespace"]);
@@ -167,6 +170,8 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
     for policy in &compiled.policies {
         compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
     }
+    let modrules = compiled.policies.iter().map(|policy| &**policy);
+    compiled.diagnostics.extend(kubemod::overlaps(modrules));
     let notes = compiled.not_run.iter().map(|not_run| {
         Diagnostic::new(Severity::Note, not_run.to_string()).at(not_run.place.clone())
     });

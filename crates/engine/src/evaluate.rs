@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_rules::{Exception, Mutate, Operation, Program, Reported, Rule, RuleId, Script, Unmet};
+use kiln_rules::{
+    Act, Exception, Modify, Mutate, Operation, Program, Reported, Rule, RuleId, Script, Unmet,
+};
 use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
@@ -25,6 +27,7 @@ use crate::generate::Run;
 use crate::limits::{Cost, Counters};
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
+use crate::modify::Modifying;
 use crate::mutate;
 use crate::script::{Bound, Changing, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
@@ -188,14 +191,15 @@ impl<'e> Evaluation<'e> {
         if self.event.own && self.rule.trigger.ignore_own_requests {
             return self.because(Verdict::NoMatch, "the request is one of our own");
         }
-        let changes_trigger =
-            matches!(&self.rule.program, Program::Mutate(mutate) if mutate.changes_trigger());
-        if self.event.dry_run && !changes_trigger {
+        let at_admission =
+            self.rule.program.changes_trigger() || matches!(self.rule.program, Program::Modify(_));
+        if self.event.dry_run && !at_admission {
             return self.because(Verdict::NoMatch, "the request is only a trial");
         }
         let verdict = match &self.rule.program {
             Program::Generate(_) => self.generate(),
             Program::Mutate(program) => self.mutate(program),
+            Program::Modify(program) => self.modify(program),
         };
         verdict.unwrap_or_else(|failure| {
             self.ended.failures.push(failure);
@@ -292,6 +296,38 @@ impl<'e> Evaluation<'e> {
         self.ended.failures.extend(changed.failures);
         self.ended.properties = changed.properties;
         Ok(self.mutated(program))
+    }
+
+    fn modify(&mut self, program: &Modify) -> Result<Verdict, Failure> {
+        let event = self.event;
+        let gone = event.old_object.as_ref().filter(|_| !program.changes_trigger());
+        let Some(object) = event.object.as_ref().or(gone) else {
+            return Ok(self.because(Verdict::NoMatch, "there is no object"));
+        };
+        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        if !matcher.matches(self.rule, object, Compare::Operations)? {
+            return Ok(Verdict::NoMatch);
+        }
+        let modifying = Modifying::new(program, event, object, self.shared)?;
+        if !modifying.reached() || !modifying.holds(event.looked_at.as_ref().unwrap_or(object))? {
+            return Ok(Verdict::NoMatch);
+        }
+        self.ended.lineage = event.lineage.clone();
+        match &program.act {
+            Act::Patch(items) => {
+                let patch = modifying.patch(items, object)?;
+                self.ended.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
+                if self.ended.effects.is_empty() {
+                    return Ok(self.because(Verdict::Skip, "no patches applied"));
+                }
+            }
+            Act::Reject(message) => {
+                let policy = self.rule.id.policy.key();
+                let message = modifying.rejection(&policy, message.as_ref(), object);
+                self.ended.effects.push(Effect::Reject { message });
+            }
+        }
+        Ok(Verdict::Pass)
     }
 
     /// The first exception that means the object.

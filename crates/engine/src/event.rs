@@ -39,6 +39,8 @@ pub struct Event {
     /// Values that the host gives by name, instead of what a rule would load from outside. Names are
     /// paths in the context, such as `request.operation` or `settings.data.mode`.
     pub given: Map,
+    /// The object that match blocks look at, where that is not the object itself.
+    pub looked_at: Option<Value>,
     /// The rules whose effects led here.
     pub lineage: Lineage,
 }
@@ -147,6 +149,7 @@ impl Event {
             options: Value::Null,
             own: false,
             given: Map::new(),
+            looked_at: None,
             lineage: Lineage::default(),
         }
     }

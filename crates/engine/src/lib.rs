@@ -21,6 +21,7 @@
 //! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
 //! | `generate`, `target` | what a generate program makes, and whether it may be written |
 //! | `mutate` | what a mutate program changes, and in which objects |
+//! | `modify` | what a modify program looks at, patches or refuses |
 //! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
 //! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
 
@@ -37,6 +38,7 @@ mod limits;
 mod lineage;
 mod load;
 mod matching;
+mod modify;
 mod mutate;
 mod outside;
 mod roles;

@@ -44,7 +44,10 @@ impl RuleSet {
     /// A set of policies, which keep the order of their names.
     pub fn new(policies: impl IntoIterator<Item = Arc<Policy>>) -> Self {
         let mut policies: Vec<_> = policies.into_iter().collect();
-        policies.sort_by(|a, b| a.id.cmp(&b.id));
+        policies.sort_by(|a, b| {
+            let key = |policy: &Policy| (policy.id.dialect, tier(policy));
+            key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
+        });
         let mut set = RuleSet { policies, ..RuleSet::default() };
         for (policy, held) in set.policies.iter().enumerate() {
             for rule in &held.rules {
@@ -129,11 +132,27 @@ impl RuleSet {
         let mut outcomes = Vec::new();
         let mut done = None;
         let found: Vec<usize> = self.found(&event).collect();
-        for at in found {
+        // What may refuse the object sees what the others made of it.
+        let (changing, judging): (Vec<usize>, Vec<usize>) = found
+            .into_iter()
+            .filter(|at| self.rules[*at].rule.program.acts_at_admission())
+            .partition(|at| changes_trigger(&self.rules[*at].rule));
+        let mut begun = None;
+        for at in changing.into_iter().chain(judging) {
             let entry = &self.rules[at];
-            if done == Some(entry.policy) || !changes_trigger(&entry.rule) {
+            if done == Some(entry.policy) {
                 continue;
             }
+            // The rules of a tier all look at what the tier began with.
+            event.looked_at = match &entry.rule.program {
+                Program::Modify(modify) if modify.changes_trigger() => {
+                    if begun.as_ref().is_none_or(|(tier, _)| *tier != modify.tier) {
+                        begun = Some((modify.tier, event.object.clone()));
+                    }
+                    begun.as_ref().and_then(|(_, object)| object.clone())
+                }
+                _ => None,
+            };
             let outcome = self.run(entry, &prepare(&entry.rule, &event), world);
             for effect in &outcome.effects {
                 if let Effect::Patch(patch) = effect {
@@ -181,7 +200,7 @@ impl RuleSet {
         let mut done = None;
         for at in self.found(event) {
             let entry = &self.rules[at];
-            if done == Some(entry.policy) || changes_trigger(&entry.rule) {
+            if done == Some(entry.policy) || entry.rule.program.acts_at_admission() {
                 continue;
             }
             let outcome = self.run(entry, &prepare(&entry.rule, event), world);
@@ -203,7 +222,12 @@ impl RuleSet {
 }
 
 fn changes_trigger(rule: &Rule) -> bool {
-    matches!(&rule.program, Program::Mutate(program) if program.changes_trigger())
+    rule.program.changes_trigger()
+}
+
+/// The tier of a policy's rules.
+fn tier(policy: &Policy) -> i16 {
+    policy.rules.first().map_or(0, |rule| rule.program.tier())
 }
 
 /// Whether an event can concern a rule, as far as is known without looking at the object.

@@ -16,6 +16,8 @@ pub struct Report {
     pub untouched: Vec<ObjectId>,
     /// Warnings of rules, each once.
     pub warnings: Vec<Diagnostic>,
+    /// The resources that were given, in order, as they are at the end; refused ones are left out.
+    pub resources: Vec<Value>,
 }
 
 /// What one rule did with one resource.
@@ -45,6 +47,8 @@ pub enum Status {
     Pass,
     /// Its preconditions do not hold.
     Skip,
+    /// It refuses the resource.
+    Fail,
     /// Something failed.
     Error,
     /// The resource is none of the rule's business; only in runs with a trace.
@@ -103,6 +107,7 @@ impl Report {
             match result.status {
                 Status::Pass => counts.pass += 1,
                 Status::Skip => counts.skip += 1,
+                Status::Fail => counts.fail += 1,
                 Status::Error => counts.error += 1,
                 Status::NoMatch => {}
             }

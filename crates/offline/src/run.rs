@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     Effect, Ensure, Event, Existing, Limits, ObjectRef, Offline, Outcome, Patch, PatchTarget,
-    RuleSet, User, Verdict, World,
+    RuleSet, User, Verdict, World, evaluate,
 };
 use kiln_object::{Kinds, ObjectId};
-use kiln_rules::{Operation, RuleId};
+use kiln_rules::{Operation, Program, RuleId};
 use kiln_value::Value;
 
 use crate::objects::{Objects, with_namespace};
@@ -54,9 +54,19 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         let object = state.admit(resource.clone());
         events.push_back(Event::created(object));
     }
+    let mut handled = Vec::with_capacity(job.resources.len());
     while let Some(event) = events.pop_front() {
-        state.handle(&event, &mut events);
+        let object = state.handle(&event, &mut events);
+        if handled.len() < job.resources.len() {
+            handled.push(object);
+        }
     }
+    state.report.resources = job
+        .resources
+        .iter()
+        .zip(handled)
+        .filter_map(|(given, handled)| Some(state.at_the_end(given, handled?)))
+        .collect();
     state.report
 }
 
@@ -79,8 +89,23 @@ impl State<'_> {
         object
     }
 
-    /// The object first passes every rule that changes it, as at admission; the others see the result.
-    fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) {
+    /// A given resource as it is at the end, without the namespace that was put in for it.
+    fn at_the_end(&self, given: &Value, handled: Value) -> Value {
+        let id = ObjectRef::of(&handled).id;
+        let mut object = match id.name.is_empty() {
+            true => handled,
+            false => self.objects.get(&id).cloned().unwrap_or(handled),
+        };
+        let own = given.str_at(["metadata", "namespace"]);
+        if own.is_none() && object.str_at(["metadata", "namespace"]) == Some("default") {
+            object.remove(["metadata", "namespace"]);
+        }
+        object
+    }
+
+    /// The object first passes every rule that changes it, as at admission; the others see the result. What
+    /// became of it, unless a rule refuses it.
+    fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) -> Option<Value> {
         let trigger = ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
         let mutated = self.job.rules.mutate_each(event, &self.world(), |rule, event| {
             self.prepare(event, &rule.id, &trigger)
@@ -91,15 +116,50 @@ impl State<'_> {
             event.object = Some(mutated.object);
         }
         let mut outcomes = mutated.outcomes;
-        outcomes.extend(self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
-            self.prepare(event, &rule.id, &trigger)
-        }));
+        self.note_repeats(&outcomes);
+        let effects = outcomes.iter().flat_map(|outcome| &outcome.effects);
+        let refused = effects.into_iter().any(|effect| matches!(effect, Effect::Reject { .. }));
+        // A refused object is never stored, so nothing follows from it.
+        if !refused {
+            outcomes.extend(self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
+                self.prepare(event, &rule.id, &trigger)
+            }));
+        }
         if outcomes.is_empty() && self.job.explain && event.lineage.is_empty() {
             self.report.untouched.push(trigger.clone());
         }
         for outcome in outcomes {
             self.carry_out(outcome, &trigger, events);
         }
+        event.object.filter(|_| !refused)
+    }
+
+    /// Warns of rules that would change an object again which they have changed already: every update of the object
+    /// would add to it.
+    fn note_repeats(&mut self, outcomes: &[Outcome]) {
+        let mut warnings = Vec::new();
+        for outcome in outcomes {
+            let Some(rule) = self.job.rules.rule(&outcome.rule) else { continue };
+            if !matches!(rule.program, Program::Modify(_)) {
+                continue;
+            }
+            for effect in &outcome.effects {
+                let Effect::Patch(patch) = effect else { continue };
+                let again = Event::updated(patch.after.clone(), patch.after.clone());
+                let again = evaluate(rule, &again, &self.world());
+                if again.effects.iter().any(|effect| matches!(effect, Effect::Patch(_))) {
+                    let id = ObjectRef::of(&patch.after).id;
+                    let message = format!(
+                        "rule {} changes {id} again each time it is updated",
+                        rule.id.policy.key()
+                    );
+                    let hint =
+                        "add a match item with negate: true that sees what the rule has done";
+                    warnings.push(Diagnostic::warning(message).at(rule.origin.place()).hint(hint));
+                }
+            }
+        }
+        warnings.into_iter().for_each(|warning| self.warn(warning));
     }
 
     fn world(&self) -> World<'_> {
@@ -138,7 +198,8 @@ impl State<'_> {
     }
 
     fn carry_out(&mut self, outcome: Outcome, trigger: &ObjectId, events: &mut VecDeque<Event>) {
-        let status = match outcome.verdict {
+        let mut why: Option<String> = outcome.why.map(Into::into);
+        let mut status = match outcome.verdict {
             Verdict::NoMatch if !self.job.explain => return,
             Verdict::NoMatch => Status::NoMatch,
             Verdict::Skip | Verdict::Lapsed => Status::Skip,
@@ -162,9 +223,12 @@ impl State<'_> {
                 }
                 Effect::Warn(warning) => self.warn(warning),
                 Effect::Patch(patch) => made.push(self.patch(*patch, trigger)),
-                // Nothing that compiles today rejects, and what was made of files that are gone is not
-                // there to be deleted.
-                Effect::Reject { .. } | Effect::Delete(_) => {}
+                Effect::Reject { message } => {
+                    status = Status::Fail;
+                    why = Some(format!("rejected by {message}"));
+                }
+                // What was made of files that are gone is not there to be deleted.
+                Effect::Delete(_) => {}
             }
         }
         let origin = self.job.rules.rule(&outcome.rule).map(|rule| &rule.origin);
@@ -174,7 +238,7 @@ impl State<'_> {
             rule: outcome.rule,
             trigger: trigger.clone(),
             status,
-            why: outcome.why.map(Into::into),
+            why,
             made,
             problems,
             trace: outcome.trace,

@@ -161,6 +161,7 @@ impl Case {
             let status = match result.status {
                 Status::Pass => "pass",
                 Status::Skip => "skip",
+                Status::Fail => "fail",
                 Status::Error => "error",
                 Status::NoMatch => "no match",
             };

@@ -11,7 +11,7 @@
 //! | `scope` | how far a rule reaches |
 //! | `context` | named values and where they come from |
 //! | `script`, `document` | named values, conditions and documents in CEL |
-//! | `program`, `mutate` | what a rule does once it fires |
+//! | `program`, `mutate`, `modify` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
 //! | `exception` | objects that rules leave alone |
 //! | `origin` | where it was written |
@@ -25,6 +25,7 @@ mod exception;
 mod id;
 mod kind_pattern;
 mod lifecycle;
+mod modify;
 mod mutate;
 mod operation;
 mod origin;
@@ -40,6 +41,7 @@ pub use exception::{ExceptedRules, Exception, Exempts, Reported};
 pub use id::{Dialect, PolicyId, RuleId};
 pub use kind_pattern::{KindPattern, is_version, usual_plural};
 pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
+pub use modify::{Act, MatchItem, Modify, PatchAction, PatchItem, Quantifier, Reach, Test};
 pub use mutate::{
     AskedTargets, Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody, PatchForm,
     ScriptedPatch, TakenTargets, Targets,

@@ -9,6 +9,7 @@ use kiln_variables::{Conditions, Template};
 
 use crate::context::{ContextEntry, QueryText};
 use crate::document::Part;
+use crate::modify::Modify;
 use crate::mutate::Mutate;
 use crate::script::Expression;
 
@@ -19,6 +20,8 @@ pub enum Program {
     Generate(Generate),
     /// Changes objects.
     Mutate(Mutate),
+    /// Patches or refuses objects that paths describe.
+    Modify(Box<Modify>),
 }
 
 impl Program {
@@ -32,6 +35,30 @@ impl Program {
         match self {
             Program::Generate(_) => "generate",
             Program::Mutate(_) => "mutate",
+            Program::Modify(modify) if modify.changes_trigger() => "patch",
+            Program::Modify(_) => "reject",
+        }
+    }
+
+    /// Whether it changes the object of the event, before that is stored.
+    pub fn changes_trigger(&self) -> bool {
+        match self {
+            Program::Generate(_) => false,
+            Program::Mutate(mutate) => mutate.changes_trigger(),
+            Program::Modify(modify) => modify.changes_trigger(),
+        }
+    }
+
+    /// Whether all there is to it happens before the object of the event is stored.
+    pub fn acts_at_admission(&self) -> bool {
+        self.changes_trigger() || matches!(self, Program::Modify(_))
+    }
+
+    /// Programs of lower tiers come first; those without tiers are in the middle.
+    pub fn tier(&self) -> i16 {
+        match self {
+            Program::Modify(modify) => modify.tier,
+            Program::Generate(_) | Program::Mutate(_) => 0,
         }
     }
 }

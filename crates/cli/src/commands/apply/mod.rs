@@ -15,7 +15,7 @@ use kiln_yaml::emit_documents;
 
 use super::eval::Surroundings;
 use super::rules::{compile_rules, kinds_of, objects_of, read_all, read_only, rule_set};
-use crate::args::Global;
+use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::input;
 use crate::ui::Ui;
@@ -23,7 +23,11 @@ use crate::ui::Ui;
 /// Run rules over resources, and show what they make of them
 ///
 /// Every resource is taken as just created. First comes a report of what each rule did with each resource, then the
-/// objects; with --format yaml the objects alone, with --format json everything. Exit code 1 when a rule failed.
+/// objects; with --format yaml the objects alone, with --format json everything. Exit code 1 when a rule failed or
+/// refuses a resource.
+///
+/// With --resource - --format yaml, everything that is piped in comes out again in order, changed or not, and what rules
+/// make follows: so it can be a post-renderer of Helm.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a command")]
 pub(crate) struct Args {
@@ -93,7 +97,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy and MutatingAdmissionPolicy",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, MutatingAdmissionPolicy and ModRule",
             )
             .into());
     }
@@ -129,6 +133,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         write_objects(path, &report)?;
     }
     show::report(ui, args, &report)?;
+    if ui.format() == Format::Yaml {
+        show::refusals(ui, &report);
+    }
     end(args, &compiled, &report)
 }
 

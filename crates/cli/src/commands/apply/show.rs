@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use kiln_diagnostic::Diagnostic;
 use kiln_engine::{Answer, Step};
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Report, RuleResult, Status};
@@ -18,6 +19,10 @@ pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(report)))?,
+        // What was piped in comes out, changed or not, and what rules make follows.
+        Format::Yaml if args.resource.iter().any(|path| path == "-") => {
+            out.write_all(stream(report).as_bytes())?;
+        }
         Format::Yaml => {
             let objects = report.objects();
             let text = emit_documents(objects.iter().map(|made| &made.object));
@@ -29,6 +34,13 @@ pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
         Format::Text => text(&mut out, args, report)?,
     }
     out.flush()
+}
+
+/// The given resources in order, then the objects that rules made besides.
+fn stream(report: &Report) -> String {
+    let made = report.objects();
+    let made = made.iter().filter(|made| made.change == Change::Created);
+    emit_documents(report.resources.iter().chain(made.map(|made| &made.object)))
 }
 
 fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
@@ -84,6 +96,14 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
     writeln!(out, "{}", summary(report))
 }
 
+/// Says on standard error what was refused, where standard output holds objects alone.
+pub(super) fn refusals(ui: &Ui, report: &Report) {
+    for result in report.results.iter().filter(|result| result.status == Status::Fail) {
+        let why = result.why.as_deref().unwrap_or("rejected");
+        ui.problem(&Diagnostic::error(format!("{} is {why}", name(result))));
+    }
+}
+
 fn name(result: &RuleResult) -> String {
     describe(&result.trigger)
 }
@@ -100,7 +120,7 @@ fn describe(id: &ObjectId) -> String {
 fn verdict(result: &RuleResult) -> String {
     let because = match result.status {
         Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(blocking_step),
-        Status::Pass | Status::Error => None,
+        Status::Pass | Status::Fail | Status::Error => None,
     };
     if let Some(why) = result.why.as_ref().filter(|_| result.status != Status::Pass) {
         return format!("{}: {why}", word(result.status));
@@ -132,6 +152,7 @@ fn word(status: Status) -> &'static str {
     match status {
         Status::Pass => "pass",
         Status::Skip => "skip",
+        Status::Fail => "fail",
         Status::Error => "error",
         Status::NoMatch => "no match",
     }

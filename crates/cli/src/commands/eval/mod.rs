@@ -2,7 +2,9 @@
 
 mod cel;
 mod conditions;
+mod gotemplate;
 mod jmespath;
+mod jsonpath;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, Write};
@@ -30,6 +32,10 @@ pub(crate) struct Args {
 enum Language {
     #[command(name = "jmespath")]
     JmesPath(jmespath::Args),
+    #[command(name = "jsonpath")]
+    JsonPath(jsonpath::Args),
+    #[command(name = "gotemplate")]
+    GoTemplate(gotemplate::Args),
     Cel(cel::Args),
     Conditions(conditions::Args),
 }
@@ -37,6 +43,8 @@ enum Language {
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
+        Language::JsonPath(args) => jsonpath::run(ui, global, args),
+        Language::GoTemplate(args) => gotemplate::run(ui, global, args),
         Language::Cel(args) => cel::run(ui, global, args),
         Language::Conditions(args) => conditions::run(ui, global, args),
     }

@@ -1,0 +1,131 @@
+//! `kiln eval gotemplate`
+
+use std::io::Write;
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use kiln_diagnostic::Diagnostic;
+use kiln_gotemplate::{
+    Environment, FunctionSet, Limits, MissingKey, Numbers, Options, Sources, Template, functions,
+};
+
+use super::{Surroundings, read_one};
+use crate::args::Global;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+
+/// Render a Go template, with sprig's functions
+///
+/// The input is `.` to the template. Its numbers are float64, as for KubeMod: 1000000 prints as 1e+06.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The template
+    #[arg(required_unless_present = "list")]
+    template: Option<String>,
+
+    /// The JSON or YAML file that the template sees; standard input without it
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<String>,
+
+    /// Which functions there are
+    #[arg(long, value_enum, default_value_t = Set::Sprig)]
+    functions: Set,
+
+    /// An option of the template: missingkey=default, missingkey=zero or missingkey=error
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    options: Vec<String>,
+
+    /// Keep whole numbers of the input as integers
+    #[arg(long)]
+    integers: bool,
+
+    /// List the functions there are
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Set {
+    /// Those of the language
+    Builtin,
+    /// Sprig's, too
+    Sprig,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let set = match args.functions {
+        Set::Builtin => FunctionSet::Builtin,
+        Set::Sprig => FunctionSet::Sprig,
+    };
+    let Some(source) = args.template.as_deref().filter(|_| !args.list) else {
+        return list_functions(ui, set);
+    };
+    let options = Options {
+        functions: set,
+        missing_key: missing_key(&args.options)?,
+        numbers: if args.integers { Numbers::Integers } else { Numbers::Floats },
+    };
+    let template = match Template::parse("template", source, &options) {
+        Ok(template) => template,
+        Err(error) => {
+            ui.problem(&error.diagnose("<template>", source));
+            return Ok(Outcome::No);
+        }
+    };
+    let data = read_one(args.input.as_deref(), global)?;
+    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    match template.render(&data, &environment) {
+        Ok(text) => {
+            let mut out = ui.stdout();
+            out.write_all(text.as_bytes())?;
+            // A prompt or the next command should not stick to the text.
+            if !text.ends_with('\n') {
+                writeln!(out)?;
+            }
+            out.flush()?;
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            ui.problem(&error.diagnose("<template>", source));
+            Ok(Outcome::No)
+        }
+    }
+}
+
+fn missing_key(options: &[String]) -> Result<MissingKey, Failure> {
+    let mut chosen = MissingKey::Default;
+    for option in options {
+        chosen = match option.as_str() {
+            "missingkey=default" | "missingkey=invalid" => MissingKey::Default,
+            "missingkey=zero" => MissingKey::Zero,
+            "missingkey=error" => MissingKey::Error,
+            _ => {
+                return Err(Diagnostic::error(format!("there is no option {option:?}"))
+                    .hint("write missingkey=default, missingkey=zero or missingkey=error")
+                    .into());
+            }
+        };
+    }
+    Ok(chosen)
+}
+
+fn list_functions(ui: &Ui, set: FunctionSet) -> CommandResult {
+    let mut out = ui.stdout();
+    for function in functions::functions(set) {
+        let call = format!("{} {}", function.name(), function.parameters().join(" "));
+        writeln!(out, "{call:<72} {}", function.about())?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// The clock and chance of the machine.
+impl Sources for Surroundings {
+    fn now(&self) -> Option<SystemTime> {
+        kiln_jmespath::Sources::now(self)
+    }
+
+    fn random(&self) -> Option<u64> {
+        kiln_jmespath::Sources::random(self)
+    }
+}

@@ -1,0 +1,66 @@
+//! `kiln eval jsonpath`
+
+use std::io::Write;
+
+use kiln_jsonpath::{Expression, Item, Limits};
+use kiln_value::{Map, Value};
+
+use super::{print_result, read_one};
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// Evaluate a JSONPath expression as KubeMod's ModRules do
+///
+/// A key that is not there gives undefined, which is printed so. With --select the expression must be a path, and every
+/// place it selects is printed with the keys that #0, #1 … stand for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The expression
+    expression: String,
+
+    /// The JSON or YAML file to evaluate on; standard input without it
+    #[arg(long, short, value_name = "FILE")]
+    input: Option<String>,
+
+    /// Print what a patch would select, and the captured keys
+    #[arg(long)]
+    select: bool,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let source = args.expression.as_str();
+    let expression = match Expression::compile(source) {
+        Ok(expression) => expression,
+        Err(error) => {
+            ui.problem(&error.diagnose("<expression>", source));
+            return Ok(Outcome::No);
+        }
+    };
+    let data = read_one(args.input.as_deref(), global)?;
+    let result = match args.select {
+        true => expression.select(&data, &Limits::default()).map(|selected| {
+            let shown = selected.into_iter().map(|selection| {
+                Map::from_iter([
+                    ("keys", selection.keys.into_iter().collect::<Value>()),
+                    ("value", selection.item.to_value()),
+                ])
+            });
+            Item::Value(shown.collect())
+        }),
+        false => expression.evaluate(&data, &Limits::default()),
+    };
+    match result {
+        Ok(Item::Undefined) if ui.format() == Format::Text => {
+            let mut out = ui.stdout();
+            writeln!(out, "undefined")?;
+            out.flush()?;
+        }
+        Ok(item) => print_result(ui, &item.to_value())?,
+        Err(error) => {
+            ui.problem(&error.diagnose("<expression>", source));
+            return Ok(Outcome::No);
+        }
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,237 @@
+//! The items of `match` and `patch`.
+
+use kiln_gotemplate::{FunctionSet, Options, Template};
+use kiln_jsonpath::Expression;
+use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, Test};
+use kiln_text::Regex;
+use kiln_value::Str;
+
+use super::compile::loose_text;
+use crate::fields::{Fields, Node};
+
+const MATCH: &[&str] = &[
+    "select",
+    "matchFor",
+    "matchValue",
+    "matchValues",
+    "matchRegex",
+    "negate",
+    // Until 0.6.0.
+    "query",
+    "value",
+    "values",
+    "regex",
+    "negative",
+];
+
+/// A field, also under the name it had before 0.6.0.
+fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
+    let old = fields.get(before);
+    match (fields.get(name), old) {
+        (Some(node), Some(old)) => {
+            old.error_with(
+                format!("{name} and {before} are both there"),
+                format!("write {name} alone"),
+            );
+            Some(node)
+        }
+        (None, Some(old)) => {
+            let message = format!("{before} is the old name of {name}");
+            old.report.warn(&old.path, message, Some(format!("write {name}")));
+            Some(old)
+        }
+        (node, None) => node,
+    }
+}
+
+/// Compiles an item of `match`.
+pub(super) fn match_item(node: &Node<'_, '_>) -> Option<MatchItem> {
+    let fields = node.fields(MATCH)?;
+    let Some(select) = renamed(&fields, "select", "query") else {
+        fields.error(
+            "the field select of an item is missing",
+            Some("add select: $.kind, say".into()),
+        );
+        return None;
+    };
+    let expression = expression(&select)?;
+    for path in expression.unguarded_inequalities() {
+        if always_there(path) {
+            continue;
+        }
+        select.report.warn(
+            &select.path,
+            format!("`!=` also holds where {path} is not there"),
+            Some(format!("write isDefined({path}) && …, or == and negate: true")),
+        );
+    }
+    let quantifier = match fields.get("matchFor") {
+        None => Quantifier::Any,
+        Some(node) => match node.text()?.as_str() {
+            "Any" => Quantifier::Any,
+            "All" => Quantifier::All,
+            other => {
+                node.error_with(format!("there is no matchFor {other:?}"), "use Any or All");
+                return None;
+            }
+        },
+    };
+    let negate = renamed(&fields, "negate", "negative").and_then(|node| node.flag());
+    Some(MatchItem {
+        select: expression,
+        test: test(&fields)?,
+        quantifier,
+        negate: negate.unwrap_or(false),
+        path: node.path.clone(),
+    })
+}
+
+/// What every object has.
+fn always_there(path: &str) -> bool {
+    matches!(path, "$" | "$.kind" | "$.apiVersion" | "$.metadata" | "$.metadata.name")
+}
+
+/// KubeMod: of several tests the first counts, in this order.
+fn test(fields: &Fields<'_, '_>) -> Option<Test> {
+    let value = renamed(fields, "matchValue", "value");
+    let values = renamed(fields, "matchValues", "values");
+    let regex = renamed(fields, "matchRegex", "regex");
+    let several = [&value, &values, &regex].into_iter().flatten().count() > 1;
+    if several {
+        let report = fields.report();
+        report.warn(
+            fields.path(),
+            "of matchValue, matchValues and matchRegex only the first counts",
+            Some("write one of them, or several items".into()),
+        );
+    }
+    let pattern = match &regex {
+        None => None,
+        Some(node) => {
+            let text = node.text()?;
+            match Regex::new(&text) {
+                Ok(regex) => Some(regex),
+                Err(error) => {
+                    node.error_with(error.to_string(), "regular expressions are Go's: RE2 syntax");
+                    return None;
+                }
+            }
+        }
+    };
+    if let Some(node) = &value {
+        let text = loose_text(node)?;
+        if text.len() > 1 && text.starts_with('"') && text.ends_with('"') {
+            node.report.warn(
+                &node.path,
+                format!("the quotes in {text} are compared, too"),
+                Some(format!("write matchValue: {text}")),
+            );
+        }
+        return Some(Test::Values(vec![text]));
+    }
+    if let Some(node) = &values {
+        let texts: Vec<Str> = node.elements().iter().filter_map(loose_text).collect();
+        // KubeMod: an empty list counts as absent.
+        if !texts.is_empty() {
+            return Some(Test::Values(texts));
+        }
+    }
+    Some(pattern.map_or(Test::Any, Test::Regex))
+}
+
+fn expression(node: &Node<'_, '_>) -> Option<Expression> {
+    let text = node.text()?;
+    if text.trim().is_empty() {
+        node.error_with("the expression is empty", "write a path such as $.kind");
+        return None;
+    }
+    match Expression::compile(&text) {
+        Ok(expression) => Some(expression),
+        Err(error) => {
+            let hint = error.hint_text().map(str::to_owned);
+            let column = text[..error.span().start.min(text.len())].chars().count() + 1;
+            let message = format!("{} (at character {column} of the expression)", error.message());
+            node.report.error(&node.path, message, hint);
+            None
+        }
+    }
+}
+
+/// Compiles an item of `patch`.
+pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
+    let fields = node.fields(&["op", "select", "path", "value"])?;
+    let action = match fields.required_text("op")?.as_str() {
+        "add" => PatchAction::Add,
+        "replace" => PatchAction::Replace,
+        "remove" => PatchAction::Remove,
+        other => {
+            fields.report().error(
+                &fields.path().join("op"),
+                format!("a ModRule has no operation {other:?}"),
+                Some("use add, replace or remove".into()),
+            );
+            return None;
+        }
+    };
+    let select = match fields.get("select") {
+        None => None,
+        Some(node) => {
+            let expression = expression(&node)?;
+            if !expression.is_path() {
+                node.error_with(
+                    "the select of a patch must be a path",
+                    "begin with `$`, and put conditions into a filter: $.list[? @.x == 1]",
+                );
+                return None;
+            }
+            Some(expression)
+        }
+    };
+    let pointer = fields.required_text("path")?;
+    if pointer.starts_with("/syntheticRefs") {
+        fields.report().warn(
+            &fields.path().join("path"),
+            "syntheticRefs are no part of the object, so a cluster refuses a patch of them",
+            None,
+        );
+    }
+    let value = match fields.get("value") {
+        None => None,
+        Some(node) => {
+            let text = loose_text(&node)?;
+            Some(template(&node, &text)?)
+        }
+    };
+    Some(PatchItem { action, select, pointer, value, path: node.path.clone() })
+}
+
+/// Compiles a value or a message.
+pub(super) fn template(node: &Node<'_, '_>, text: &str) -> Option<Template> {
+    let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+    match Template::parse("value", &with_key_parts(text), &options) {
+        Ok(template) => Some(template),
+        Err(error) => {
+            let hint = error.hint_text().map(str::to_owned);
+            node.report.error(&node.path, format!("bad template: {}", error.message()), hint);
+            None
+        }
+    }
+}
+
+/// KubeMod: `.#0` in a value is short for `(index .SelectKeyParts 0)`.
+fn with_key_parts(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(".#") {
+        let digits = &rest[at + 2..];
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        out.push_str(&rest[..at]);
+        match &digits[..end] {
+            "" => out.push_str(".#"),
+            number => out.push_str(&format!("(index .SelectKeyParts {number})")),
+        }
+        rest = &digits[end..];
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,99 @@
+//! Whether an object is as the items of a rule say.
+
+use kiln_jsonpath::{ErrorKind, Item};
+use kiln_rules::{MatchItem, Quantifier, Test};
+use kiln_value::Value;
+
+use super::Modifying;
+use crate::failure::{Failure, FailureKind};
+use crate::trace::{Answer, Step};
+
+impl Modifying<'_> {
+    /// Whether all items hold.
+    pub(crate) fn holds(&self, object: &Value) -> Result<bool, Failure> {
+        let seen = self.seen(object);
+        for item in &self.program.items {
+            let (held, why) = self.item(item, &seen)?;
+            let held = held != item.negate;
+            self.shared.tracer.note(|| Step {
+                what: described(item),
+                answer: Answer::from(held),
+                why: Some(if item.negate { format!("{why}; negated") } else { why }),
+                steps: Vec::new(),
+            });
+            if !held {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an item holds before it is negated, and why.
+    fn item(&self, item: &MatchItem, seen: &Value) -> Result<(bool, String), Failure> {
+        let result = match item.select.evaluate(seen, &self.path_limits()) {
+            Ok(result) => result,
+            Err(error) if error.kind() == ErrorKind::Limit => {
+                let failure = Failure::new(FailureKind::Limit, error.to_string());
+                return Err(failure.at(&item.path));
+            }
+            // KubeMod: what cannot be looked at does not match.
+            Err(error) => return Ok((false, error.to_string())),
+        };
+        let why = |item: &Item| match item {
+            Item::Undefined => "it is undefined".to_owned(),
+            item => {
+                let mut text = item.text();
+                if let Some((end, _)) = text.char_indices().nth(60) {
+                    text.truncate(end);
+                    text.push('…');
+                }
+                format!("it is {text}")
+            }
+        };
+        if let Item::Value(Value::Bool(verdict)) = result {
+            return Ok((verdict, why(&result)));
+        }
+        if result.is_nothing() {
+            return Ok((false, why(&result)));
+        }
+        let Some(elements) = result.elements() else {
+            return Ok((passes(&item.test, &result), why(&result)));
+        };
+        let mut present = elements.iter().filter(|element| **element != Item::Undefined);
+        let held = match item.quantifier {
+            Quantifier::Any => present.any(|element| passes(&item.test, element)),
+            Quantifier::All => {
+                let mut some = false;
+                present.all(|element| {
+                    some = true;
+                    passes(&item.test, element)
+                }) && some
+            }
+        };
+        Ok((held, why(&result)))
+    }
+}
+
+fn passes(test: &Test, item: &Item) -> bool {
+    match test {
+        Test::Any => true,
+        Test::Values(values) => {
+            let text = item.text();
+            values.iter().any(|value| *value == text)
+        }
+        Test::Regex(regex) => regex.is_match(&item.text()),
+    }
+}
+
+fn described(item: &MatchItem) -> String {
+    let test = match &item.test {
+        Test::Any => String::new(),
+        Test::Values(values) => match values.as_slice() {
+            [only] => format!(" is {:?}", only.as_str()),
+            several => format!(" is one of {}", several.join(", ")),
+        },
+        Test::Regex(regex) => format!(" matches {regex}"),
+    };
+    let all = if item.quantifier == Quantifier::All { "all " } else { "" };
+    format!("{all}{}{test}", item.select)
+}

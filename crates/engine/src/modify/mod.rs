@@ -1,0 +1,141 @@
+//! Running programs that look at an object through paths.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `items` | whether an object is as the items say |
+//! | `patch` | operations computed and applied, also to what kubectl last applied |
+//! | `references` | objects that belong to the object: its namespace, the node of a Pod |
+
+mod items;
+mod patch;
+mod references;
+
+use kiln_gotemplate::{Environment, Field, Limits as TemplateLimits, Numbers, Sources, Template};
+use kiln_jsonpath::Limits as PathLimits;
+use kiln_rules::{Modify, Reach};
+use kiln_value::{Str, Value};
+
+use crate::context::Shared;
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::trace::Step;
+
+/// One program on one object.
+pub(crate) struct Modifying<'m> {
+    program: &'m Modify,
+    shared: &'m Shared<'m>,
+    /// The namespace of the object; empty for cluster-scoped ones.
+    namespace: Str,
+    references: Option<Value>,
+}
+
+impl<'m> Modifying<'m> {
+    pub(crate) fn new(
+        program: &'m Modify,
+        event: &Event,
+        object: &Value,
+        shared: &'m Shared<'m>,
+    ) -> Result<Self, Failure> {
+        // KubeMod: a Namespace counts as cluster-scoped, whatever the request says.
+        let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
+        let namespace = crate::event::namespace_of(object)
+            .or_else(|| event.namespace.clone())
+            .filter(|_| !is_namespace)
+            .unwrap_or_default();
+        let references = match program.asks_for_references {
+            true => references::of(object, &namespace, shared)?,
+            false => None,
+        };
+        Ok(Modifying { program, shared, namespace, references })
+    }
+
+    /// Whether the rule looks at the object's namespace.
+    pub(crate) fn reached(&self) -> bool {
+        let reached = match &self.program.reach {
+            Reach::Scope => true,
+            Reach::Beyond { own, .. } if *own == self.namespace => true,
+            Reach::Beyond { names: None, .. } => self.namespace.is_empty(),
+            Reach::Beyond { names: Some(names), .. } => names.is_match(&self.namespace),
+        };
+        self.shared.tracer.note(|| Step {
+            what: "namespace".into(),
+            answer: reached.into(),
+            why: Some(match self.namespace.as_str() {
+                "" => "the object is cluster-scoped".into(),
+                namespace => format!("the object is in {namespace:?}"),
+            }),
+            steps: Vec::new(),
+        });
+        reached
+    }
+
+    /// The object as items and templates see it.
+    fn seen(&self, object: &Value) -> Value {
+        let mut seen = object.clone();
+        seen.remove(["metadata", "managedFields"]);
+        if let (Some(references), Value::Map(map)) = (&self.references, &mut seen)
+            && !map.contains_key(references::FIELD)
+        {
+            map.insert(references::FIELD, references.clone());
+        }
+        seen
+    }
+
+    fn path_limits(&self) -> PathLimits {
+        PathLimits {
+            steps: self.shared.world.limits.steps.min(PathLimits::default().steps),
+            ..PathLimits::default()
+        }
+    }
+
+    /// The text of a template about the object, with further fields.
+    fn render(
+        &self,
+        template: &Template,
+        seen: &Value,
+        further: &[Field<'_>],
+    ) -> Result<String, kiln_gotemplate::Error> {
+        let namespace = Value::from(self.namespace.clone());
+        let mut fields = vec![
+            Field { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
+            Field { name: "Target", value: seen, numbers: Numbers::Floats },
+        ];
+        fields.extend_from_slice(further);
+        let sources = Adapted(self.shared.world.sources);
+        let limits = TemplateLimits {
+            bytes: self.shared.counters.bytes_left().min(TemplateLimits::default().bytes),
+            ..TemplateLimits::default()
+        };
+        template.render_fields(&fields, &Environment { sources: &sources, limits })
+    }
+
+    /// What to tell about a refused object: the rule, and its message if it has one.
+    pub(crate) fn rejection(
+        &self,
+        policy: &str,
+        message: Option<&Template>,
+        object: &Value,
+    ) -> String {
+        let seen = self.seen(object);
+        // KubeMod: a message that cannot be rendered is left out; the object is refused all the same.
+        match message.and_then(|message| self.render(message, &seen, &[]).ok()) {
+            Some(text) => {
+                format!("{policy}: {}", kiln_text::quote::quote(&text))
+            }
+            None => policy.to_owned(),
+        }
+    }
+}
+
+/// The clock and chance of expressions, for templates.
+struct Adapted<'a>(&'a dyn kiln_jmespath::Sources);
+
+impl Sources for Adapted<'_> {
+    fn now(&self) -> Option<std::time::SystemTime> {
+        self.0.now()
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.0.random()
+    }
+}

@@ -1,0 +1,187 @@
+//! Operations: computed from the object before the rule, then applied together.
+
+use kiln_gotemplate::{ErrorKind as TemplateErrorKind, Field, Numbers, Template};
+use kiln_jsonpath::{ErrorKind as PathErrorKind, Selection, fill_placeholders};
+use kiln_patch::{JsonPatch, JsonPatchRules};
+use kiln_rules::{PatchAction, PatchItem};
+use kiln_value::{Map, Number, Str, Value, json};
+use kiln_yaml::{DuplicateKeys, ReadOptions, read_bytes};
+
+use super::{Modifying, references};
+use crate::effect::{Patch, PatchTarget};
+use crate::failure::{Failure, FailureKind};
+use crate::mutate::size;
+use crate::trace::{Answer, Step};
+
+/// What kubectl last applied, as JSON.
+const LAST_APPLIED: [&str; 3] =
+    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+
+impl Modifying<'_> {
+    /// What the items make of the object; `None` when nothing changes.
+    pub(crate) fn patch(
+        &self,
+        items: &[PatchItem],
+        object: &Value,
+    ) -> Result<Option<Patch>, Failure> {
+        let seen = self.seen(object);
+        let mut operations = Vec::new();
+        for item in items {
+            let computed = self.operations(item, &seen);
+            operations.extend(computed.map_err(|failure| failure.at(&item.path))?);
+        }
+        self.shared.counters.patched(size(object))?;
+        self.shared.tracer.note(|| Step {
+            what: "patch".into(),
+            answer: Answer::Value(Value::from_iter(operations.clone())),
+            ..Step::default()
+        });
+        let operations = Value::from_iter(operations);
+        let wrong =
+            |error: kiln_patch::JsonPatchError| Failure::new(FailureKind::Patch, error.to_string());
+        let patch = JsonPatch::parse(&operations, JsonPatchRules::kubemod()).map_err(wrong)?;
+        let mut after = object.clone();
+        patch.apply(&mut after).map_err(wrong)?;
+        self.update_last_applied(&patch, &mut after);
+        if !matches!(after, Value::Map(_)) {
+            let message = format!("the patch leaves a {} of the object", after.type_name());
+            return Err(Failure::new(FailureKind::Patch, message));
+        }
+        Ok((after != *object).then(|| Patch {
+            target: PatchTarget::Trigger,
+            before: object.clone(),
+            after,
+        }))
+    }
+
+    /// The operations of one item.
+    fn operations(&self, item: &PatchItem, seen: &Value) -> Result<Vec<Map>, Failure> {
+        let Some(select) = &item.select else {
+            return Ok(vec![self.operation(item, item.pointer.clone(), seen, None)?]);
+        };
+        let mut selected = select.select(seen, &self.path_limits()).map_err(|error| {
+            let limit = error.kind() == PathErrorKind::Limit;
+            let kind = if limit { FailureKind::Limit } else { FailureKind::Value };
+            Failure::new(kind, error.to_string())
+        })?;
+        // From the back, so that elements which go do not move those that go next.
+        if item.action == PatchAction::Remove {
+            selected.reverse();
+        }
+        let mut operations = Vec::with_capacity(selected.len());
+        for selection in &selected {
+            self.shared.counters.element()?;
+            let keys: Vec<Str> = selection.keys.iter().map(|key| plain_number(key)).collect();
+            let pointer = fill_placeholders(&item.pointer, &keys).map_err(|error| {
+                Failure::new(FailureKind::Value, error.to_string())
+                    .hint("#0 is the first key that `select` takes by *, a filter or a slice")
+            })?;
+            operations.push(self.operation(item, Str::from(pointer), seen, Some(selection))?);
+        }
+        Ok(operations)
+    }
+
+    fn operation(
+        &self,
+        item: &PatchItem,
+        pointer: Str,
+        seen: &Value,
+        selection: Option<&Selection>,
+    ) -> Result<Map, Failure> {
+        let mut operation = Map::new();
+        operation.insert("op", word(item.action));
+        operation.insert("path", pointer);
+        if item.action != PatchAction::Remove {
+            let value = match &item.value {
+                Some(template) => self.value(template, seen, selection)?,
+                None => Value::Null,
+            };
+            operation.insert("value", value);
+        }
+        Ok(operation)
+    }
+
+    fn value(
+        &self,
+        template: &Template,
+        seen: &Value,
+        selection: Option<&Selection>,
+    ) -> Result<Value, Failure> {
+        let selected = selection.map_or(Value::Null, |selection| selection.item.to_value());
+        let parts: Value = selection
+            .into_iter()
+            .flat_map(|selection| &selection.keys)
+            .map(|key| match key.parse::<i64>() {
+                Ok(index) => Value::from(index),
+                Err(_) => Value::from(key.clone()),
+            })
+            .collect();
+        let further = [
+            Field { name: "SelectedItem", value: &selected, numbers: Numbers::Floats },
+            Field { name: "SelectKeyParts", value: &parts, numbers: Numbers::Integers },
+        ];
+        let text = self.render(template, seen, &further).map_err(|error| {
+            let limit = error.kind() == TemplateErrorKind::Limit;
+            let kind = if limit { FailureKind::Limit } else { FailureKind::Value };
+            let mut failure =
+                Failure::new(kind, format!("cannot fill in the value: {}", error.message()));
+            failure.hint = error.hint_text().map(str::to_owned);
+            failure
+        })?;
+        self.shared.counters.bytes(text.len() as u64)?;
+        read_value(&text)
+    }
+
+    /// Applies the patch to what kubectl last applied, too, so that the next apply does not undo it.
+    ///
+    /// KubeMod: what does not fit there leaves it as it is.
+    fn update_last_applied(&self, patch: &JsonPatch, after: &mut Value) {
+        let Some(text) = after.str_at(LAST_APPLIED) else { return };
+        let Ok(mut applied) = json::parse(text) else { return };
+        if self.shared.counters.patched(size(&applied)).is_err()
+            || patch.apply(&mut applied).is_err()
+        {
+            return;
+        }
+        if let Value::Map(map) = &mut applied {
+            map.remove(references::FIELD);
+        }
+        let _ = after.set(LAST_APPLIED, json::to_go_string(&applied));
+    }
+}
+
+fn word(action: PatchAction) -> &'static str {
+    match action {
+        PatchAction::Add => "add",
+        PatchAction::Replace => "replace",
+        PatchAction::Remove => "remove",
+    }
+}
+
+/// KubeMod: a key that reads as an integer is one, so that `007` becomes `7`.
+fn plain_number(key: &Str) -> Str {
+    key.parse::<i64>().map_or_else(|_| key.clone(), |number| Str::from(number.to_string()))
+}
+
+/// KubeMod: numbers are floats of 64 bits, so that integers beyond 2⁵³ are rounded.
+fn as_float(value: Value) -> Value {
+    match value {
+        Value::Number(Number::Int(int)) => Value::from(int as f64 as i64),
+        Value::List(list) => list.into_vec().into_iter().map(as_float).collect(),
+        Value::Map(map) => Value::Map(
+            map.iter().map(|(key, value)| (key.clone(), as_float(value.clone()))).collect(),
+        ),
+        other => other,
+    }
+}
+
+/// Reads a filled-in value; of several documents the first.
+fn read_value(text: &str) -> Result<Value, Failure> {
+    let options =
+        ReadOptions { duplicate_keys: DuplicateKeys::LastWins, ..ReadOptions::kubernetes() };
+    let documents = read_bytes("value", text.as_bytes(), options).map_err(|error| {
+        Failure::new(FailureKind::Value, format!("the filled-in value is no YAML: {error}"))
+            .hint("quote what is filled in: {{ … | quote }}")
+    })?;
+    Ok(documents.into_iter().next().map_or(Value::Null, |first| as_float(first.into_value())))
+}

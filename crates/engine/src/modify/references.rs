@@ -1,0 +1,44 @@
+//! Objects that belong to an object, shown to rules below its root: its namespace, and the node of a Pod.
+
+use kiln_object::Gvk;
+use kiln_value::{Map, Value};
+
+use crate::context::Shared;
+use crate::failure::Failure;
+
+/// Where rules find them.
+pub(super) const FIELD: &str = "syntheticRefs";
+/// KubeMod: the annotation that names the node of a Pod.
+const NODE: [&str; 3] = ["metadata", "annotations", "ref.kubemod.io/nodename"];
+const LAST_APPLIED: [&str; 3] =
+    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+
+/// What belongs to the object, as far as it can be read.
+pub(super) fn of(
+    object: &Value,
+    namespace: &str,
+    shared: &Shared<'_>,
+) -> Result<Option<Value>, Failure> {
+    let mut found = Map::new();
+    // The view itself: a rule of a namespace may see that namespace, which lies in none.
+    let get = |kind: &str, name: &str| {
+        shared.counters.read()?;
+        let object = shared.world.view.get(&Gvk::new("v1", kind), None, name)?;
+        Ok::<_, Failure>(object.map(|mut object| {
+            object.remove(["metadata", "managedFields"]);
+            object.remove(LAST_APPLIED);
+            object
+        }))
+    };
+    if !namespace.is_empty()
+        && let Some(object) = get("Namespace", namespace)?
+    {
+        found.insert("namespace", object);
+    }
+    if let Some(node) = object.str_at(NODE)
+        && let Some(object) = get("Node", node)?
+    {
+        found.insert("node", object);
+    }
+    Ok((!found.is_empty()).then(|| Value::Map(found)))
+}
