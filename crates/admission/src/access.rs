@@ -160,6 +160,19 @@ pub fn refusal(
 }
 
 impl Need {
+    /// A subresource is read and written; it comes and goes, and is listed, with its object.
+    fn by_part(self) -> Vec<Need> {
+        if self.subresource.is_empty() {
+            return vec![self];
+        }
+        let (of_part, of_object) =
+            self.verbs.iter().partition(|verb| matches!(**verb, "get" | "update"));
+        vec![
+            Need { verbs: of_object, subresource: String::new(), ..self.clone() },
+            Need { verbs: of_part, ..self },
+        ]
+    }
+
     fn complaint(&self, verbs: &[&str], settings: &Settings) -> String {
         let user = self.account.user(settings);
         let mut kind = self.kind.to_string();
@@ -280,9 +293,10 @@ fn of_generate(
             };
             if synchronize {
                 let account = Account::Admission;
-                needs.push(Need { account, verbs: vec!["list", "get"], ..need.clone() });
+                let reads = Need { account, verbs: vec!["list", "get"], ..need.clone() };
+                needs.extend(reads.by_part());
             }
-            needs.push(need);
+            needs.extend(need.by_part());
         }
     }
     Ok(())

@@ -37,7 +37,8 @@ struct Engine {
 
 impl Engine {
     fn start(cluster: &ControlPlane) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let options = Options {
             kubeconfig: Some(cluster.kubeconfig()),
             listen: (Ipv4Addr::LOCALHOST, port).into(),
@@ -116,7 +117,8 @@ fn webhooks_are_published_answer_and_go() {
     cluster.kubectl(&["create", "namespace", "kyverno"]).unwrap();
     cluster.kubectl(&["create", "namespace", "shop"]).unwrap();
     let engine = Engine::start(&cluster);
-    let policy_webhook = ["validatingwebhookconfiguration", "kyverno-policy-validating-webhook-cfg"];
+    let policy_webhook =
+        ["validatingwebhookconfiguration", "kyverno-policy-validating-webhook-cfg"];
     wait("the webhook for policies", || {
         cluster.kubectl(&[&["get"], &policy_webhook[..]].concat()).is_ok()
     });
@@ -130,7 +132,8 @@ fn webhooks_are_published_answer_and_go() {
 
     // The registration names what the rule names, and nothing else.
     let name = ["mutatingwebhookconfiguration", "kyverno-resource-mutating-webhook-cfg"];
-    let webhook = get(&cluster, &name).get("webhooks").and_then(|list| list.index(0)).cloned().unwrap();
+    let webhook =
+        get(&cluster, &name).get("webhooks").and_then(|list| list.index(0)).cloned().unwrap();
     let rules = webhook.get("rules").map(json::to_canonical_string).unwrap();
     assert_eq!(
         rules,
@@ -145,20 +148,33 @@ fn webhooks_are_published_answer_and_go() {
     });
 
     // A policy that is wrong is refused, with a reason that users can act on.
-    let wrong = LABEL.replace("name: label", "name: wrong").replace("{{ request.namespace }}", "{{ nothing }}");
+    let wrong = LABEL
+        .replace("name: label", "name: wrong")
+        .replace("{{ request.namespace }}", "{{ nothing }}");
     let refusal = cluster.apply(&wrong).unwrap_err().to_string();
     assert!(refusal.contains("validate-policy.kyverno.svc"), "{refusal}");
     assert!(refusal.contains("nothing"), "{refusal}");
 
     // One whose rights are missing, with the role to apply.
     let refusal = cluster.apply(ACCOUNTS).unwrap_err().to_string();
-    assert!(refusal.contains("requires permissions get,create for resource v1/ServiceAccount"), "{refusal}");
+    assert!(
+        refusal.contains("requires permissions get,create for resource v1/ServiceAccount"),
+        "{refusal}"
+    );
     let start = refusal.find("apiVersion: rbac.authorization.k8s.io/v1").unwrap();
     let role = &refusal[start..];
-    assert!(role.contains("rbac.kyverno.io/aggregate-to-background-controller: \"true\""), "{role}");
+    assert!(
+        role.contains("rbac.kyverno.io/aggregate-to-background-controller: \"true\""),
+        "{role}"
+    );
     cluster.apply(role).unwrap();
     let account = "system:serviceaccount:kyverno:kyverno-background-controller";
-    let binding = ["create", "clusterrolebinding", "b", "--clusterrole=kyverno:background-controller:accounts"];
+    let binding = [
+        "create",
+        "clusterrolebinding",
+        "b",
+        "--clusterrole=kyverno:background-controller:accounts",
+    ];
     cluster.kubectl(&[&binding[..], &[&format!("--user={account}")]].concat()).unwrap();
     wait("the policy with its rights", || cluster.apply(ACCOUNTS).is_ok());
 

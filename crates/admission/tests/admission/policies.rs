@@ -88,6 +88,27 @@ fn rights_are_asked_for_by_verb_and_account() {
 }
 
 #[test]
+fn subresources_are_asked_for_apart_from_their_objects() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let text = SYNC.replace("kind: ServiceAccount", "kind: ServiceAccount/token");
+    answer(None, &text, |question| {
+        asked.borrow_mut().push(question.replace(" default", ""));
+        true
+    });
+    assert_eq!(
+        asked.into_inner(),
+        [
+            "admission-controller list serviceaccounts",
+            "admission-controller get serviceaccounts/token",
+            "background-controller create serviceaccounts",
+            "background-controller delete serviceaccounts",
+            "background-controller get serviceaccounts/token",
+            "background-controller update serviceaccounts/token",
+        ]
+    );
+}
+
+#[test]
 fn missing_rights_are_named_with_what_grants_them() {
     let response = answer(None, SYNC, |question| {
         question.starts_with("admission") || question.contains(" get ")
