@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -170,13 +170,18 @@ impl Connection {
         };
         let desk = self.desk.borrow().clone();
         let most = desk.settings.review_bytes;
+        let too_long = || {
+            let words = format!("the review has more than {most} bytes\n");
+            text(StatusCode::PAYLOAD_TOO_LARGE, &words)
+        };
+        // Who announces too much need not send it.
+        if request.body().size_hint().lower() > most as u64 {
+            return too_long();
+        }
         let body = Limited::new(request.into_body(), most).collect();
         let body = match tokio::time::timeout(self.limits.body, body).await {
             Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let words = format!("the review has more than {most} bytes\n");
-                return text(StatusCode::PAYLOAD_TOO_LARGE, &words);
-            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_long(),
             Ok(Err(error)) => {
                 return text(StatusCode::BAD_REQUEST, &format!("the review broke off: {error}\n"));
             }
