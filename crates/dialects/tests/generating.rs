@@ -596,7 +596,7 @@ fn exceptions_exempt_or_allow() {
     );
     assert_eq!(
         run_with(&exception("e", &format!("{team}\n  reportResult: pass"))),
-        (Verdict::Pass, "rule is passed due to policy exception: ops/e".into(), none.clone())
+        (Verdict::Pass, "rule is passed due to policy exception: ops/e".into(), none)
     );
     assert_eq!(run_with(&exception("e", &condition("false"))).1, "");
     assert_eq!(
