@@ -42,6 +42,21 @@ pub(crate) enum Format {
     Yaml,
     /// JSON
     Json,
+    /// JUnit XML, of test results
+    Junit,
+}
+
+impl Format {
+    /// The word for it on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Table => "table",
+            Format::Yaml => "yaml",
+            Format::Json => "json",
+            Format::Junit => "junit",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -45,6 +45,15 @@ pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
     if path == "-" || !Path::new(path).is_dir() {
         return Ok(vec![path.to_owned()]);
     }
+    let files = files_below(path)?;
+    if files.is_empty() {
+        return Err(Diagnostic::error(format!("there is no YAML or JSON file below {path}")));
+    }
+    Ok(files)
+}
+
+/// The YAML and JSON files below a folder, in the order of names.
+pub(crate) fn files_below(path: &str) -> Result<Vec<String>, Diagnostic> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::from(path)];
     while let Some(folder) = folders.pop() {
@@ -64,9 +73,6 @@ pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
         }
     }
     files.sort();
-    if files.is_empty() {
-        return Err(Diagnostic::error(format!("there is no YAML or JSON file below {path}")));
-    }
     Ok(files)
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Shared<'s> {
     pub(crate) tracer: &'s Tracer,
     /// Values that the host gives by name; entries that would ask outside for them are not asked.
     pub(crate) given: &'s Map,
+    /// The same for the elements of loops: lists, with a value for each element.
+    pub(crate) given_each: &'s Map,
     /// How many levels of expressions are being searched, one because of the other.
     pub(crate) levels: Cell<usize>,
     /// Things worth telling when something fails later, such as a query that was read leniently.
@@ -115,6 +117,31 @@ impl<'c> Context<'c> {
         }
     }
 
+    /// A context for one element of a loop: `element` and `elementIndex`, also by their depth, and what
+    /// the host gives for this element.
+    pub(crate) fn of_element<'i>(
+        &'i self,
+        element: &Value,
+        index: usize,
+        depth: usize,
+        entries: &'i [ContextEntry],
+    ) -> Context<'i> {
+        let mut values = Map::new();
+        for (name, value) in [("element", element.clone()), ("elementIndex", (index as u64).into())]
+        {
+            values.insert(format!("{name}{depth}"), value.clone());
+            values.insert(name, value);
+        }
+        let mut values = Value::Map(values);
+        for (path, each) in self.shared.given_each.iter() {
+            if let Some(value) = each.as_list().and_then(|each| each.get(index)) {
+                place(&mut values, path, value.clone());
+            }
+        }
+        let values = values.as_map().cloned().unwrap_or_default();
+        self.inner(values, entries)
+    }
+
     /// The same context with another value under a name. What was loaded stays loaded; what is loaded
     /// from now on sees the new value.
     pub(crate) fn renewed(&self, name: &str, value: Value) -> Context<'c> {
@@ -179,7 +206,7 @@ impl<'c> Context<'c> {
 fn slots<'c>(shared: &Shared<'_>, entries: &'c [ContextEntry]) -> Vec<Slot<'c>> {
     let given = |entry: &ContextEntry| {
         !matches!(entry.load, Load::Variable { .. })
-            && shared.given.keys().any(|key| {
+            && shared.given.keys().chain(shared.given_each.keys()).any(|key| {
                 key.strip_prefix(entry.name.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })

@@ -123,6 +123,7 @@ pub(crate) fn evaluate_except(
         meter: &meter,
         tracer: &tracer,
         given: &event.given,
+        given_each: &event.given_each,
         levels: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
     };

@@ -41,6 +41,9 @@ pub struct Event {
     pub given: Map,
     /// The object that match blocks look at, where that is not the object itself.
     pub looked_at: Option<Value>,
+    /// Values that the host gives for the elements of loops: by name, as above, a list with one value for
+    /// each element.
+    pub given_each: Map,
     /// The rules whose effects led here.
     pub lineage: Lineage,
 }
@@ -150,6 +153,7 @@ impl Event {
             own: false,
             given: Map::new(),
             looked_at: None,
+            given_each: Map::new(),
             lineage: Lineage::default(),
         }
     }

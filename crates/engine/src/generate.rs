@@ -89,13 +89,8 @@ impl Run<'_> {
         context: &Context<'_>,
         running: &mut Option<&mut Running<'_>>,
     ) -> Result<(), Stop> {
-        let index = slot.element.unwrap_or_default() as u64;
-        let mut values = Map::new();
-        for (name, value) in [("element", element.clone()), ("elementIndex", index.into())] {
-            values.insert(format!("{name}0"), value.clone());
-            values.insert(name, value);
-        }
-        let inner = context.inner(values, &foreach.context);
+        let index = slot.element.unwrap_or_default();
+        let inner = context.of_element(element, index, 0, &foreach.context);
         context.shared.tracer.within(
             || format!("foreach[{}] element {index}", slot.block),
             || {

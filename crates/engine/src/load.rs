@@ -142,6 +142,9 @@ impl Layer<'_> {
     /// What the API server would answer, from the objects in view.
     fn read(&self, path: &str) -> Result<Value, Failure> {
         let shared = self.shared();
+        if let Some(ready) = shared.world.outside.get(path).map_err(outside)? {
+            return Ok(ready);
+        }
         let ApiPath { kind, namespace, asks, remark } =
             ApiPath::parse(path, shared.world.kinds, shared.world.view)?;
         let remark = remark.map(|text| Remark { text, path: None });
@@ -160,6 +163,12 @@ impl Layer<'_> {
                 // The server counts what it sends, so what the fields leave out does not count.
                 let most = limit.filter(|_| fields.is_empty());
                 let page = shared.gate.list(&kind, namespace.as_deref(), &selector, most)?;
+                if page.objects.is_empty() && !shared.world.view.knows(&kind) {
+                    let message =
+                        format!("no object of kind {} is given to answer {path}", kind.kind);
+                    return Err(Failure::new(FailureKind::Value, message)
+                        .hint("give such objects, or the value by its name"));
+                }
                 let mut objects = page.objects;
                 objects.retain(|object| fields.iter().all(|field| field.holds(object)));
                 let mut metadata = Map::from_iter([("resourceVersion", Value::from(""))]);

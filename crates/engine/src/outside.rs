@@ -25,6 +25,16 @@ pub trait Outside {
         Ok(ServiceAnswer { status: 200, body: Some(self.call(request)?) })
     }
 
+    /// The answer of the API server to a path, if the host has one ready; otherwise it is made of the
+    /// objects in view.
+    ///
+    /// # Errors
+    /// When the answer that is ready is a refusal.
+    fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// The answer of the API server to something that is sent to it.
     ///
     /// # Errors

@@ -102,12 +102,13 @@ impl RuleSet {
 
     /// The rules that an event may concern, policy after policy.
     pub fn candidates(&self, event: &Event) -> impl Iterator<Item = &Arc<Rule>> {
-        self.found(event).map(|at| &self.rules[at].rule)
+        let rules = self.found(event).map(|at| &self.rules[at].rule);
+        rules.filter(|rule| may_act(rule, event))
     }
 
     fn found(&self, event: &Event) -> impl Iterator<Item = usize> {
         let named = self.by_kind.get(&event.kind.kind).map_or(&[][..], Vec::as_slice);
-        merged(named, &self.any_kind).filter(move |at| concerns(&self.rules[*at].rule, event))
+        merged(named, &self.any_kind).filter(move |at| reaches(&self.rules[*at].rule, event))
     }
 
     /// Changes the object of an event by every mutate rule that takes it, one after the other: each rule
@@ -153,7 +154,11 @@ impl RuleSet {
                 }
                 _ => None,
             };
-            let outcome = self.run(entry, &prepare(&entry.rule, &event), world);
+            let prepared = prepare(&entry.rule, &event);
+            if !may_act(&entry.rule, &prepared) {
+                continue;
+            }
+            let outcome = self.run(entry, &prepared, world);
             for effect in &outcome.effects {
                 if let Effect::Patch(patch) = effect {
                     event.object = Some(patch.after.clone());
@@ -203,7 +208,11 @@ impl RuleSet {
             if done == Some(entry.policy) || entry.rule.program.acts_at_admission() {
                 continue;
             }
-            let outcome = self.run(entry, &prepare(&entry.rule, event), world);
+            let prepared = prepare(&entry.rule, event);
+            if !may_act(&entry.rule, &prepared) {
+                continue;
+            }
+            let outcome = self.run(entry, &prepared, world);
             if outcome.verdict == Verdict::NoMatch {
                 // Who asks why wants to know why not, too.
                 if outcome.trace.is_some() {
@@ -230,18 +239,21 @@ fn tier(policy: &Policy) -> i16 {
     policy.rules.first().map_or(0, |rule| rule.program.tier())
 }
 
-/// Whether an event can concern a rule, as far as is known without looking at the object.
-fn concerns(rule: &Rule, event: &Event) -> bool {
+/// Whether what an event is about is within a rule's reach, as far as is known without looking at the object.
+fn reaches(rule: &Rule, event: &Event) -> bool {
     let in_reach = match &rule.scope {
         Scope::Cluster => true,
         Scope::Namespace(own) => event.namespace.as_ref() == Some(own),
     };
+    in_reach && rule.trigger.may_fire_for(&event.kind, &event.subresource)
+}
+
+/// Whether a rule has to do with the operation of an event. A host may say for one rule that it is another one.
+fn may_act(rule: &Rule, event: &Event) -> bool {
     let operation = event.matched_as;
     // An object that changes or goes may stop being a trigger, whatever made it one.
     let may_lapse = matches!(operation, Operation::Update | Operation::Delete);
-    in_reach
-        && (may_lapse || rule.trigger.may_fire_on(operation))
-        && rule.trigger.may_fire_for(&event.kind, &event.subresource)
+    may_lapse || rule.trigger.may_fire_on(operation)
 }
 
 /// The members of two sorted lists, in order.

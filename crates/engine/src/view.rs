@@ -35,6 +35,12 @@ pub trait View {
         None
     }
 
+    /// Whether the objects of a kind are known at all, so that an empty list means that there are none.
+    fn knows(&self, kind: &Gvk) -> bool {
+        let _ = kind;
+        true
+    }
+
     /// The kind that a resource of the API is, for resources that are not built in.
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         let _ = (group, version, plural);

@@ -17,7 +17,7 @@ mod report;
 mod run;
 mod values;
 
-pub use objects::Objects;
-pub use report::{Change, Counts, Made, Report, RuleResult, Status};
+pub use objects::{Objects, with_namespace};
+pub use report::{Change, Counts, Made, Report, RuleResult, Status, blocking_step};
 pub use run::{Job, run};
 pub use values::{UserFile, Values};

@@ -10,17 +10,29 @@ use kiln_value::{Str, Value};
 /// Objects by kind, namespace and name. The version does not matter, as it does not to a server.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
+    /// Kinds of which nothing is given are unknown, rather than kinds without objects.
+    only_given_kinds: bool,
     by_kind: BTreeMap<(Str, Str), BTreeMap<(Str, Str), Value>>,
     /// In which order they came.
     came: HashMap<[Str; 4], usize>,
 }
 
 impl Objects {
+    /// No objects yet; kinds without any are empty, or unknown.
+    pub(crate) fn known(only_given_kinds: bool) -> Self {
+        Objects { only_given_kinds, ..Objects::default() }
+    }
+
     /// Puts an object in, in the place of one with the same identity, which is returned.
     pub fn insert(&mut self, id: &ObjectId, object: Value) -> Option<Value> {
         let next = self.came.len();
         self.came.entry(whole_key(id)).or_insert(next);
         self.by_kind.entry(kind_key(&id.gvk)).or_default().insert(name_key(id), object)
+    }
+
+    /// Takes an object out.
+    pub fn remove(&mut self, id: &ObjectId) -> Option<Value> {
+        self.by_kind.get_mut(&kind_key(&id.gvk))?.remove(&name_key(id))
     }
 
     /// The object of this identity.
@@ -42,7 +54,7 @@ fn whole_key(id: &ObjectId) -> [Str; 4] {
 }
 
 /// Puts a namespaced object that names no namespace into `default`, as clients do.
-pub(crate) fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
+pub fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
     let namespaced = Gvk::of(&object)
         .and_then(|gvk| kinds.get(&gvk).map(kiln_object::Kind::is_namespaced))
         .unwrap_or(false);
@@ -77,6 +89,10 @@ impl View for Objects {
             version: version.into(),
             kind: kind.clone(),
         })
+    }
+
+    fn knows(&self, kind: &Gvk) -> bool {
+        !self.only_given_kinds || self.by_kind.contains_key(&kind_key(kind))
     }
 
     fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {

@@ -1,7 +1,7 @@
 //! What came of a run.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::Step;
+use kiln_engine::{Answer, Step};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Value;
@@ -14,6 +14,8 @@ pub struct Report {
     pub results: Vec<RuleResult>,
     /// Resources whose kind no rule names, if that was asked for.
     pub untouched: Vec<ObjectId>,
+    /// Resources that a rule refused.
+    pub refused: Vec<ObjectId>,
     /// Warnings of rules, each once.
     pub warnings: Vec<Diagnostic>,
     /// The resources that were given, in order, as they are at the end; refused ones are left out.
@@ -27,12 +29,16 @@ pub struct RuleResult {
     pub rule: RuleId,
     /// The resource.
     pub trigger: ObjectId,
+    /// Whether the resource was given, and not made by a rule.
+    pub given: bool,
     /// How it ended.
     pub status: Status,
     /// Why it ended so, where one sentence says it.
     pub why: Option<String>,
     /// What it made.
     pub made: Vec<Made>,
+    /// For a rule that may change the resource: the resource as all rules of its policy left it.
+    pub left: Option<Value>,
     /// What failed, and where in the rule.
     pub problems: Vec<Diagnostic>,
     /// Why it ended so, if a trace was asked for.
@@ -45,14 +51,31 @@ pub struct RuleResult {
 pub enum Status {
     /// It did what it says.
     Pass,
-    /// Its preconditions do not hold.
-    Skip,
+    /// It did what it says, and has something to say about it.
+    Warn,
     /// It refuses the resource.
     Fail,
+    /// Its preconditions do not hold.
+    Skip,
     /// Something failed.
     Error,
     /// The resource is none of the rule's business; only in runs with a trace.
+    #[serde(rename = "no match")]
     NoMatch,
+}
+
+impl Status {
+    /// The word for it in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pass => "pass",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+            Status::Skip => "skip",
+            Status::Error => "error",
+            Status::NoMatch => "no match",
+        }
+    }
 }
 
 /// An object that a rule made.
@@ -106,8 +129,9 @@ impl Report {
         for result in &self.results {
             match result.status {
                 Status::Pass => counts.pass += 1,
-                Status::Skip => counts.skip += 1,
+                Status::Warn => counts.warn += 1,
                 Status::Fail => counts.fail += 1,
+                Status::Skip => counts.skip += 1,
                 Status::Error => counts.error += 1,
                 Status::NoMatch => {}
             }
@@ -116,7 +140,7 @@ impl Report {
     }
 
     /// Every object that rules made or changed, as it is at the end, once, in the order they first did;
-    /// what it was before is what was given.
+    /// what it was before is what was given. Resources that were refused are not among them.
     pub fn objects(&self) -> Vec<Made> {
         let mut objects: Vec<Made> = Vec::new();
         let mut at = std::collections::HashMap::new();
@@ -132,8 +156,41 @@ impl Report {
                 }
             }
         }
+        objects.retain(|made| !self.refused.contains(&made.id));
         objects
     }
+}
+
+impl RuleResult {
+    /// Why it ended so: in the rule's own words, or what kept it from running.
+    pub fn because(&self) -> Option<String> {
+        match self.status {
+            Status::Pass | Status::Warn => None,
+            _ if self.why.is_some() => self.why.clone(),
+            Status::Skip | Status::NoMatch => {
+                let step = blocking_step(self.trace.as_ref()?)?;
+                Some(match &step.why {
+                    Some(why) => format!("{}: {why}", step.what),
+                    None => step.what.clone(),
+                })
+            }
+            Status::Fail | Status::Error => None,
+        }
+    }
+}
+
+/// The step that kept a rule from running: an exclusion that applied, or else what was not met.
+pub fn blocking_step(trace: &Step) -> Option<&Step> {
+    match trace.steps.last() {
+        Some(last) if last.answer == Answer::Yes => innermost(trace, &Answer::Yes),
+        _ => innermost(trace, &Answer::No),
+    }
+}
+
+/// The innermost of the steps that gave this answer last.
+fn innermost<'s>(step: &'s Step, answer: &Answer) -> Option<&'s Step> {
+    let found = step.steps.iter().rfind(|step| step.answer == *answer)?;
+    Some(innermost(found, answer).unwrap_or(found))
 }
 
 impl Change {

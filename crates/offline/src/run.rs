@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    Effect, Ensure, Event, Existing, Limits, ObjectRef, Offline, Outcome, Patch, PatchTarget,
+    Effect, Ensure, Event, Existing, Limits, ObjectRef, Outcome, Outside, Patch, PatchTarget,
     RuleSet, User, Verdict, World, evaluate,
 };
 use kiln_object::{Kinds, ObjectId};
@@ -16,7 +16,6 @@ use crate::report::{Change, Made, Report, RuleResult, Status};
 use crate::values::Values;
 
 /// What to run.
-#[derive(Debug)]
 pub struct Job<'j> {
     /// The rules.
     pub rules: &'j RuleSet,
@@ -32,8 +31,12 @@ pub struct Job<'j> {
     pub user: Option<User>,
     /// What each evaluation may cost, and whether it is traced.
     pub limits: Limits,
+    /// Services, registries, and answers of the API server that are ready.
+    pub outside: &'j dyn Outside,
     /// Whether to report rules that do not match, too.
     pub explain: bool,
+    /// Whether listing objects of a kind of which nothing is given is an error, rather than an empty list.
+    pub only_given_kinds: bool,
 }
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
@@ -41,7 +44,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
     let mut state = State {
         job,
         sources,
-        objects: Objects::default(),
+        objects: Objects::known(job.only_given_kinds),
         made_by: HashMap::new(),
         report: Report::default(),
     };
@@ -51,8 +54,12 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         state.admit(object);
     }
     for resource in &job.resources {
-        let object = state.admit(resource.clone());
-        events.push_back(Event::created(object));
+        let mut event = Event::created(state.admit(resource.clone()));
+        if let Some((parent, subresource)) = job.values.parent_of(&event.kind) {
+            event.kind = parent;
+            event.subresource = subresource;
+        }
+        events.push_back(event);
     }
     let mut handled = Vec::with_capacity(job.resources.len());
     while let Some(event) = events.pop_front() {
@@ -110,26 +117,32 @@ impl State<'_> {
         let mutated = self.job.rules.mutate_each(event, &self.world(), |rule, event| {
             self.prepare(event, &rule.id, &trigger)
         });
+        let given = event.lineage.is_empty();
         let mut event = event.clone();
-        if event.object.is_some() {
+        let before = event.object.take();
+        let left = left_by_policies(before.as_ref(), &mutated.outcomes);
+        if before.is_some() {
             self.objects.insert(&trigger, mutated.object.clone());
             event.object = Some(mutated.object);
         }
-        let mut outcomes = mutated.outcomes;
-        self.note_repeats(&outcomes);
-        let effects = outcomes.iter().flat_map(|outcome| &outcome.effects);
-        let refused = effects.into_iter().any(|effect| matches!(effect, Effect::Reject { .. }));
+        self.note_repeats(&mutated.outcomes);
+        let refused = mutated.outcomes.iter().any(refuses);
+        let mut outcomes: Vec<_> = mutated.outcomes.into_iter().zip(left).collect();
         // A refused object is never stored, so nothing follows from it.
-        if !refused {
-            outcomes.extend(self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
+        if refused {
+            self.objects.remove(&trigger);
+            self.report.refused.push(trigger.clone());
+        } else {
+            let others = self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
                 self.prepare(event, &rule.id, &trigger)
-            }));
+            });
+            outcomes.extend(others.into_iter().map(|outcome| (outcome, None)));
         }
-        if outcomes.is_empty() && self.job.explain && event.lineage.is_empty() {
+        if outcomes.is_empty() && self.job.explain && given {
             self.report.untouched.push(trigger.clone());
         }
-        for outcome in outcomes {
-            self.carry_out(outcome, &trigger, events);
+        for (outcome, left) in outcomes {
+            self.carry_out(outcome, left, given, &trigger, events);
         }
         event.object.filter(|_| !refused)
     }
@@ -167,7 +180,7 @@ impl State<'_> {
             view: &self.objects,
             kinds: self.job.kinds,
             sources: self.sources,
-            outside: &Offline,
+            outside: self.job.outside,
             limits: self.job.limits,
         }
     }
@@ -176,6 +189,7 @@ impl State<'_> {
     fn prepare(&self, event: &Event, rule: &RuleId, trigger: &ObjectId) -> Event {
         let mut event = event.clone();
         event.given = self.job.values.given(rule, &trigger.name);
+        event.given_each = self.job.values.given_each(rule);
         event.user.clone_from(&self.job.user);
         let operation = event.given.get("request.operation").and_then(Value::as_str);
         match operation.and_then(|text| text.parse::<Operation>().ok()) {
@@ -197,8 +211,14 @@ impl State<'_> {
         event
     }
 
-    fn carry_out(&mut self, outcome: Outcome, trigger: &ObjectId, events: &mut VecDeque<Event>) {
-        let mut why: Option<String> = outcome.why.map(Into::into);
+    fn carry_out(
+        &mut self,
+        outcome: Outcome,
+        left: Option<Value>,
+        given: bool,
+        trigger: &ObjectId,
+        events: &mut VecDeque<Event>,
+    ) {
         let mut status = match outcome.verdict {
             Verdict::NoMatch if !self.job.explain => return,
             Verdict::NoMatch => Status::NoMatch,
@@ -207,6 +227,7 @@ impl State<'_> {
             Verdict::Error => Status::Error,
         };
         let mut made = Vec::new();
+        let mut why: Option<String> = outcome.why.map(Into::into);
         for effect in outcome.effects {
             match effect {
                 Effect::Ensure(ensure) => {
@@ -221,7 +242,12 @@ impl State<'_> {
                     }
                     made.push(object);
                 }
-                Effect::Warn(warning) => self.warn(warning),
+                Effect::Warn(warning) => {
+                    if status == Status::Pass {
+                        status = Status::Warn;
+                    }
+                    self.warn(warning);
+                }
                 Effect::Patch(patch) => made.push(self.patch(*patch, trigger)),
                 Effect::Reject { message } => {
                     status = Status::Fail;
@@ -237,9 +263,11 @@ impl State<'_> {
         self.report.results.push(RuleResult {
             rule: outcome.rule,
             trigger: trigger.clone(),
+            given,
             status,
             why,
             made,
+            left,
             problems,
             trace: outcome.trace,
         });
@@ -288,4 +316,23 @@ impl State<'_> {
             self.report.warnings.push(warning);
         }
     }
+}
+
+fn refuses(outcome: &Outcome) -> bool {
+    outcome.effects.iter().any(|effect| matches!(effect, Effect::Reject { .. }))
+}
+
+/// For each outcome, the object as all rules of its policy left it.
+fn left_by_policies(object: Option<&Value>, outcomes: &[Outcome]) -> Vec<Option<Value>> {
+    let mut object = object.cloned();
+    let mut left = Vec::with_capacity(outcomes.len());
+    for of_policy in outcomes.chunk_by(|a, b| a.rule.policy == b.rule.policy) {
+        for effect in of_policy.iter().flat_map(|outcome| &outcome.effects) {
+            if let Effect::Patch(patch) = effect {
+                object = Some(patch.after.clone());
+            }
+        }
+        left.extend(of_policy.iter().map(|_| object.clone()));
+    }
+    left
 }

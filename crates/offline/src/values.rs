@@ -1,9 +1,10 @@
 //! Kyverno's values and user files: what a cluster, or the request, would have known.
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_engine::User;
-use kiln_rules::RuleId;
-use kiln_value::{Map, Str, Value, value};
+use kiln_object::Gvk;
+use kiln_rules::{Operation, RuleId};
+use kiln_value::{Map, Path, Str, Value, value};
 use kiln_yaml::Document;
 use serde::Deserialize;
 
@@ -29,7 +30,7 @@ pub struct Values {
     #[serde(default)]
     namespaces: Vec<Value>,
     #[serde(default)]
-    subresources: Vec<Value>,
+    subresources: Vec<Subresource>,
     #[serde(skip)]
     set: Map,
 }
@@ -62,6 +63,25 @@ struct RuleValues {
     foreach_values: Map,
 }
 
+/// A kind whose objects are requests to a subresource of another kind.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Subresource {
+    subresource: ApiResource,
+    parent_resource: ApiResource,
+}
+
+/// What discovery says about a resource; the rest of it says nothing about rules.
+#[derive(Clone, Debug, Deserialize)]
+struct ApiResource {
+    name: Str,
+    kind: Str,
+    #[serde(default)]
+    group: Str,
+    #[serde(default)]
+    version: Str,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NamespaceLabels {
@@ -74,14 +94,59 @@ impl Values {
     /// Reads a values file.
     ///
     /// # Errors
-    /// When the document has another form, with the place.
+    /// When the document has another form, or names an operation that does not exist, with the place.
     pub fn read(document: &Document) -> Result<Self, Diagnostic> {
-        document.read()
+        let values: Values = document.read()?;
+        match values.wrong_operation() {
+            Some((path, problem)) => Err(problem.at(document.locate(&path))),
+            None => Ok(values),
+        }
+    }
+
+    /// What is wrong with the first operation that does not exist, and where it is.
+    pub fn wrong_operation(&self) -> Option<(Path, Diagnostic)> {
+        let root = Path::root();
+        let mut all = vec![(root.join("globalValues"), &self.global_values)];
+        for (at, policy) in self.policies.iter().enumerate() {
+            let path = root.join("policies").join(at);
+            for (at, resource) in policy.resources.iter().enumerate() {
+                all.push((path.join("resources").join(at).join("values"), &resource.values));
+            }
+            for (at, rule) in policy.rules.iter().enumerate() {
+                all.push((path.join("rules").join(at).join("values"), &rule.values));
+            }
+        }
+        all.into_iter().find_map(|(path, values)| {
+            let problem = check_operation(OPERATION, values.get(OPERATION)?).err()?;
+            Some((path.join(OPERATION), problem))
+        })
     }
 
     /// Sets a value by hand, which counts more than any file.
-    pub fn set(&mut self, name: &str, value: Value) {
+    ///
+    /// # Errors
+    /// When it is an operation that does not exist.
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), Diagnostic> {
+        check_operation(name, &value)?;
         self.set.insert(name, value);
+        Ok(())
+    }
+
+    /// Sets the operation of all requests.
+    pub fn set_operation(&mut self, operation: Operation) {
+        self.set.insert(OPERATION, operation.as_str());
+    }
+
+    /// These values on top of others, which count less.
+    #[must_use]
+    pub fn over(self, mut others: Values) -> Self {
+        extend(&mut others.global_values, &self.global_values);
+        extend(&mut others.set, &self.set);
+        others.policies.extend(self.policies);
+        others.namespace_selector.extend(self.namespace_selector);
+        others.namespaces.extend(self.namespaces);
+        others.subresources.extend(self.subresources);
+        others
     }
 
     /// The Namespaces that the file describes.
@@ -98,29 +163,76 @@ impl Values {
         labelled.chain(self.namespaces.iter().cloned())
     }
 
-    /// The subresources that the file describes, each with its parent.
-    pub fn subresources(&self) -> &[Value] {
-        &self.subresources
+    /// The kind and the subresource that objects of a kind are sent to, if the file says that they are.
+    pub(crate) fn parent_of(&self, kind: &Gvk) -> Option<(Gvk, Str)> {
+        let found = self.subresources.iter().find(|entry| entry.subresource.is(kind))?;
+        let ApiResource { group, version, kind, .. } = &found.parent_resource;
+        let parent = Gvk { group: group.clone(), version: version.clone(), kind: kind.clone() };
+        let (_, name) = found.subresource.name.split_once('/')?;
+        Some((parent, name.into()))
     }
 
     /// What a rule is given for a resource.
     pub(crate) fn given(&self, rule: &RuleId, resource: &str) -> Map {
         let mut given = self.global_values.clone();
-        let policy = rule.policy.key();
-        for values in
-            self.policies.iter().filter(|p| p.name == policy || p.name == rule.policy.name)
-        {
+        for values in self.of_policy(rule) {
             for of_resource in values.resources.iter().filter(|r| r.name == resource) {
                 extend(&mut given, &of_resource.values);
             }
             for of_rule in values.rules.iter().filter(|r| r.name == rule.rule) {
                 extend(&mut given, &of_rule.values);
-                extend(&mut given, &of_rule.foreach_values);
             }
         }
         extend(&mut given, &self.set);
         given
     }
+
+    /// What a rule is given for the elements of its loops: lists, with a value for each element.
+    pub(crate) fn given_each(&self, rule: &RuleId) -> Map {
+        let mut given = Map::new();
+        for values in self.of_policy(rule) {
+            for of_rule in values.rules.iter().filter(|r| r.name == rule.rule) {
+                extend(&mut given, &of_rule.foreach_values);
+            }
+        }
+        given
+    }
+
+    fn of_policy(&self, rule: &RuleId) -> impl Iterator<Item = &PolicyValues> {
+        // Most runs have no values at all, and then nothing is worked out.
+        let policy = if self.policies.is_empty() { String::new() } else { rule.policy.key() };
+        let name = rule.policy.name.clone();
+        self.policies.iter().filter(move |p| p.name == policy || p.name == name)
+    }
+}
+
+impl ApiResource {
+    fn is(&self, kind: &Gvk) -> bool {
+        self.kind == kind.kind
+            && self.group == kind.group
+            && (self.version.is_empty() || self.version == kind.version)
+    }
+}
+
+/// The name of the one value that the run itself heeds.
+const OPERATION: &str = "request.operation";
+
+fn check_operation(name: &str, value: &Value) -> Result<(), Diagnostic> {
+    if name != OPERATION {
+        return Ok(());
+    }
+    let text = value.as_str().unwrap_or_default();
+    // Kyverno: an empty one is none.
+    if text.is_empty() && value.as_str().is_some() || text.parse::<Operation>().is_ok() {
+        return Ok(());
+    }
+    let shown = value.as_str().map_or_else(|| kiln_value::json::to_string(value), str::to_owned);
+    let meant = did_you_mean(&shown.to_uppercase(), Operation::ALL.map(Operation::as_str));
+    let hint = match meant {
+        Some(meant) => format!("did you mean {meant:?}?"),
+        None => "use CREATE, UPDATE, DELETE or CONNECT".to_owned(),
+    };
+    Err(Diagnostic::error(format!("{OPERATION} {shown:?} is no operation")).hint(hint))
 }
 
 fn extend(given: &mut Map, more: &Map) {

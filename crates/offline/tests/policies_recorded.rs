@@ -121,7 +121,9 @@ impl Case {
             values: given,
             user: None,
             limits: Limits::default(),
+            outside: &kiln_engine::Offline,
             explain: false,
+            only_given_kinds: false,
         };
         let report = run(&job, &kiln_jmespath::NoSources);
         Ok(Case { folder: folder.to_owned(), test: test.clone(), report })

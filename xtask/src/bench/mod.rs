@@ -5,6 +5,7 @@
 //! named as missing, never guessed.
 
 mod kustomize;
+mod kyverno_cli;
 mod libraries;
 mod plugins;
 mod report;
@@ -70,6 +71,12 @@ const BENCHES: &[Bench] = &[
         about: "Programs as transformers, in `kiln build` and in `kustomize build`, with the same bytes as the result. Kiln keeps \
                 them from files outside of their kustomization; *unconfined* it does not, as kustomize never does.",
         measure: plugins::measure,
+    },
+    Bench {
+        name: "kyverno-cli",
+        about: "`kiln apply` beside `kyverno apply`, as whole processes on the same files, with the same verdicts. The large \
+                workloads run once.",
+        measure: kyverno_cli::measure,
     },
 ];
 

@@ -100,6 +100,7 @@ enum Order {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
     let here = std::env::current_dir()?.display().to_string();
     let is_remote = kiln_kustomize::Repository::parse(&args.directory).is_some();
     let directory = if is_remote || args.directory.starts_with('/') {

@@ -8,7 +8,7 @@ use kiln_dialects::is_policy;
 use super::rules::{compile_rules, kinds_of, read_all};
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Outcome};
-use crate::ui::Ui;
+use crate::ui::{Ui, counted};
 
 /// Check rules without running them
 ///
@@ -22,6 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
     let documents = read_all(&args.files, global)?;
     if !documents.iter().any(is_policy) {
         return Err(Diagnostic::error("there is no policy in these files")
@@ -30,16 +31,19 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             )
             .into());
     }
-    let kinds = kinds_of(&documents);
+    let kinds = kinds_of(&documents)?;
     let compiled = compile_rules(ui, &documents, &kinds);
     if ui.format() == Format::Text {
         let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
+        let serious = |d: &&Diagnostic| d.severity > Severity::Note;
+        let problems = compiled.diagnostics.iter().filter(serious).count();
         let mut out = ui.stdout();
         writeln!(
             out,
-            "{} policies with {rules} rules are fine, {} problems, {} not run by Kiln",
-            compiled.policies.len(),
-            compiled.diagnostics.iter().filter(|d| d.severity > Severity::Note).count(),
+            "{} with {}: {}, {} not run by Kiln",
+            counted(compiled.policies.len(), "policy", "policies"),
+            counted(rules, "rule", "rules"),
+            counted(problems, "problem", "problems"),
             compiled.not_run.len()
         )?;
         out.flush()?;

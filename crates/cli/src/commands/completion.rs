@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap_complete::Shell;
 
-use crate::args;
+use crate::args::{self, Format};
 use crate::exit::{CommandResult, Outcome};
 use crate::ui::Ui;
 
@@ -18,6 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text])?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::definition(), "kiln", &mut script);
     let mut out = ui.stdout();

@@ -55,6 +55,7 @@ impl Formatted {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
     if args.diff && !args.check && !args.write {
         return Err(Diagnostic::error("--diff goes with --check or --write").into());
     }

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::args;
+use crate::args::{self, Format};
 use crate::exit::{CommandResult, Outcome};
 use crate::input::cannot;
+use crate::ui::Ui;
 
 /// Write the manual pages into a folder
 ///
@@ -17,7 +18,8 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-pub(crate) fn run(args: &Args) -> CommandResult {
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text])?;
     let shown = args.folder.display().to_string();
     fs::create_dir_all(&args.folder)
         .and_then(|()| clap_mangen::generate_to(args::definition(), &args.folder))

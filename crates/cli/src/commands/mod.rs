@@ -16,6 +16,7 @@ mod plugin_sandbox;
 mod plugins;
 mod rules;
 mod run;
+mod test;
 mod version;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Create(create::Args),
     Edit(edit::Args),
     Check(check::Args),
+    Test(test::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
     Explain(explain::Args),
@@ -53,6 +55,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Create(command) => create::run(&ui, &args.global, &command),
         Command::Edit(command) => edit::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
+        Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),
@@ -60,7 +63,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Run(command) => run::run(&ui, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
-        Command::Man(command) => man::run(&command),
+        Command::Man(command) => man::run(&ui, &command),
         Command::PluginSandbox(command) => plugin_sandbox::run(&ui, &command),
     };
     if let Err(Failure::BadInput(problems)) = &result {

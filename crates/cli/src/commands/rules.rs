@@ -34,15 +34,24 @@ pub(super) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document
 }
 
 /// The kinds that are built in, and those that the documents define.
-pub(super) fn kinds_of<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Kinds {
-    documents
-        .into_iter()
-        .filter(|document| {
-            document.value().get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition")
-        })
-        .fold(Kinds::builtin(), |kinds, definition| {
-            kinds.clone().with_crd(definition.value()).unwrap_or(kinds)
-        })
+///
+/// # Errors
+/// When a definition cannot be used: without it, rules would not find their objects.
+pub(super) fn kinds_of<'d>(
+    documents: impl IntoIterator<Item = &'d Document>,
+) -> Result<Kinds, Failure> {
+    let mut kinds = Kinds::builtin();
+    let mut problems = Vec::new();
+    for document in documents {
+        if document.value().str_at(["kind"]) != Some("CustomResourceDefinition") {
+            continue;
+        }
+        match kinds.clone().with_crd(document.value()) {
+            Ok(more) => kinds = more,
+            Err(error) => problems.push(Diagnostic::error(error.to_string()).at(document.place())),
+        }
+    }
+    if problems.is_empty() { Ok(kinds) } else { Err(problems.into()) }
 }
 
 /// Compiles the policies among documents, and says what is wrong with them and what is not run.

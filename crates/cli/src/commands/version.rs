@@ -11,12 +11,13 @@ use crate::ui::Ui;
 pub(crate) struct Args {}
 
 pub(crate) fn run(ui: &Ui, _args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
     let version = env!("CARGO_PKG_VERSION");
     let mut out = ui.stdout();
     match ui.format() {
         Format::Json => writeln!(out, "{}", serde_json::json!({ "version": version }))?,
         Format::Yaml => writeln!(out, "version: {version}")?,
-        Format::Text | Format::Table => writeln!(out, "kiln {version}")?,
+        _ => writeln!(out, "kiln {version}")?,
     }
     out.flush()?;
     Ok(Outcome::Done)

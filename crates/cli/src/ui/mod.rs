@@ -12,6 +12,11 @@ use crate::args::{Color, Format, Global};
 pub(crate) use progress::Progress;
 pub(crate) use table::table;
 
+/// A number of things, in words: `1 rule`, `2 rules`.
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Where commands write to.
 pub(crate) struct Ui {
     format: Format,
@@ -32,6 +37,17 @@ impl Ui {
     /// The form of output that was asked for.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// Refuses the form of output that was asked for, if it is none of these.
+    pub(crate) fn has_forms(&self, forms: &[Format]) -> Result<(), Diagnostic> {
+        if forms.contains(&self.format) {
+            return Ok(());
+        }
+        let words: Vec<_> = forms.iter().map(|form| form.word()).collect();
+        let asked = self.format.word();
+        Err(Diagnostic::error(format!("this command has no output of the form {asked}"))
+            .hint(format!("use --format {}", words.join(" or "))))
     }
 
     /// Standard output, buffered. Flush it at the end, so that a full disk is noticed.

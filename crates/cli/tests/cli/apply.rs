@@ -351,3 +351,81 @@ fn a_kind_that_is_a_slip_away_from_a_known_one_is_a_warning() {
     assert!(run.stderr.contains("did you mean \"Namespace\"?"), "{}", run.stderr);
     assert!(!run.stderr.contains("Widget"), "{}", run.stderr);
 }
+
+#[test]
+fn rules_that_warn_are_counted_and_may_have_an_exit_code() {
+    let policy = POLICY.replace(
+        "      configMap: {name: owner, namespace: default}",
+        "      apiCall: {urlPath: '/api/v1/namespaces?labelSelector=a%3Db?limit=5', jmesPath: 'length(items)'}",
+    );
+    let folder = Folder::with(&[
+        ("policy.yaml", &policy.replace("owner.data.name", "to_string(owner)")),
+        ("namespaces.yaml", NAMESPACES),
+    ]);
+    let args = ["apply", "policy.yaml", "--resource", "namespaces.yaml", "--warn-exit-code", "3"];
+    let run = folder.kiln(&args);
+    assert!(run.stdout.contains("Namespace team-a: warn"), "{}", run.stdout);
+    assert!(
+        run.stdout.ends_with("pass: 0, fail: 0, warn: 1, error: 0, skip: 1\n"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(run.code, 3, "{}", run.stderr);
+}
+
+#[test]
+fn json_has_reasons_traces_and_untouched_resources() {
+    let folder = folder();
+    folder.write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}");
+    let args =
+        ["apply", "policy.yaml", "-r", "namespaces.yaml", "pod.yaml", "--set", "owner.data.name=x"];
+    let run = folder.kiln(&[&args[..], &["--format", "json", "--trace"]].concat());
+    let report = json::parse(&run.stdout).unwrap();
+    let results = report.get("results").and_then(Value::as_list).unwrap();
+    let quiet =
+        results.iter().find(|r| r.str_at(["resource"]) == Some("v1/Namespace/quiet")).unwrap();
+    assert_eq!(quiet.str_at(["result"]), Some("skip"));
+    assert!(quiet.str_at(["why"]).is_some() && quiet.get("trace").is_some(), "{}", run.stdout);
+    let untouched = report.get("untouched").and_then(Value::as_list).unwrap();
+    assert_eq!(untouched[0].as_str(), Some("v1/Pod/default/p"));
+    let plain = folder.kiln(&[&args[..], &["--format", "json"]].concat()).stdout;
+    assert!(!plain.contains("\"trace\""), "{plain}");
+}
+
+#[test]
+fn bad_input_is_refused_and_not_passed_over() {
+    let folder = folder();
+    folder.write(
+        "crd.yaml",
+        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: w}, spec: {group: g}}",
+    );
+    for (args, said) in [
+        (
+            &["policy.yaml", "-r", "namespaces.yaml", "crd.yaml"][..],
+            "CustomResourceDefinition w: spec.names.kind",
+        ),
+        (
+            &["policy.yaml", "-r", "namespaces.yaml", "--set", "request.operation=CREAT"],
+            "did you mean \"CREATE\"?",
+        ),
+        (&["-", "-r", "-"], "standard input can be read only once"),
+        (
+            &["policy.yaml", "-r", "namespaces.yaml", "--format", "junit"],
+            "use --format text or table or yaml or json",
+        ),
+    ] {
+        let run = folder.kiln(&[&["apply"], args].concat());
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stdout);
+        assert!(run.stderr.contains(said), "{args:?}: {}", run.stderr);
+    }
+    folder.write("values.yaml", "globalValues:\n  request.operation: REMOVE\n");
+    let args = ["apply", "policy.yaml", "-r", "namespaces.yaml", "--values-file", "values.yaml"];
+    let run = folder.kiln(&args);
+    assert!(run.code == 2 && run.stderr.contains("values.yaml:2:22"), "{}", run.stderr);
+}
+
+#[test]
+fn numbers_agree_with_their_nouns() {
+    let run = folder().kiln(&["check", "policy.yaml"]);
+    assert_eq!(run.stdout, "1 policy with 1 rule: 0 problems, 0 not run by Kiln\n");
+}

@@ -154,3 +154,11 @@ fn cel_errors_have_a_caret_and_code_1() {
     assert_eq!(folder.kiln(&["eval", "cel", "-i", "list.json", "1"]).code, 2);
     assert_eq!(folder.kiln(&["eval", "cel", "--var", "x", "1"]).code, 2);
 }
+
+#[test]
+fn a_map_without_conditions_does_not_hold() {
+    let folder = Folder::with(&[("c.yaml", "al:\n- {key: a, operator: Equals, value: b}\n")]);
+    let run = folder.kiln(&["eval", "conditions", "c.yaml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("there are no conditions here"), "{}", run.stderr);
+}

@@ -1,4 +1,5 @@
-//! Every example below `examples/generate` and `examples/generating-policy` is run, and must print and end as it says.
+//! Every example below `examples/generate`, `examples/generating-policy` and `examples/mutate` is run, and must print and end
+//! as it says.
 //!
 //! An example is a folder. `kiln apply rules.yaml --resource resources.yaml` runs in it, with
 //! `--target-resource others.yaml` and `--values-file values.yaml` where there are such files.
@@ -14,7 +15,10 @@ use std::process::Command;
 use kiln_testkit::{difference, project_root};
 
 /// The folders of `examples` that hold them.
-const GROUPS: [&str; 2] = ["generate", "generating-policy"];
+const GROUPS: [&str; 3] = ["generate", "generating-policy", "mutate"];
+
+/// The folder of `examples` that holds test suites.
+const SUITES: &str = "test";
 
 const FILES: [&str; 7] = [
     "rules.yaml",
@@ -56,8 +60,8 @@ fn examples_hold_no_file_that_nobody_reads() {
 #[test]
 fn examples_are_all_in_the_index() {
     let index = std::fs::read_to_string(project_root().join("examples/README.md")).unwrap();
-    let folders = folders();
-    for group in GROUPS {
+    let folders: Vec<PathBuf> = folders().into_iter().chain(suites()).collect();
+    for group in GROUPS.into_iter().chain([SUITES]) {
         let listed: BTreeSet<_> = index
             .lines()
             .filter_map(|line| line.split(&format!("]({group}/")).nth(1)?.split('/').next())
@@ -71,13 +75,31 @@ fn examples_are_all_in_the_index() {
     }
 }
 
+#[test]
+fn suites_among_the_examples_pass() {
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["test", "examples/test", "--require-tests"])
+        .current_dir(project_root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), output.stderr.is_empty()), (Some(0), true), "{said}");
+    let count = suites().len();
+    assert!(said.contains(&format!("{count} suites: ")), "{said}");
+}
+
 fn folders() -> Vec<PathBuf> {
-    let root = project_root().join("examples");
-    let mut folders: Vec<_> = GROUPS
-        .iter()
-        .flat_map(|group| std::fs::read_dir(root.join(group)).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    GROUPS.into_iter().flat_map(folders_in).collect()
+}
+
+fn suites() -> Vec<PathBuf> {
+    folders_in(SUITES)
+}
+
+fn folders_in(group: &str) -> Vec<PathBuf> {
+    let root = project_root().join("examples").join(group);
+    let mut folders: Vec<_> =
+        std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     assert!(!folders.is_empty());
     folders

@@ -34,3 +34,15 @@ fn wrong_usage_ends_with_code_2_and_a_suggestion() {
     assert!(run.stderr.contains("'version'"), "{}", run.stderr);
     assert_eq!(kiln(&[]).code, 2);
 }
+
+#[test]
+fn a_form_of_output_that_a_command_lacks_is_wrong_usage() {
+    for command in [&["version"][..], &["completion", "bash"], &["eval", "jmespath", "`1`"]] {
+        for form in ["table", "junit"] {
+            let run = kiln(&[command, &["--format", form]].concat());
+            assert_eq!(run.code, 2, "{command:?}");
+            let said = format!("this command has no output of the form {form}");
+            assert!(run.stderr.contains(&said), "{command:?}: {}", run.stderr);
+        }
+    }
+}

@@ -41,6 +41,18 @@ impl Folder {
         self.0.path()
     }
 
+    /// Starts `kiln` here with these arguments, to be ended by the caller.
+    pub(crate) fn leave_running(&self, args: &[&str]) -> std::process::Child {
+        Command::new(env!("CARGO_BIN_EXE_kiln"))
+            .args(args)
+            .current_dir(self.0.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
     /// Runs `kiln` here with these arguments and nothing on standard input.
     pub(crate) fn kiln(&self, args: &[&str]) -> Run {
         self.kiln_with_input(args, b"")

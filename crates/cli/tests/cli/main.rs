@@ -15,4 +15,5 @@ mod install;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod run;
+mod test;
 mod walk;

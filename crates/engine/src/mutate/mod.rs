@@ -10,7 +10,7 @@ mod patch;
 mod targets;
 
 use kiln_rules::{Change, ChangeLoop, Order};
-use kiln_value::{List, Map, Value};
+use kiln_value::{List, Value};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -102,7 +102,7 @@ fn looped(
         if element.is_null() {
             continue;
         }
-        let inner = context.inner(element_values(element, index, depth), &entry.foreach.context);
+        let inner = context.of_element(element, index, depth, &entry.foreach.context);
         let step = || {
             if let Some(guard) = &entry.foreach.guard
                 && !inner.holds(guard).map_err(|failure| failure.at(&entry.foreach.path))?
@@ -123,14 +123,4 @@ fn looped(
         object = after.unwrap_or(object);
     }
     Ok(object)
-}
-
-/// `element` and `elementIndex`, also by their depth.
-fn element_values(element: &Value, index: usize, depth: usize) -> Map {
-    let mut values = Map::new();
-    for (name, value) in [("element", element.clone()), ("elementIndex", (index as u64).into())] {
-        values.insert(format!("{name}{depth}"), value.clone());
-        values.insert(name, value);
-    }
-    values
 }

@@ -2,13 +2,11 @@
 
 mod show;
 
-pub(super) use show::blocking_step;
-
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::is_policy;
-use kiln_engine::Limits;
+use kiln_engine::{Limits, Offline};
 use kiln_offline::{Job, Report, UserFile, Values, run as run_offline};
 use kiln_value::Value;
 use kiln_yaml::emit_documents;
@@ -93,6 +91,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json])?;
+    let inputs = [&args.rules, &args.resource, &args.target_resource].into_iter().flatten();
+    if inputs.filter(|path| *path == "-").count() > 1 {
+        return Err(Diagnostic::error("standard input can be read only once")
+            .hint("use - for the rules or for the resources, and a file for the other")
+            .into());
+    }
     let rules = read_all(&args.rules, global)?;
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
@@ -103,7 +108,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let resources = read_all(&args.resource, global)?;
     let others = read_all(&args.target_resource, global)?;
-    let kinds = kinds_of(rules.iter().chain(&resources).chain(&others));
+    let kinds = kinds_of(rules.iter().chain(&resources).chain(&others))?;
     let compiled = compile_rules(ui, &rules, &kinds);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
@@ -123,7 +128,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         values: values(global, args)?,
         user,
         limits,
+        outside: &Offline,
         explain: args.trace,
+        only_given_kinds: false,
     };
     let report = run_offline(&job, &Surroundings);
     for warning in &report.warnings {
@@ -150,7 +157,7 @@ fn values(global: &Global, args: &Args) -> Result<Values, Failure> {
                 .hint("write --set NAME=VALUE")
                 .into());
         };
-        values.set(name.trim(), Value::from(text));
+        values.set(name.trim(), Value::from(text))?;
     }
     Ok(values)
 }

@@ -18,7 +18,7 @@ use crate::ui::Ui;
 pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
-        Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(report)))?,
+        Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(args, report)))?,
         // What was piped in comes out, changed or not, and what rules make follows.
         Format::Yaml if args.resource.iter().any(|path| path == "-") => {
             out.write_all(stream(report).as_bytes())?;
@@ -31,7 +31,7 @@ pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
         _ if args.policy_report => out.write_all(emit(&policy_report(report)).as_bytes())?,
         Format::Table => table(&mut out, args, report)?,
         _ if args.table => table(&mut out, args, report)?,
-        Format::Text => text(&mut out, args, report)?,
+        _ => text(&mut out, args, report)?,
     }
     out.flush()
 }
@@ -118,43 +118,9 @@ fn describe(id: &ObjectId) -> String {
 }
 
 fn verdict(result: &RuleResult) -> String {
-    let because = match result.status {
-        Status::Skip | Status::NoMatch => result.trace.as_ref().and_then(blocking_step),
-        Status::Pass | Status::Fail | Status::Error => None,
-    };
-    if let Some(why) = result.why.as_ref().filter(|_| result.status != Status::Pass) {
-        return format!("{}: {why}", word(result.status));
-    }
-    match because {
-        Some(Step { what, why: Some(why), .. }) => {
-            format!("{}: {what}: {why}", word(result.status))
-        }
-        Some(step) => format!("{}: {}", word(result.status), step.what),
-        None => word(result.status).to_owned(),
-    }
-}
-
-/// The step that kept a rule from running: an exclusion that applied, or else what was not met.
-pub(in crate::commands) fn blocking_step(trace: &Step) -> Option<&Step> {
-    match trace.steps.last() {
-        Some(last) if last.answer == Answer::Yes => innermost(trace, &Answer::Yes),
-        _ => innermost(trace, &Answer::No),
-    }
-}
-
-/// The innermost of the steps that gave this answer last.
-fn innermost<'s>(step: &'s Step, answer: &Answer) -> Option<&'s Step> {
-    let found = step.steps.iter().rfind(|step| step.answer == *answer)?;
-    Some(innermost(found, answer).unwrap_or(found))
-}
-
-fn word(status: Status) -> &'static str {
-    match status {
-        Status::Pass => "pass",
-        Status::Skip => "skip",
-        Status::Fail => "fail",
-        Status::Error => "error",
-        Status::NoMatch => "no match",
+    match result.because() {
+        Some(because) => format!("{}: {because}", result.status.as_str()),
+        None => result.status.as_str().to_owned(),
     }
 }
 
@@ -188,7 +154,7 @@ fn table(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
             result.rule.policy.key(),
             result.rule.rule.to_string(),
             name(result),
-            word(result.status).to_owned(),
+            result.status.as_str().to_owned(),
         ];
         if args.detailed_results {
             row.push(message(result));
@@ -199,7 +165,7 @@ fn table(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
     writeln!(out, "\n{}", summary(report))
 }
 
-fn result_as_value(result: &RuleResult) -> Value {
+fn result_as_value(args: &Args, result: &RuleResult) -> Value {
     let made: Value = result
         .made
         .iter()
@@ -211,14 +177,43 @@ fn result_as_value(result: &RuleResult) -> Value {
         })
         .collect();
     let problems: Value = result.problems.iter().map(|p| Value::from(p.to_string())).collect();
-    Value::from(Map::from_iter([
+    let mut fields = Map::from_iter([
         ("policy", Value::from(result.rule.policy.key())),
         ("rule", Value::from(result.rule.rule.clone())),
         ("resource", Value::from(result.trigger.to_string())),
-        ("result", Value::from(word(result.status))),
-        ("made", made),
-        ("problems", problems),
-    ]))
+        ("result", Value::from(result.status.as_str())),
+    ]);
+    if let Some(because) = result.because() {
+        fields.insert("why", because);
+    }
+    fields.insert("made", made);
+    fields.insert("problems", problems);
+    if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
+        fields.insert("trace", step_as_value(trace));
+    }
+    Value::from(fields)
+}
+
+fn step_as_value(step: &Step) -> Value {
+    let mut fields = Map::from_iter([("what", Value::from(step.what.clone()))]);
+    let answer = match &step.answer {
+        Answer::Done => None,
+        Answer::Yes => Some(Value::from(true)),
+        Answer::No => Some(Value::from(false)),
+        Answer::Value(value) => Some(value.clone()),
+        Answer::Failed => Some(Value::from("failed")),
+    };
+    if let Some(answer) = answer {
+        fields.insert("answer", answer);
+    }
+    if let Some(why) = &step.why {
+        fields.insert("why", why.clone());
+    }
+    if !step.steps.is_empty() {
+        let steps: Value = step.steps.iter().map(step_as_value).collect();
+        fields.insert("steps", steps);
+    }
+    Value::from(fields)
 }
 
 fn counts_as_value(report: &Report) -> Value {
@@ -232,11 +227,13 @@ fn counts_as_value(report: &Report) -> Value {
     ]))
 }
 
-fn as_value(report: &Report) -> Value {
-    let results: Value = report.results.iter().map(result_as_value).collect();
+fn as_value(args: &Args, report: &Report) -> Value {
+    let results: Value = report.results.iter().map(|r| result_as_value(args, r)).collect();
+    let untouched: Value = report.untouched.iter().map(|id| Value::from(id.to_string())).collect();
     let objects: Value = report.objects().iter().map(|made| made.object.clone()).collect();
     Value::from(Map::from_iter([
         ("results", results),
+        ("untouched", untouched),
         ("summary", counts_as_value(report)),
         ("objects", objects),
     ]))
@@ -260,7 +257,7 @@ fn policy_report(report: &Report) -> Value {
             Value::from(Map::from_iter([
                 ("policy", Value::from(result.rule.policy.key())),
                 ("rule", Value::from(result.rule.rule.clone())),
-                ("result", Value::from(word(result.status))),
+                ("result", Value::from(result.status.as_str())),
                 ("message", Value::from(message(result))),
                 ("source", Value::from("kiln")),
                 ("resources", Value::from_iter([resource])),

@@ -31,6 +31,16 @@ pub(crate) struct Args {
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let document = only_document(read_documents(&args.file, global)?, &args.file)?
         .ok_or_else(|| Diagnostic::error(format!("{} holds no conditions", args.file)))?;
+    if document
+        .value()
+        .as_map()
+        .is_some_and(|map| !map.contains_key("any") && !map.contains_key("all"))
+    {
+        return Err(Diagnostic::error("there are no conditions here")
+            .at(document.place())
+            .hint("conditions stand below any and all, or in a list")
+            .into());
+    }
     let conditions = parse(&document)?;
     for path in conditions.unknown_fields() {
         let warning = Diagnostic::warning(format!("{path} means nothing here and is ignored"));

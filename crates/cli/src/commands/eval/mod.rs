@@ -41,6 +41,7 @@ enum Language {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
         Language::JsonPath(args) => jsonpath::run(ui, global, args),

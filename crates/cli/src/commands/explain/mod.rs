@@ -14,11 +14,11 @@ use kiln_engine::{
 };
 use kiln_live::{Options, Reader};
 use kiln_object::{Gvk, ObjectId};
+use kiln_offline::blocking_step;
 use kiln_rules::RuleId;
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, read};
 
-use super::apply::blocking_step;
 use super::eval::Surroundings;
 use super::rules::rule_set;
 use crate::exit::{CommandResult, Failure, Outcome};

@@ -1,0 +1,499 @@
+//! `kiln test`
+
+use std::io::{BufRead, BufReader};
+
+use crate::harness::{Folder, Run};
+
+const POLICY: &str = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: add-label}
+spec:
+  rules:
+  - name: label
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    preconditions:
+      all:
+      - {key: \"{{ request.object.metadata.name }}\", operator: NotEquals, value: skipped}
+    mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}
+";
+
+const RESOURCES: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: good, namespace: a}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: skipped, namespace: a}
+";
+
+const PATCHED: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: good, namespace: a, labels: {team: shop}}
+";
+
+fn suite(results: &str) -> String {
+    format!(
+        "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {{name: t}}\npolicies: [policy.yaml]\n\
+         resources: [resources.yaml]\nresults:\n{results}"
+    )
+}
+
+const GOOD: &str = "\
+- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], patchedResources: patched.yaml, result: pass}
+- {policy: add-label, rule: label, kind: ConfigMap, resources: [a/skipped], result: skip}
+";
+
+fn folder(results: &str) -> Folder {
+    Folder::with(&[
+        ("s/policy.yaml", POLICY),
+        ("s/resources.yaml", RESOURCES),
+        ("s/patched.yaml", PATCHED),
+        ("s/kyverno-test.yaml", &suite(results)),
+    ])
+}
+
+fn test(results: &str, args: &[&str]) -> Run {
+    folder(results).kiln(&[&["test"], args].concat())
+}
+
+#[test]
+fn expectations_that_are_met_are_a_table_and_code_0() {
+    let run = test(GOOD, &[]);
+    assert_eq!(
+        run.stdout,
+        "s/kyverno-test.yaml\n\
+         ID   POLICY      RULE    RESOURCE              RESULT   REASON\n\
+         1    add-label   label   ConfigMap a/good      pass     ok\n\
+         2    add-label   label   ConfigMap a/skipped   pass     ok\n\
+         \n\
+         1 suite: 2 passed, 0 failed; 1 object compared\n"
+    );
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn what_differs_is_shown_line_by_line_with_code_1() {
+    let folder = folder(GOOD);
+    folder.write("s/patched.yaml", PATCHED.replace("shop", "office"));
+    let run = folder.kiln(&["test", "s"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("objects differ"), "{}", run.stdout);
+    assert!(run.stdout.contains("-    team: office\n+    team: shop\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("1: s/kyverno-test.yaml:7:3\n"), "{}", run.stdout);
+    let failed = folder.kiln(&["test", "s", "--fail-only"]).stdout;
+    assert!(failed.contains("a/good") && !failed.contains("a/skipped"), "{failed}");
+    assert!(failed.ends_with("1 suite: 1 passed, 1 failed; 1 object compared\n"), "{failed}");
+}
+
+#[test]
+fn results_that_differ_say_what_was_wanted_and_why() {
+    let wrong = "\
+- {policy: add-label, rule: label, kind: ConfigMap, resources: [skipped], result: pass}
+- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], result: fail}
+- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], result: error}
+";
+    let run = test(wrong, &[]);
+    assert_eq!(run.code, 1);
+    for said in [
+        "want pass, got skip: preconditions not met",
+        "want fail, got pass",
+        "want error, got pass",
+    ] {
+        assert!(run.stdout.contains(said), "{said}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn results_without_resources_are_about_all_that_match() {
+    let all = "- {policy: add-label, rule: label, kind: ConfigMap, patchedResources: patched.yaml, result: pass}\n";
+    let run = test(all, &[]);
+    assert!(run.stdout.contains("ConfigMap a/good      pass"), "{}", run.stdout);
+    assert!(run.stdout.contains("ConfigMap a/skipped   fail"), "{}", run.stdout);
+}
+
+#[test]
+fn an_expected_failure_is_met_by_another_object() {
+    let fails = "- {policy: add-label, rule: label, resources: [good], patchedResources: other.yaml, result: fail}\n";
+    let folder = folder(fails);
+    folder.write("s/other.yaml", PATCHED.replace("shop", "office"));
+    assert_eq!(folder.kiln(&["test"]).code, 0);
+    folder.write("s/other.yaml", PATCHED);
+    let run = folder.kiln(&["test"]);
+    assert!(run.code == 1 && run.stdout.contains("want fail, got pass"), "{}", run.stdout);
+}
+
+#[test]
+fn a_broken_suite_is_named_with_its_place_and_the_others_run() {
+    let folder = folder(GOOD);
+    for (name, results, said) in [
+        (
+            "file",
+            GOOD.replace("patched.yaml", "gone.yaml"),
+            "cannot read file/gone.yaml: no such file",
+        ),
+        ("result", GOOD.replace("result: skip", "result: skp"), "\"skp\" is no result"),
+        (
+            "resource",
+            GOOD.replace("a/skipped", "b/skipped"),
+            "ConfigMap b/skipped is in no file of this suite",
+        ),
+        (
+            "policy",
+            GOOD.replace("policy: add-label", "policy: add-lable"),
+            "this suite has no policy \"add-lable\"",
+        ),
+        (
+            "rule",
+            GOOD.replace("rule: label", "rule: lable"),
+            "policy \"add-label\" has no rule \"lable\"",
+        ),
+        ("field", GOOD.replace("resources:", "resorces:"), "unknown field"),
+        ("yaml", "- {".to_owned(), "yaml/kyverno-test.yaml:7:4"),
+    ] {
+        for (file, text) in
+            [("policy.yaml", POLICY), ("resources.yaml", RESOURCES), ("patched.yaml", PATCHED)]
+        {
+            folder.write(&format!("{name}/{file}"), text);
+        }
+        folder.write(&format!("{name}/kyverno-test.yaml"), suite(&results));
+        let run = folder.kiln(&["test", name, "s"]);
+        assert_eq!(run.code, 2, "{name}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{name}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("{name}/kyverno-test.yaml:")),
+            "{name}: {}",
+            run.stderr
+        );
+        assert!(run.stdout.contains("s/kyverno-test.yaml"), "{name}: {}", run.stdout);
+        assert!(run.stdout.contains("2 suites: "), "{name}: {}", run.stdout);
+        assert!(run.stdout.contains("; 1 suite cannot be used\n"), "{name}: {}", run.stdout);
+    }
+    let hints = folder.kiln(&["test", "result", "resource", "policy"]).stderr;
+    for hint in
+        ["did you mean \"skip\"?", "there is ConfigMap a/skipped", "did you mean \"add-label\"?"]
+    {
+        assert!(hints.contains(hint), "{hint}: {hints}");
+    }
+}
+
+#[test]
+fn a_broken_policy_spoils_its_own_suite_only() {
+    let folder = folder(GOOD);
+    folder.write("t/kyverno-test.yaml", suite(GOOD));
+    folder.write("t/policy.yaml", POLICY.replace("mutate:", "mutat:"));
+    folder.write("t/resources.yaml", RESOURCES);
+    folder.write("t/patched.yaml", PATCHED);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("t/policy.yaml:"), "{}", run.stderr);
+    assert!(run.stdout.contains("2 suites: 2 passed, 0 failed"), "{}", run.stdout);
+}
+
+#[test]
+fn a_selector_takes_some_results() {
+    for (selector, shown, hidden) in [
+        ("resource=good", "a/good", "a/skipped"),
+        ("policy=add-*,resource=sk*", "a/skipped", "a/good"),
+        ("rule=other", "0 passed", "a/good"),
+    ] {
+        let run = test(GOOD, &["--test-case-selector", selector]);
+        assert_eq!(run.code, 0, "{selector}");
+        assert!(
+            run.stdout.contains(shown) && !run.stdout.contains(hidden),
+            "{selector}: {}",
+            run.stdout
+        );
+    }
+    let run = test(GOOD, &["-t", "polcy=x"]);
+    assert!(run.code == 2 && run.stderr.contains("did you mean policy=NAME?"), "{}", run.stderr);
+}
+
+#[test]
+fn reports_have_forms_for_programs() {
+    let folder = folder(GOOD);
+    folder.write("s/patched.yaml", PATCHED.replace("shop", "<office>"));
+    let json = folder.kiln(&["test", "--format", "json"]).stdout;
+    for said in
+        ["\"verdict\": \"fail\"", "\"got\": \"skip\"", "\"objectsCompared\": 1", "\"line\": 7"]
+    {
+        assert!(json.contains(said), "{said}: {json}");
+    }
+    let yaml = folder.kiln(&["test", "--format", "yaml"]).stdout;
+    assert!(yaml.contains("summary:\n  brokenSuites: 0\n"), "{yaml}");
+    let table = folder.kiln(&["test", "--format", "table"]).stdout;
+    assert!(table.contains("objects differ") && !table.contains("+++"), "{table}");
+    let run = folder.kiln(&["test", "--format", "junit", "-o", "report.xml"]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""));
+    let xml = folder.read("report.xml");
+    assert!(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"kiln test\" tests=\"2\" failures=\"1\""), "{xml}");
+    assert!(xml.contains("<testcase classname=\"add-label/label\" name=\"ConfigMap a/good\" file=\"s/kyverno-test.yaml\" line=\"7\">"), "{xml}");
+    assert!(xml.contains("&lt;office&gt;") && !xml.contains("<office>"), "{xml}");
+    let detailed = folder.kiln(&["test", "--detailed-results"]).stdout;
+    assert!(
+        detailed.contains("MESSAGE") && detailed.contains("patched v1/ConfigMap/a/good"),
+        "{detailed}"
+    );
+}
+
+#[test]
+fn rules_that_kiln_does_not_run_are_named_and_fail_nothing() {
+    let policy = POLICY.replace(
+        "mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}",
+        "validate: {pattern: {metadata: {labels: {team: \"?*\"}}}}",
+    );
+    let folder = folder(GOOD);
+    folder.write("s/policy.yaml", policy);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("not run by Kiln: validate"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("1 suite: 0 passed, 0 failed, 2 not run; 0 objects compared"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(folder.kiln(&["test", "--require-tests"]).code, 1);
+}
+
+#[test]
+fn suites_are_found_by_name() {
+    let folder = folder(GOOD);
+    folder.write("s/deep/er/kyverno-test.yml", suite(GOOD).replace("[", "[../../"));
+    folder.write("s/mine.yaml", suite(GOOD));
+    let count = |args: &[&str]| {
+        let run = folder.kiln(&[&["test"], args].concat());
+        run.stdout
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(count(&["s"]), "2");
+    assert_eq!(count(&["s/kyverno-test.yaml"]), "1");
+    assert_eq!(count(&["s/", "./s"]), "2");
+    assert_eq!(count(&["--file-name", "mine.yaml"]), "1");
+    let none = folder.kiln(&["test", "--file-name", "none.yaml"]);
+    assert_eq!(none.code, 0);
+    assert!(none.stderr.contains("there is no none.yaml below ."), "{}", none.stderr);
+    assert_eq!(folder.kiln(&["test", "--file-name", "none.yaml", "--require-tests"]).code, 1);
+    assert_eq!(folder.kiln(&["test", "nowhere"]).code, 2);
+    assert_eq!(folder.kiln(&["test", "https://example.com/policies"]).code, 2);
+}
+
+#[test]
+fn older_spellings_are_read_with_a_warning() {
+    let old = "\
+name: old
+policies: [policy.yaml]
+resources: [resources.yaml]
+results:
+- {policy: add-label, rule: label, resource: good, namespace: a, patchedResource: patched.yaml, status: pass}
+";
+    let folder = folder(GOOD);
+    folder.write("s/kyverno-test.yaml", old);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("1 passed, 0 failed; 1 object compared"), "{}", run.stdout);
+    for said in [
+        "write metadata.name",
+        "write result\n",
+        "write resources",
+        "write patchedResources",
+        "kind: Test",
+    ] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn files_may_be_folders_and_patterns() {
+    let folder = folder(GOOD);
+    let moved = suite(GOOD)
+        .replace("[policy.yaml]", "[policies]")
+        .replace("[resources.yaml]", "[\"res*.yaml\"]");
+    folder.write("s/kyverno-test.yaml", moved);
+    folder.write("s/policies/one.yaml", POLICY);
+    assert_eq!(folder.kiln(&["test"]).code, 0);
+    folder.write("s/kyverno-test.yaml", suite(GOOD).replace("resources.yaml", "no*.yaml"));
+    let run = folder.kiln(&["test"]);
+    assert!(run.code == 2 && run.stderr.contains("no*.yaml means no file"), "{}", run.stderr);
+}
+
+#[test]
+fn a_lookup_that_nothing_answers_is_an_error_that_says_so() {
+    let policy = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: count}
+spec:
+  rules:
+  - name: services
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    context:
+    - name: number
+      apiCall: {urlPath: \"/api/v1/namespaces/a/services\", jmesPath: \"items | length(@)\"}
+    mutate: {patchStrategicMerge: {data: {services: \"{{ number }}\"}}}
+";
+    let folder = Folder::with(&[
+        ("policy.yaml", policy),
+        ("resources.yaml", RESOURCES),
+        (
+            "kyverno-test.yaml",
+            &suite("- {policy: count, rule: services, resources: [good], result: pass}\n"),
+        ),
+        (
+            "patched.yaml",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: a}, data: {services: 2}}\n",
+        ),
+    ]);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 1);
+    assert!(
+        run.stdout
+            .contains("no object of kind Service is given to answer /api/v1/namespaces/a/services"),
+        "{}",
+        run.stdout
+    );
+    let expected = "- {policy: count, rule: services, resources: [good], patchedResources: patched.yaml, result: pass}\n";
+    for answer in [
+        "clusterResources: [cluster.yaml]\n",
+        "apiCallResponses: [{urlPath: /api/v1/namespaces/a/services, response: {body: {items: [1, 2]}}}]\n",
+        "values: {policies: [{name: count, rules: [{name: services, values: {number: 2}}]}]}\n",
+    ] {
+        folder.write(
+            "cluster.yaml",
+            "{kind: ClusterResource, spec: {resources: [\
+            {apiVersion: v1, kind: Service, metadata: {name: x, namespace: a}}, \
+            {apiVersion: v1, kind: Service, metadata: {name: z, namespace: a}}]}}",
+        );
+        folder.write("kyverno-test.yaml", suite(expected) + answer);
+        let run = folder.kiln(&["test"]);
+        assert_eq!(run.code, 0, "{answer}: {}{}", run.stdout, run.stderr);
+    }
+}
+
+#[test]
+fn values_are_given_to_the_elements_of_loops_and_to_subresources() {
+    let policy = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: images}
+spec:
+  rules:
+  - name: entry
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate:
+      foreach:
+      - list: request.object.spec.containers
+        context:
+        - name: data
+          imageRegistry: {reference: \"{{ element.image }}\"}
+        patchesJson6902: |-
+          - {op: add, path: \"/metadata/annotations/{{element.name}}\", value: \"{{ data.configData.user }}\"}
+  - name: bind
+    match: {any: [{resources: {kinds: [Pod/binding]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {bound: \"yes\"}}}}
+";
+    let resources = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: a}
+spec: {containers: [{name: one, image: x}, {name: two, image: y}]}
+---
+apiVersion: v1
+kind: Binding
+metadata: {name: web, namespace: a}
+target: {kind: Node, name: n}
+";
+    let values = "\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Values
+policies:
+- name: images
+  rules:
+  - name: entry
+    foreachValues:
+      data.configData.user: [root, nobody]
+subresources:
+- subresource: {name: pods/binding, kind: Binding, version: v1, namespaced: true}
+  parentResource: {name: pods, kind: Pod, version: v1, namespaced: true}
+";
+    let patched = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: a, annotations: {one: root, two: nobody}}
+spec: {containers: [{name: one, image: x}, {name: two, image: y}]}
+---
+apiVersion: v1
+kind: Binding
+metadata: {name: web, namespace: a, labels: {bound: \"yes\"}}
+target: {kind: Node, name: n}
+";
+    let results = "\
+- {policy: images, rule: entry, kind: Pod, resources: [web], patchedResources: patched.yaml, result: pass}
+- {policy: images, rule: bind, kind: Binding, resources: [web], patchedResources: patched.yaml, result: pass}
+";
+    let folder = Folder::with(&[
+        ("policy.yaml", policy),
+        ("resources.yaml", resources),
+        ("values.yaml", values),
+        ("patched.yaml", patched),
+        ("kyverno-test.yaml", &(suite(results) + "variables: values.yaml\n")),
+    ]);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("2 passed, 0 failed; 2 objects compared"), "{}", run.stdout);
+}
+
+#[test]
+fn operations_are_those_of_the_result() {
+    let policy = POLICY
+        .replace("NotEquals, value: skipped", "NotEquals, value: nothing")
+        .replace("kinds: [ConfigMap]", "kinds: [ConfigMap], operations: [UPDATE]");
+    let results = "\
+- {policy: add-label, rule: label, resources: [good], operation: UPDATE, patchedResources: patched.yaml, result: pass}
+- {policy: add-label, rule: label, resources: [good], operation: CREATE, result: skip}
+";
+    let folder = folder(results);
+    folder.write("s/policy.yaml", policy);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("1 passed, 0 failed, 1 excluded"), "{}", run.stdout);
+    folder.write("s/kyverno-test.yaml", suite(&results.replace("CREATE", "MAKE")));
+    assert_eq!(folder.kiln(&["test"]).code, 2);
+}
+
+#[test]
+fn expected_objects_that_nothing_is_compared_with_are_named() {
+    let folder = folder(GOOD);
+    folder.write("s/patched.yaml", format!("{PATCHED}---\n{}", PATCHED.replace("good", "other")));
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 0);
+    assert!(
+        run.stderr.contains("warning: nothing was compared with v1/ConfigMap/a/other"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn watching_runs_again_when_a_file_changes() {
+    let folder = folder(GOOD);
+    let mut child = folder.leave_running(&["test", "--watch"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next_summary = || {
+        let summary =
+            |line: &std::io::Result<String>| line.as_ref().is_ok_and(|l| l.contains("compared"));
+        lines.find(summary).unwrap().unwrap()
+    };
+    assert_eq!(next_summary(), "1 suite: 2 passed, 0 failed; 1 object compared");
+    folder.write("s/patched.yaml", PATCHED.replace("shop", "somebody"));
+    assert_eq!(next_summary(), "1 suite: 1 passed, 1 failed; 1 object compared");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

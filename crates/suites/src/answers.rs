@@ -1,0 +1,133 @@
+//! What services, registries and the API server are said to answer, in the place of real ones.
+
+use std::collections::HashMap;
+
+use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_jmespath::{Environment, Expression, Limits, NoSources};
+use kiln_rules::Method;
+use kiln_value::{Map, Str, Value};
+
+use crate::format::{ApiCallResponse, GlobalEntry, Response};
+
+/// Answers that are ready. Nobody else is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    calls: Vec<ApiCallResponse>,
+    global: HashMap<Str, Value>,
+    images: HashMap<Str, Value>,
+}
+
+impl Answers {
+    pub(crate) fn calls(&mut self, calls: Vec<ApiCallResponse>) {
+        self.calls.extend(calls);
+    }
+
+    /// Adds what a GlobalContextEntry holds; the objects of its files are read already.
+    ///
+    /// # Errors
+    /// When an expression in it does not work; which field, and why.
+    pub(crate) fn global(
+        &mut self,
+        entry: &GlobalEntry,
+        objects: Option<Vec<Value>>,
+    ) -> Result<(), String> {
+        let root = match (&entry.data, objects) {
+            (Some(data), None) => data.clone(),
+            (None, Some(objects)) => Value::from(objects),
+            (Some(_), Some(_)) => return Err("has data and resources, and one is needed".into()),
+            (None, None) => return Err("has neither data nor resources".into()),
+        };
+        let search = |field: &str, text: &str, value: &Value| {
+            let expression =
+                Expression::compile(text).map_err(|error| format!("{field} {text:?}: {error}"))?;
+            let environment = Environment { sources: &NoSources, limits: Limits::default() };
+            expression
+                .search(value, &environment)
+                .map_err(|error| format!("{field} {text:?}: {error}"))
+        };
+        let root = match entry.field_path.as_str() {
+            "" => root,
+            path => search("fieldPath", path, &root)?,
+        };
+        let mut projected = Map::new();
+        for projection in &entry.projections {
+            let found = search("projection", &projection.path, &root)?;
+            projected.insert(projection.name.as_str(), found);
+        }
+        let held = if entry.projections.is_empty() { root } else { Value::Map(projected) };
+        self.global.insert(entry.name.clone(), held);
+        Ok(())
+    }
+
+    /// Adds what a registry knows about an image, as a Context file has it.
+    pub(crate) fn image(&mut self, image: &Value) {
+        let Some(name) = image.get("image").and_then(Value::as_str) else { return };
+        let mut known = image.as_map().cloned().unwrap_or_default();
+        // The file and the rules have different words for it.
+        if let Some(config) = known.get("config").cloned() {
+            known.insert("configData", config);
+        }
+        self.images.insert(name.into(), Value::Map(known));
+    }
+
+    fn said(&self, method: Method, means: impl Fn(&ApiCallResponse) -> bool) -> Option<&Response> {
+        let named = |call: &&ApiCallResponse| call.method.eq_ignore_ascii_case(method.as_str());
+        let any = |call: &&ApiCallResponse| call.method.is_empty();
+        let meant = || self.calls.iter().filter(|call| means(call));
+        meant().find(named).or_else(|| meant().find(any)).map(|call| &call.response)
+    }
+
+    fn answer(&self, method: Method, means: impl Fn(&ApiCallResponse) -> bool) -> Found<'_> {
+        match self.said(method, means) {
+            Some(said) if said.status_code >= 400 => {
+                let code = said.status_code;
+                Err(OutsideError::failed(format!("the answer is an error with code {code}")))
+            }
+            said => Ok(said.map(|said| &said.body)),
+        }
+    }
+
+    fn unknown(&self, what: &str) -> OutsideError {
+        OutsideError::refused(format!("apiCallResponses has no answer of {what}"))
+    }
+}
+
+type Found<'a> = Result<Option<&'a Value>, OutsideError>;
+
+fn is(text: Option<&Str>, wanted: &str) -> bool {
+    text.is_some_and(|text| text.trim() == wanted)
+}
+
+impl Outside for Answers {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        let found = self.answer(request.method, |call| is(call.url.as_ref(), request.url))?;
+        found.cloned().ok_or_else(|| self.unknown(request.url))
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        let found = self.said(request.method, |call| is(call.url.as_ref(), request.url));
+        let found = found.ok_or_else(|| self.unknown(request.url))?;
+        let status = if found.status_code == 0 { 200 } else { found.status_code };
+        Ok(ServiceAnswer { status, body: Some(found.body.clone()) })
+    }
+
+    fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {
+        let found = self.answer(Method::Get, |call| is(call.url_path.as_ref(), path))?;
+        Ok(found.cloned())
+    }
+
+    fn post(&self, path: &str, _body: &Value) -> Result<Value, OutsideError> {
+        let found = self.answer(Method::Post, |call| is(call.url_path.as_ref(), path))?;
+        found.cloned().ok_or_else(|| self.unknown(path))
+    }
+
+    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
+        self.images.get(reference).cloned().ok_or_else(|| {
+            OutsideError::refused(format!("the images of the context do not have {reference:?}"))
+        })
+    }
+
+    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        Ok(self.global.get(name).cloned())
+    }
+}

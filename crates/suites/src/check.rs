@@ -1,0 +1,544 @@
+//! Each expectation of a suite against what rules did.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kiln_diagnostic::{Diagnostic, did_you_mean};
+use kiln_engine::Limits;
+use kiln_jmespath::Sources;
+use kiln_object::ObjectId;
+use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
+use kiln_rules::{Operation, RuleId};
+use kiln_value::{Str, Value};
+use kiln_yaml::{Places, ReadOptions, Reader};
+
+use crate::compare::{difference, find, same};
+use crate::files::Files;
+use crate::format::{Expectation, Named, Wanted};
+use crate::load::{Expected, Loaded, load};
+use crate::names::{describe, is_named, means_key, means_policy, means_rule, shown, shown_name};
+use crate::report::{Row, Suite, Verdict};
+use crate::select::Selector;
+
+/// How to run suites.
+pub struct Options<'o> {
+    /// The time and chance that rules see.
+    pub sources: &'o dyn Sources,
+    /// Which expectations to look at.
+    pub selector: Selector,
+    /// How files are read.
+    pub read: ReadOptions,
+}
+
+/// Runs the suite at this path. Whatever is wrong with it is in the result, so that other suites can run.
+pub fn run(path: &str, files: &dyn Files, options: &Options<'_>) -> Suite {
+    let reader = Reader::new(options.read);
+    let mut loaded = match load(path, files, reader) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            return Suite { path: path.to_owned(), name: None, problems, rows: Vec::new() };
+        }
+    };
+    let problems = std::mem::take(&mut loaded.problems);
+    let places = loaded.document.places();
+    let mut checking = Checking {
+        loaded: &loaded,
+        options,
+        places,
+        runs: Vec::new(),
+        given: by_name(&loaded),
+        problems,
+        rows: Vec::new(),
+        compared: HashSet::new(),
+    };
+    for expected in &loaded.expectations {
+        let Expectation { policy, rule, .. } = &expected.expectation;
+        if options.selector.takes(policy, rule) {
+            checking.check(expected);
+        }
+    }
+    if options.selector.is_everything() {
+        checking.name_what_was_not_compared();
+    }
+    let Checking { problems, rows, .. } = checking;
+    let name = loaded.title.as_ref().map(ToString::to_string);
+    Suite { path: path.to_owned(), name, problems, rows }
+}
+
+/// What tells one run of the rules from another: sources of clones, by their files, and the operation.
+type RunKey = (Vec<Str>, Option<Operation>);
+
+struct Checking<'c> {
+    loaded: &'c Loaded,
+    options: &'c Options<'c>,
+    places: Places,
+    runs: Vec<(RunKey, Ran)>,
+    /// The given objects, by name.
+    given: BTreeMap<Str, Vec<ObjectId>>,
+    problems: Vec<Diagnostic>,
+    rows: Vec<Row>,
+    /// Which expected objects something was compared with.
+    compared: HashSet<ObjectId>,
+}
+
+/// What rules did, found by the names of the objects that it is about.
+struct Ran {
+    report: Offline,
+    by_name: HashMap<Str, Vec<usize>>,
+}
+
+impl Ran {
+    fn new(report: Offline) -> Self {
+        let mut by_name: HashMap<Str, Vec<usize>> = HashMap::new();
+        for (at, result) in report.results.iter().enumerate() {
+            let made = result.made.iter().map(|made| &made.id.name);
+            for name in made.chain([&result.trigger.name]) {
+                let numbers = by_name.entry(name.clone()).or_default();
+                if numbers.last() != Some(&at) {
+                    numbers.push(at);
+                }
+            }
+        }
+        Ran { report, by_name }
+    }
+
+    /// Results about objects of this name.
+    fn about(&self, name: &str) -> impl DoubleEndedIterator<Item = &RuleResult> {
+        let numbers = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        numbers.iter().map(|at| &self.report.results[*at])
+    }
+
+    /// A resource as the rules of all policies left it.
+    fn last_left(&self, result: &RuleResult) -> Option<&Value> {
+        let same = |other: &&RuleResult| other.trigger == result.trigger && other.left.is_some();
+        self.about(&result.trigger.name).rfind(same)?.left.as_ref()
+    }
+}
+
+/// What an expectation is held against.
+#[derive(Clone, Copy)]
+struct Found<'f> {
+    result: &'f RuleResult,
+    /// The target that is meant, where the expectation names a target rather than the trigger.
+    target: Option<&'f Made>,
+}
+
+impl Checking<'_> {
+    fn check(&mut self, expected: &Expected) {
+        let expectation = &expected.expectation;
+        let rules = match self.rules(expectation) {
+            Ok(rules) => rules,
+            Err(None) => return,
+            Err(Some(problem)) => return self.problems.push(problem),
+        };
+        // The borrow of a run ends before rows are added.
+        let key = (
+            expectation.clone_sources.iter().map(|(name, _)| name.clone()).collect(),
+            expectation.operation,
+        );
+        let at = self.run_of(key, expected);
+        let (key, ran) = self.runs.swap_remove(at);
+        let mut rows = Vec::new();
+        if expectation.resources.is_empty() {
+            rows.extend(self.all(expected, &rules, &ran));
+        }
+        for named in &expectation.resources {
+            let shown = shown(&named.kind, named.namespace.as_deref(), &named.name);
+            if self.options.selector.takes_resource(shown_name(&shown)) {
+                rows.extend(self.one(expected, named, &rules, &ran));
+            }
+        }
+        self.rows.extend(rows);
+        self.runs.push((key, ran));
+    }
+
+    /// The rules that an expectation means; none, after saying so in a row, when Kiln does not run them.
+    fn rules(&mut self, expectation: &Expectation) -> Result<Vec<RuleId>, Option<Diagnostic>> {
+        let Expectation { policy, rule, path, .. } = expectation;
+        let all = self.loaded.rules.rules().map(|rule| &rule.id);
+        let of_policy: Vec<&RuleId> = all.filter(|id| means_policy(policy, &id.policy)).collect();
+        let found = of_policy.iter().filter(|id| rule.is_empty() || means_rule(rule, id));
+        let found: Vec<RuleId> = found.map(|id| (*id).clone()).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let not_run = self.loaded.compiled.not_run.iter().find(|not_run| {
+            means_key(policy, &not_run.policy)
+                && (rule.is_empty() || not_run.rule.as_ref().is_none_or(|name| name == rule))
+        });
+        if let Some(not_run) = not_run {
+            let names = expectation.resources.iter();
+            let names = names.map(|n| shown(&n.kind, n.namespace.as_deref(), &n.name));
+            let names: Vec<String> = names.collect();
+            let reason = format!("not run by Kiln: {}", not_run.what);
+            let row = self.row(expectation, rule, names.join(", "), None, Verdict::NotRun, reason);
+            self.rows.push(row);
+            return Err(None);
+        }
+        let problem = if of_policy.is_empty() {
+            let policies = self.loaded.rules.policies();
+            let known: Vec<String> = policies.iter().map(|policy| policy.id.key()).collect();
+            let hint = match did_you_mean(policy, known.iter().map(String::as_str)) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => format!("the policies here are {}", known.join(", ")),
+            };
+            let message = format!("this suite has no policy {:?}", policy.as_str());
+            Diagnostic::error(message).at(self.places.value(&path.join("policy"))).hint(hint)
+        } else {
+            let known: Vec<&str> = of_policy.iter().map(|id| id.rule.as_str()).collect();
+            let hint = match did_you_mean(rule, known.iter().copied()) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => format!("its rules are {}", known.join(", ")),
+            };
+            let message = format!("policy {:?} has no rule {:?}", policy.as_str(), rule.as_str());
+            Diagnostic::error(message).at(self.places.value(&path.join("rule"))).hint(hint)
+        };
+        Err(Some(problem))
+    }
+
+    /// The number of the run that an expectation is about; it runs if it has not yet.
+    fn run_of(&mut self, key: RunKey, expected: &Expected) -> usize {
+        if let Some(at) = self.runs.iter().position(|(known, _)| *known == key) {
+            return at;
+        }
+        let loaded = self.loaded;
+        let mut values = loaded.values.clone();
+        if let Some(operation) = expected.expectation.operation {
+            values.set_operation(operation);
+        }
+        let mut others = loaded.others.clone();
+        others.extend(expected.clone_sources.iter().cloned());
+        let job = Job {
+            rules: &loaded.rules,
+            kinds: &loaded.kinds,
+            resources: loaded.resources.clone(),
+            others,
+            values,
+            user: loaded.user.clone(),
+            limits: Limits { trace: 32, ..Limits::default() },
+            outside: &loaded.answers,
+            explain: true,
+            only_given_kinds: true,
+        };
+        let report = run_offline(&job, self.options.sources);
+        for warning in &report.warnings {
+            let text = warning.to_string();
+            if !self.problems.iter().any(|known| known.to_string() == text) {
+                self.problems.push(warning.clone());
+            }
+        }
+        self.runs.push((key, Ran::new(report)));
+        self.runs.len() - 1
+    }
+
+    /// The rows of an expectation that names no resources: for whatever its rules did something with.
+    fn all(&mut self, expected: &Expected, rules: &[RuleId], ran: &Ran) -> Vec<Row> {
+        let expectation = &expected.expectation;
+        let of_kind =
+            |id: &ObjectId| expectation.kind.is_empty() || id.gvk.kind == expectation.kind;
+        let mut rows = Vec::new();
+        for result in meant(rules, &ran.report.results).filter(|result| result.given) {
+            let targets: Vec<&Made> = targets(result).filter(|made| of_kind(&made.id)).collect();
+            if targets.is_empty() && of_kind(&result.trigger) {
+                rows.push(self.held(expected, Found { result, target: None }, ran));
+            }
+            for target in targets {
+                rows.push(self.held(expected, Found { result, target: Some(target) }, ran));
+            }
+        }
+        rows.retain(|row| self.options.selector.takes_resource(shown_name(&row.resource)));
+        // Kyverno: files need not have an expected object for everything that is given.
+        let missing = |row: &Row| row.verdict == Verdict::Passed && row.compared == 0;
+        if !expected.patched.is_empty() && !rows.iter().all(missing) {
+            rows.retain(|row| !missing(row));
+        }
+        if rows.is_empty() {
+            let kind = expectation.kind.to_string();
+            rows.push(self.excluded(expected, None, &rules[0].rule, kind, "no resource matches"));
+        }
+        rows
+    }
+
+    /// The rows of an expectation for one of the resources that it names.
+    fn one(&mut self, expected: &Expected, named: &Named, rules: &[RuleId], ran: &Ran) -> Vec<Row> {
+        let given = self.given.get(&named.name).map_or(&[][..], Vec::as_slice);
+        let sources = expected.clone_sources.iter().filter_map(|source| ObjectId::of(source).ok());
+        let made = ran.about(&named.name).flat_map(|result| &result.made);
+        let known: Vec<ObjectId> =
+            given.iter().cloned().chain(sources).chain(made.map(|made| made.id.clone())).collect();
+        let mut named = named.clone();
+        if !known.iter().any(|id| is_named(&named, id)) {
+            let any_kind = Named { kind: Str::default(), group: None, ..named.clone() };
+            let Some(meant) = known.iter().find(|id| is_named(&any_kind, id)) else {
+                self.problems.push(self.no_such_resource(&named));
+                return Vec::new();
+            };
+            // Kyverno does not look at the kind.
+            let message = format!("{} is a {}, not a {}", meant.name, meant.gvk.kind, named.kind);
+            let place = self.places.value(&expected.expectation.path.join("kind"));
+            self.problems.push(Diagnostic::warning(message).at(place));
+            named = any_kind;
+        }
+        let mut rows = Vec::new();
+        for result in meant(rules, ran.about(&named.name)) {
+            if is_named(&named, &result.trigger) {
+                rows.push(self.held(expected, Found { result, target: None }, ran));
+                continue;
+            }
+            for target in targets(result).filter(|made| is_named(&named, &made.id)) {
+                rows.push(self.held(expected, Found { result, target: Some(target) }, ran));
+            }
+        }
+        if rows.is_empty() {
+            let no_match = ran
+                .about(&named.name)
+                .find(|result| rules.contains(&result.rule) && is_named(&named, &result.trigger));
+            let because = no_match.and_then(RuleResult::because);
+            let because = because.unwrap_or_else(|| "the rule does not match".to_owned());
+            let id = known.iter().find(|id| is_named(&named, id));
+            let rule = no_match.map_or(&rules[0].rule, |result| &result.rule.rule);
+            let resource = id.map_or_else(String::new, describe);
+            rows.push(self.excluded(expected, id, rule, resource, &because));
+        }
+        rows
+    }
+
+    fn no_such_resource(&self, named: &Named) -> Diagnostic {
+        let shown = shown(&named.kind, named.namespace.as_deref(), &named.name);
+        let place = self.places.value(&named.path);
+        let names = self.given.keys().map(Str::as_str);
+        let elsewhere = self.given.get(&named.name).and_then(|known| known.first());
+        let hint = match (elsewhere, did_you_mean(&named.name, names)) {
+            (Some(id), _) => format!("there is {}", describe(id)),
+            (None, Some(meant)) => format!("did you mean {meant:?}?"),
+            (None, None) => "add the file that holds it to resources or targetResources".to_owned(),
+        };
+        Diagnostic::error(format!("{shown} is in no file of this suite")).at(place).hint(hint)
+    }
+
+    /// A rule does not match. Kyverno takes that for met; here it must also leave what was expected.
+    fn excluded(
+        &mut self,
+        expected: &Expected,
+        id: Option<&ObjectId>,
+        rule: &str,
+        resource: String,
+        because: &str,
+    ) -> Row {
+        let expectation = &expected.expectation;
+        let object = id.and_then(|id| {
+            let given = self.loaded.resources.iter();
+            given.clone().find(|o| ObjectId::of(o).is_ok_and(|other| other.same_object(id)))
+        });
+        let differs = id.zip(object).and_then(|(id, object)| {
+            let (_, wanted) = find(&expected.patched, id)?;
+            difference(
+                wanted,
+                id,
+                &kiln_offline::with_namespace(object.clone(), &self.loaded.kinds),
+            )
+        });
+        let made_nothing = expectation.wanted == Wanted::Pass && !expected.generated.is_empty();
+        let verdict = match expectation.wanted {
+            Wanted::Pass | Wanted::Skip if differs.is_none() && !made_nothing => Verdict::Excluded,
+            Wanted::Fail if differs.is_some() => Verdict::Passed,
+            _ => Verdict::Failed,
+        };
+        let reason = match verdict {
+            Verdict::Failed => format!("want {}, but {because}", expectation.wanted.as_str()),
+            _ => because.to_owned(),
+        };
+        let mut row = self.row(expectation, rule, resource, None, verdict, reason);
+        row.differences.extend(differs.filter(|_| verdict == Verdict::Failed));
+        row
+    }
+
+    /// Holds an expectation against what a rule did.
+    fn held(&mut self, expected: &Expected, found: Found<'_>, ran: &Ran) -> Row {
+        let expectation = &expected.expectation;
+        let Found { result, target } = found;
+        let compared = self.compare(expected, found, ran);
+        let (wanted, got) = (expectation.wanted, result.status);
+        let unlike = !compared.differences.is_empty() || !compared.missing.is_empty();
+        let as_wanted = match wanted {
+            Wanted::Pass => matches!(got, Status::Pass | Status::Warn),
+            Wanted::Warn => got == Status::Warn,
+            Wanted::Skip => got == Status::Skip,
+            Wanted::Error => got == Status::Error,
+            // Kyverno: an object that is not the expected one is a failure, too.
+            Wanted::Fail => got == Status::Fail || unlike,
+        };
+        let because = result.problems.first().map(|problem| problem.message.clone());
+        let because = because.or_else(|| result.because());
+        let because = because.map_or_else(String::new, |because| format!(": {because}"));
+        let want = format!("want {}, got {}{because}", wanted.as_str(), got.as_str());
+        let (verdict, reason) = if wanted == Wanted::Fail && as_wanted {
+            (Verdict::Passed, "ok".to_owned())
+        } else if !compared.differences.is_empty() {
+            (Verdict::Failed, "objects differ".to_owned())
+        } else if !as_wanted {
+            (Verdict::Failed, want)
+        } else if let Some(missing) = compared.missing.first() {
+            let fails = expectation.fail_on_missing || compared.made;
+            let reason = format!("no expected object for {missing}");
+            (if fails { Verdict::Failed } else { Verdict::Passed }, reason)
+        } else if wanted == Wanted::Pass && !expected.generated.is_empty() && compared.count == 0 {
+            (Verdict::Failed, "nothing was made".to_owned())
+        } else {
+            (Verdict::Passed, "ok".to_owned())
+        };
+        let resource = describe(target.map_or(&result.trigger, |made| &made.id));
+        let rule = &result.rule.rule;
+        let mut row = self.row(expectation, rule, resource, Some(got), verdict, reason);
+        row.message = message(result);
+        row.compared = compared.count;
+        if verdict == Verdict::Failed {
+            row.differences = compared.differences;
+        }
+        row
+    }
+
+    fn compare(&mut self, expected: &Expected, found: Found<'_>, ran: &Ran) -> Compared {
+        let Found { result, target } = found;
+        let mut compared = Compared::default();
+        // What a rule that failed left behind is nobody's expectation.
+        if result.status == Status::Error {
+            return compared;
+        }
+        if !expected.patched.is_empty() {
+            let mut objects: Vec<(&ObjectId, &Value)> = Vec::new();
+            match (target, &result.left) {
+                (Some(made), _) => objects.push((&made.id, &made.object)),
+                (None, Some(left)) => objects.push((&result.trigger, left)),
+                (None, None) => objects.extend(targets(result).map(|m| (&m.id, &m.object))),
+            }
+            for (id, object) in objects {
+                let Some((_, wanted)) = find(&expected.patched, id) else {
+                    compared.missing.push(id.to_string());
+                    continue;
+                };
+                compared.count += 1;
+                self.compared.insert(id.clone());
+                // The object as its policy left it, or as all policies did.
+                let last = ran.last_left(result);
+                if target.is_some() || !last.is_some_and(|last| same(wanted, last)) {
+                    compared.differences.extend(difference(wanted, id, object));
+                }
+            }
+        }
+        let made = result.made.iter().filter(|made| made.change != Change::Patched);
+        let made = made.filter(|made| made.id != result.trigger && target.is_none());
+        for made in made.filter(|_| !expected.generated.is_empty()) {
+            compared.made = true;
+            let any = || expected.generated.iter().position(|wanted| same(wanted, &made.object));
+            let found = find(&expected.generated, &made.id).map(|(at, _)| at).or_else(any);
+            let Some(at) = found else {
+                compared.missing.push(made.id.to_string());
+                continue;
+            };
+            compared.count += 1;
+            let wanted = &expected.generated[at];
+            self.compared.extend(ObjectId::of(wanted));
+            compared.differences.extend(difference(wanted, &made.id, &made.object));
+        }
+        compared
+    }
+
+    fn row(
+        &self,
+        expectation: &Expectation,
+        rule: &str,
+        resource: String,
+        got: Option<Status>,
+        verdict: Verdict,
+        reason: String,
+    ) -> Row {
+        Row {
+            policy: expectation.policy.to_string(),
+            rule: rule.to_owned(),
+            resource,
+            wanted: expectation.wanted.as_str(),
+            got: got.map(Status::as_str),
+            verdict,
+            message: reason.clone(),
+            reason,
+            differences: Vec::new(),
+            compared: 0,
+            place: self.places.value(&expectation.path),
+        }
+    }
+
+    /// An expected object that nothing was compared with tests nothing; its author should know.
+    fn name_what_was_not_compared(&mut self) {
+        for Expected { expectation, patched, generated, .. } in &self.loaded.expectations {
+            let place = self.places.value(&expectation.path);
+            let ran = self.rows.iter().any(|row| row.place == place && row.got.is_some());
+            if !ran || expectation.wanted != Wanted::Pass {
+                continue;
+            }
+            for (objects, files) in
+                [(patched, &expectation.patched), (generated, &expectation.generated)]
+            {
+                let ids = objects.iter().filter_map(|object| ObjectId::of(object).ok());
+                let unused = ids.filter(|id| !self.compared.contains(id));
+                let unused: Vec<String> = unused.map(|id| id.to_string()).collect();
+                if let Some((_, file)) = files.first().filter(|_| !unused.is_empty()) {
+                    let message = format!("nothing was compared with {}", unused.join(", "));
+                    let problem = Diagnostic::warning(message).at(self.places.value(file));
+                    self.problems.push(problem);
+                }
+            }
+        }
+    }
+}
+
+/// What came of comparing the objects of a result with the expected ones.
+#[derive(Default)]
+struct Compared {
+    count: usize,
+    differences: Vec<crate::compare::Difference>,
+    /// Objects for which none is expected.
+    missing: Vec<String>,
+    /// Whether the rule made objects, rather than changing them.
+    made: bool,
+}
+
+/// What these rules did, without what they had no business with.
+fn meant<'r>(
+    rules: &'r [RuleId],
+    results: impl IntoIterator<Item = &'r RuleResult>,
+) -> impl Iterator<Item = &'r RuleResult> {
+    let meant = |result: &&RuleResult| rules.contains(&result.rule);
+    results.into_iter().filter(meant).filter(|result| result.status != Status::NoMatch)
+}
+
+/// The objects that a suite gives, by name.
+fn by_name(loaded: &Loaded) -> BTreeMap<Str, Vec<ObjectId>> {
+    let mut by_name: BTreeMap<Str, Vec<ObjectId>> = BTreeMap::new();
+    for object in loaded.resources.iter().chain(&loaded.others) {
+        if let Ok(id) = ObjectId::of(object) {
+            by_name.entry(id.name.clone()).or_default().push(id);
+        }
+    }
+    by_name
+}
+
+/// The stored objects that a rule changed.
+fn targets(result: &RuleResult) -> impl Iterator<Item = &Made> {
+    let stored = result.left.is_none();
+    result
+        .made
+        .iter()
+        .filter(move |made| stored && (made.change == Change::Patched || made.id == result.trigger))
+}
+
+fn message(result: &RuleResult) -> String {
+    if let Some(problem) = result.problems.first() {
+        return problem.to_string();
+    }
+    if let Some(because) = result.because() {
+        return because;
+    }
+    let made: Vec<_> =
+        result.made.iter().map(|made| format!("{} {}", made.change.as_str(), made.id)).collect();
+    made.join(", ")
+}

@@ -1,0 +1,421 @@
+//! The fields of a suite.
+
+use std::collections::BTreeMap;
+
+use kiln_diagnostic::{Diagnostic, did_you_mean};
+use kiln_offline::Values;
+use kiln_rules::Operation;
+use kiln_value::{Path, Str, Value};
+use kiln_yaml::Document;
+use serde::Deserialize;
+
+/// A suite as it is written. Whatever Kyverno's command line reads is accepted; what says nothing about rules
+/// that Kiln runs is kept apart, to be named.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TestFile {
+    #[serde(default)]
+    pub(crate) api_version: Str,
+    #[serde(default)]
+    pub(crate) kind: Str,
+    #[serde(default)]
+    pub(crate) metadata: Value,
+    /// An older spelling of `metadata.name`.
+    pub(crate) name: Option<Str>,
+    #[serde(default)]
+    pub(crate) policies: Vec<Str>,
+    #[serde(default)]
+    pub(crate) resources: Vec<Str>,
+    #[serde(default)]
+    pub(crate) target_resources: Vec<Str>,
+    #[serde(default)]
+    pub(crate) param_resources: Vec<Str>,
+    #[serde(default)]
+    pub(crate) cluster_resources: Vec<Str>,
+    #[serde(default)]
+    pub(crate) exceptions: Vec<Str>,
+    #[serde(default)]
+    pub(crate) crds: Vec<Str>,
+    pub(crate) variables: Option<Str>,
+    pub(crate) values: Option<Values>,
+    pub(crate) userinfo: Option<Str>,
+    pub(crate) context: Option<Str>,
+    #[serde(default)]
+    pub(crate) api_call_responses: Vec<ApiCallResponse>,
+    #[serde(default)]
+    pub(crate) global_context_entries: Vec<GlobalEntry>,
+    #[serde(default)]
+    pub(crate) results: Vec<Entry>,
+    #[serde(default)]
+    checks: Value,
+    #[serde(default)]
+    json_payload: Value,
+    #[serde(default)]
+    json_payloads: Value,
+    #[serde(default)]
+    http_payloads: Value,
+    #[serde(default)]
+    envoy_payloads: Value,
+}
+
+/// What a service or the API server is said to answer.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ApiCallResponse {
+    pub(crate) url: Option<Str>,
+    pub(crate) url_path: Option<Str>,
+    #[serde(default)]
+    pub(crate) method: Str,
+    pub(crate) response: Response,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Response {
+    #[serde(default)]
+    pub(crate) status_code: u16,
+    pub(crate) body: Value,
+}
+
+/// What a GlobalContextEntry is said to hold.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct GlobalEntry {
+    pub(crate) name: Str,
+    pub(crate) data: Option<Value>,
+    pub(crate) resources: Option<Vec<Value>>,
+    pub(crate) resource_files: Option<Vec<Str>>,
+    #[serde(default)]
+    pub(crate) field_path: Str,
+    #[serde(default)]
+    pub(crate) projections: Vec<Projection>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Projection {
+    pub(crate) name: Str,
+    pub(crate) path: Str,
+}
+
+/// Objects that a cluster is said to hold: kinds Context and ClusterResource.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct GivenFile {
+    #[serde(default, rename = "apiVersion")]
+    _api_version: Str,
+    #[serde(default, rename = "kind")]
+    _kind: Str,
+    #[serde(default, rename = "metadata")]
+    _metadata: Value,
+    #[serde(default)]
+    pub(crate) spec: GivenSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct GivenSpec {
+    #[serde(default)]
+    pub(crate) crds: Vec<Str>,
+    #[serde(default)]
+    pub(crate) resources: Vec<Value>,
+    #[serde(default)]
+    pub(crate) images: Vec<Value>,
+}
+
+/// One expectation as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Entry {
+    policy: Str,
+    #[serde(default)]
+    rule: Str,
+    #[serde(default)]
+    kind: Str,
+    #[serde(default)]
+    resources: Vec<Str>,
+    #[serde(default)]
+    resource_specs: Vec<ResourceSpec>,
+    result: Option<Str>,
+    operation: Option<Str>,
+    #[serde(default)]
+    patched_resources: Names,
+    #[serde(default)]
+    generated_resource: Names,
+    #[serde(default)]
+    generated_resources: Names,
+    #[serde(default)]
+    clone_source_resource: Names,
+    #[serde(default)]
+    fail_on_missing_resources: bool,
+    /// Older spellings of `result`, `resources` and `patchedResources`.
+    status: Option<Str>,
+    resource: Option<Str>,
+    #[serde(default)]
+    namespace: Str,
+    #[serde(default)]
+    patched_resource: Names,
+    /// `isGeneratingPolicy` and the like: they say what the policy itself says.
+    #[serde(default, rename = "isValidatingAdmissionPolicy")]
+    _is_validating_admission_policy: bool,
+    #[serde(default, rename = "isMutatingAdmissionPolicy")]
+    _is_mutating_admission_policy: bool,
+    #[serde(default, rename = "isValidatingPolicy")]
+    _is_validating_policy: bool,
+    #[serde(default, rename = "isImageValidatingPolicy")]
+    _is_image_validating_policy: bool,
+    #[serde(default, rename = "isMutatingPolicy")]
+    _is_mutating_policy: bool,
+    #[serde(default, rename = "isGeneratingPolicy")]
+    _is_generating_policy: bool,
+    #[serde(default, rename = "isDeletingPolicy")]
+    _is_deleting_policy: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ResourceSpec {
+    #[serde(default)]
+    group: Str,
+    #[serde(default)]
+    version: Str,
+    #[serde(default)]
+    kind: Str,
+    #[serde(default)]
+    namespace: Str,
+    #[serde(default)]
+    name: Str,
+    #[serde(default, rename = "subresource")]
+    _subresource: Str,
+}
+
+/// One name, or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Names {
+    One(Str),
+    Many(Vec<Str>),
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names::Many(Vec::new())
+    }
+}
+
+impl Names {
+    fn all(&self) -> Vec<Str> {
+        match self {
+            Names::One(name) if name.is_empty() => Vec::new(),
+            Names::One(name) => vec![name.clone()],
+            Names::Many(names) => names.clone(),
+        }
+    }
+}
+
+/// What a rule was expected to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Pass,
+    Fail,
+    Skip,
+    Warn,
+    Error,
+}
+
+impl Wanted {
+    const ALL: [Wanted; 5] =
+        [Wanted::Pass, Wanted::Fail, Wanted::Skip, Wanted::Warn, Wanted::Error];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Wanted::Pass => "pass",
+            Wanted::Fail => "fail",
+            Wanted::Skip => "skip",
+            Wanted::Warn => "warn",
+            Wanted::Error => "error",
+        }
+    }
+}
+
+/// Which resources an expectation is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) group: Option<Str>,
+    pub(crate) kind: Str,
+    pub(crate) namespace: Option<Str>,
+    pub(crate) name: Str,
+    /// Where the suite has it.
+    pub(crate) path: Path,
+}
+
+/// One expectation, in today's spelling.
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    /// Where the suite has it.
+    pub(crate) path: Path,
+    pub(crate) policy: Str,
+    pub(crate) rule: Str,
+    pub(crate) kind: Str,
+    /// None for all of them.
+    pub(crate) resources: Vec<Named>,
+    pub(crate) wanted: Wanted,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) patched: Vec<(Str, Path)>,
+    pub(crate) generated: Vec<(Str, Path)>,
+    pub(crate) clone_sources: Vec<(Str, Path)>,
+    pub(crate) fail_on_missing: bool,
+}
+
+impl TestFile {
+    /// The name of the suite, if it has one.
+    pub(crate) fn title(&self) -> Option<Str> {
+        let name = self.metadata.get("name").and_then(Value::as_str).map(Str::from);
+        name.or_else(|| self.name.clone()).filter(|name| !name.is_empty())
+    }
+
+    /// Older spellings, each with what to write instead, and fields that Kiln leaves to others.
+    pub(crate) fn remarks(&self, document: &Document) -> Vec<Diagnostic> {
+        let places = document.places();
+        let root = Path::root();
+        let mut remarks = Vec::new();
+        let mut old = |path: Path, old: &str, new: &str| {
+            let remark = Diagnostic::warning(format!("{old} is an older spelling"));
+            remarks.push(remark.at(places.key(&path)).hint(format!("write {new}")));
+        };
+        if self.name.is_some() {
+            old(root.join("name"), "name", "metadata.name");
+        }
+        for (at, entry) in self.results.iter().enumerate() {
+            let path = root.join("results").join(at);
+            let spellings = [
+                (entry.status.is_some(), "status", "result"),
+                (entry.resource.is_some(), "resource", "resources, which is a list"),
+                (!entry.namespace.is_empty(), "namespace", "resources as namespace/name"),
+                (!entry.patched_resource.all().is_empty(), "patchedResource", "patchedResources"),
+            ];
+            for (_, name, new) in spellings.into_iter().filter(|(used, ..)| *used) {
+                old(path.join(name), name, new);
+            }
+        }
+        if self.api_version.is_empty() || self.kind.is_empty() {
+            let remark = Diagnostic::warning("the suite does not say what kind of file it is");
+            remarks.push(
+                remark
+                    .at(crate::files::beginning(document))
+                    .hint("begin it with apiVersion: cli.kyverno.io/v1alpha1 and kind: Test"),
+            );
+        }
+        let left_to_others = BTreeMap::from([
+            ("checks", &self.checks),
+            ("jsonPayload", &self.json_payload),
+            ("jsonPayloads", &self.json_payloads),
+            ("httpPayloads", &self.http_payloads),
+            ("envoyPayloads", &self.envoy_payloads),
+        ]);
+        for (name, _) in left_to_others.into_iter().filter(|(_, value)| !value.is_null()) {
+            let remark = Diagnostic::warning(format!("{name} is not run by Kiln"));
+            remarks.push(remark.at(places.key(&root.join(name))));
+        }
+        remarks
+    }
+
+    /// The expectations, in today's spelling, and what is wrong with the others.
+    pub(crate) fn expectations(&self, document: &Document) -> (Vec<Expectation>, Vec<Diagnostic>) {
+        let mut problems = Vec::new();
+        let mut expectations = Vec::new();
+        for (at, entry) in self.results.iter().enumerate() {
+            match entry.expectation(Path::root().join("results").join(at)) {
+                Ok(expectation) => expectations.push(expectation),
+                Err((path, problem)) => problems.push(problem.at(document.locate(&path))),
+            }
+        }
+        (expectations, problems)
+    }
+}
+
+impl Entry {
+    fn expectation(&self, path: Path) -> Result<Expectation, (Path, Diagnostic)> {
+        let (field, word) = match (&self.result, &self.status) {
+            (Some(result), _) => ("result", result),
+            (None, Some(status)) => ("status", status),
+            (None, None) => {
+                let problem = Diagnostic::error("the expectation has no result");
+                return Err((path, problem.hint("write result: pass, fail, skip, warn or error")));
+            }
+        };
+        let wanted = Wanted::ALL.into_iter().find(|wanted| wanted.as_str() == word.as_str());
+        let wanted = wanted.ok_or_else(|| {
+            let meant = did_you_mean(word, Wanted::ALL.map(Wanted::as_str));
+            let hint = match meant {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "use pass, fail, skip, warn or error".to_owned(),
+            };
+            let problem = Diagnostic::error(format!("{:?} is no result", word.as_str())).hint(hint);
+            (path.join(field), problem)
+        })?;
+        let operation =
+            match self.operation.as_deref().filter(|word| !word.is_empty()) {
+                Some(word) => Some(word.parse::<Operation>().map_err(|error| {
+                    (path.join("operation"), Diagnostic::error(error.to_string()))
+                })?),
+                None => None,
+            };
+        let names = |field: &str, names: &Names| -> Vec<(Str, Path)> {
+            let several = matches!(names, Names::Many(_));
+            let path = path.join(field);
+            let at = |at: usize| if several { path.join(at) } else { path.clone() };
+            names.all().into_iter().enumerate().map(|(i, name)| (name, at(i))).collect()
+        };
+        let mut patched = names("patchedResources", &self.patched_resources);
+        patched.extend(names("patchedResource", &self.patched_resource));
+        let mut generated = names("generatedResources", &self.generated_resources);
+        if generated.is_empty() {
+            generated = names("generatedResource", &self.generated_resource);
+        }
+        Ok(Expectation {
+            resources: self.named(&path),
+            policy: self.policy.clone(),
+            rule: self.rule.clone(),
+            kind: self.kind.clone(),
+            wanted,
+            operation,
+            patched,
+            generated,
+            clone_sources: names("cloneSourceResource", &self.clone_source_resource),
+            fail_on_missing: self.fail_on_missing_resources,
+            path,
+        })
+    }
+
+    fn named(&self, path: &Path) -> Vec<Named> {
+        let mut named = Vec::new();
+        let mut add = |text: &Str, path: Path| {
+            let (namespace, name) = match text.split_once('/') {
+                Some((namespace, name)) => (Some(Str::from(namespace)), Str::from(name)),
+                None if self.namespace.is_empty() => (None, text.clone()),
+                None => (Some(self.namespace.clone()), text.clone()),
+            };
+            named.push(Named { group: None, kind: self.kind.clone(), namespace, name, path });
+        };
+        for (at, text) in self.resources.iter().enumerate() {
+            add(text, path.join("resources").join(at));
+        }
+        if let Some(text) = &self.resource {
+            add(text, path.join("resource"));
+        }
+        for (at, spec) in self.resource_specs.iter().enumerate() {
+            let given = |text: &Str| Some(text.clone()).filter(|text| !text.is_empty());
+            let kind = given(&spec.kind).unwrap_or_else(|| self.kind.clone());
+            named.push(Named {
+                // A version without a group is one of the core group.
+                group: given(&spec.group).or_else(|| given(&spec.version).map(|_| Str::default())),
+                kind,
+                namespace: given(&spec.namespace),
+                name: spec.name.clone(),
+                path: path.join("resourceSpecs").join(at),
+            });
+        }
+        named
+    }
+}

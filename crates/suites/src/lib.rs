@@ -1,0 +1,42 @@
+//! Runs test suites over rules, in the format of Kyverno's command line.
+//!
+//! A suite is a file, `kyverno-test.yaml`, that names policies, resources and what each rule is expected to make
+//! of each resource. Suites know nothing of the languages that policies are written in: whatever compiles to
+//! rules can be tested.
+//!
+//! ```text
+//! file ─▶ format ─▶ load (policies, resources, values, answers) ─▶ kiln-offline ─▶ check ─▶ rows
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `format` | the fields of a suite, and older spellings of them |
+//! | `files` | where files come from: the host says |
+//! | `load` | everything that a suite names, read and compiled |
+//! | `answers` | what services, registries and the API server are said to answer |
+//! | `check` | each expectation against what rules did |
+//! | `names` | what the names in an expectation mean |
+//! | `compare` | an object against the one that was expected |
+//! | `select` | which expectations to look at |
+//! | `report` | what came of it, also as a value |
+//! | `junit` | the same as JUnit XML |
+//!
+//! Nothing here reads disks or prints: the command line does.
+
+mod answers;
+mod check;
+mod compare;
+mod files;
+mod format;
+mod junit;
+mod load;
+mod names;
+mod report;
+mod select;
+
+pub use check::{Options, run};
+pub use compare::Difference;
+pub use files::Files;
+pub use junit::junit;
+pub use report::{Counts, Report, Row, Suite, Verdict};
+pub use select::{BadSelector, Selector};

@@ -1,0 +1,319 @@
+//! `kiln apply` beside Kyverno's own command line, as whole processes.
+//!
+//! Both run the same policies over the same files, and both must come to the same verdicts: the counts of the
+//! last line, and for each workload how many objects were made. `benches/kyverno-cli` pins the peer.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::report::Report;
+use crate::measure;
+use crate::root;
+
+const PEER: &str = "kyverno";
+
+/// One workload: files, and how both programs are called on them.
+struct Workload {
+    name: &'static str,
+    policies: String,
+    resources: String,
+    /// What clones are made of.
+    sources: String,
+    /// How often each contender runs; large ones take the peer minutes.
+    runs: fn(usize) -> usize,
+}
+
+/// Builds both programs, and runs all workloads with both.
+pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
+    let kiln = build_kiln()?;
+    let peer = build_peer(report)?;
+    report.contender("kiln", env!("CARGO_PKG_VERSION"));
+    if peer.is_some() {
+        report.contender(PEER, &pinned_version()?);
+    }
+    let folder = root().join("target/bench-kyverno-cli");
+    for workload in workloads() {
+        let files = Files::write(&folder, &workload)?;
+        eprintln!("   {}", workload.name);
+        let ours = verdicts(&files.kiln(&kiln))?;
+        let runs = (workload.runs)(runs);
+        for _ in 0..runs {
+            report.process(workload.name, "kiln", measure::usage_of(&files.kiln(&kiln))?);
+        }
+        let Some(peer) = &peer else { continue };
+        let theirs = verdicts(&files.peer(peer))?;
+        if ours != theirs {
+            bail!("{}: kiln comes to {ours}, and {PEER} to {theirs}", workload.name);
+        }
+        for _ in 0..runs {
+            report.process(workload.name, PEER, measure::usage_of(&files.peer(peer))?);
+        }
+    }
+    if let Ok(load) = fs::read_to_string("/proc/loadavg") {
+        let load: f64 = load.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or_default();
+        if load > 3.0 {
+            report.note(&format!(
+                "other work kept the machine busy (load {load:.0}): of wall times, only the ratios mean anything, and \
+                 processor times are the steadier measure"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The files of a workload.
+struct Files {
+    policies: PathBuf,
+    resources: PathBuf,
+    sources: Option<PathBuf>,
+}
+
+impl Files {
+    fn write(folder: &Path, workload: &Workload) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let write = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| path.display().to_string())?;
+            Ok(path)
+        };
+        Ok(Files {
+            policies: write("policies.yaml", &workload.policies)?,
+            resources: write("resources.yaml", &workload.resources)?,
+            sources: match workload.sources.as_str() {
+                "" => None,
+                text => Some(write("sources.yaml", text)?),
+            },
+        })
+    }
+
+    fn kiln(&self, binary: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command.arg("apply").arg(&self.policies).arg("--resource").arg(&self.resources);
+        if let Some(sources) = &self.sources {
+            command.arg("--target-resource").arg(sources);
+        }
+        command
+    }
+
+    fn peer(&self, binary: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command.arg("apply").arg(&self.policies).arg("--resource").arg(&self.resources);
+        if let Some(sources) = &self.sources {
+            command.arg("--target-resource").arg(sources);
+        }
+        command
+    }
+}
+
+/// What a program came to: the counts of its last line.
+fn verdicts(command: &Command) -> Result<String> {
+    let mut command = {
+        let mut same = Command::new(command.get_program());
+        same.args(command.get_args());
+        same
+    };
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let counts = said.lines().rev().find(|line| line.starts_with("pass: "));
+    let counts = counts.with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let end = said.len().saturating_sub(500);
+        format!("{command:?} prints no counts:\n{}\n{errors}", said.get(end..).unwrap_or(&said))
+    })?;
+    let objects = said.lines().filter(|line| *line == "kind: ConfigMap" || *line == "kind: Secret");
+    Ok(format!("{}, {} objects", counts.trim(), objects.count()))
+}
+
+fn build_kiln() -> Result<PathBuf> {
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "-p", "kiln"])
+        .env_remove("CARGO_TARGET_DIR")
+        .current_dir(root())
+        .status()
+        .context("cannot start cargo")?;
+    if !built.success() {
+        bail!("kiln does not build");
+    }
+    Ok(root().join("target/release/kiln"))
+}
+
+/// The peer, or nothing where it cannot be built.
+fn build_peer(report: &mut Report) -> Result<Option<PathBuf>> {
+    let folder = root().join("benches/kyverno-cli");
+    let binary = folder.join("target/kyverno");
+    if !binary.exists() {
+        let built = Command::new("go")
+            .args(["build", "-p", "1", "-o"])
+            .arg(&binary)
+            .arg("github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno")
+            .current_dir(&folder)
+            .status();
+        match built {
+            Ok(status) if status.success() => {}
+            Ok(_) => {
+                report.note("Kyverno's command line does not build here, and is missing");
+                return Ok(None);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                report.note("Go is not installed: Kyverno's command line is missing");
+                return Ok(None);
+            }
+            Err(error) => return Err(error).context("cannot start go"),
+        }
+    }
+    // The first start of a large binary reads it from disk.
+    let _ = Command::new(&binary).arg("version").output();
+    std::thread::sleep(Duration::from_millis(100));
+    Ok(Some(binary))
+}
+
+/// The version that the module file names.
+fn pinned_version() -> Result<String> {
+    let path = root().join("benches/kyverno-cli/go.mod");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let line = text.lines().find(|line| line.contains("github.com/kyverno/kyverno v"));
+    let version = line.and_then(|line| line.split_whitespace().find(|word| word.starts_with('v')));
+    Ok(version.context("go.mod names no version")?.trim_start_matches('v').to_owned())
+}
+
+fn workloads() -> Vec<Workload> {
+    let few = |runs: usize| runs;
+    let once = |_: usize| 1;
+    let data = generate("data", DATA);
+    vec![
+        Workload {
+            name: "cold start: one policy, one Namespace",
+            policies: data.clone(),
+            resources: namespaces(1),
+            sources: String::new(),
+            runs: few,
+        },
+        Workload {
+            name: "data: one policy, 10,000 Namespaces",
+            policies: data,
+            resources: namespaces(10_000),
+            sources: String::new(),
+            runs: once,
+        },
+        Workload {
+            name: "clone: one policy, 10,000 Namespaces",
+            policies: generate("clone", CLONE),
+            resources: namespaces(10_000),
+            sources: SOURCE.to_owned(),
+            runs: once,
+        },
+        Workload {
+            name: "foreach: one policy, 10,000 Namespaces, two objects each",
+            policies: generate("foreach", FOREACH),
+            resources: namespaces(10_000),
+            sources: String::new(),
+            runs: once,
+        },
+        Workload {
+            name: "200 policies, 1,000 resources",
+            policies: many(200),
+            resources: deployments(1_000),
+            sources: String::new(),
+            runs: once,
+        },
+    ]
+}
+
+const DATA: &str = "\
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: \"{{request.object.metadata.name}}\"
+      synchronize: false
+      data:
+        data:
+          owner: \"{{request.object.metadata.labels.owner}}\"
+";
+
+const CLONE: &str = "\
+      apiVersion: v1
+      kind: Secret
+      name: pull-secret
+      namespace: \"{{request.object.metadata.name}}\"
+      synchronize: false
+      clone:
+        namespace: platform
+        name: pull-secret
+";
+
+const FOREACH: &str = "\
+      synchronize: false
+      foreach:
+      - list: request.object.metadata.annotations.parts | split(@, ',')
+        apiVersion: v1
+        kind: ConfigMap
+        name: \"part-{{element}}\"
+        namespace: \"{{request.object.metadata.name}}\"
+        data:
+          data:
+            part: \"{{element}}\"
+";
+
+const SOURCE: &str = "\
+apiVersion: v1
+kind: Secret
+metadata: {name: pull-secret, namespace: platform}
+type: Opaque
+data: {token: c2VjcmV0}
+";
+
+fn generate(name: &str, program: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata:\n  name: {name}\nspec:\n  rules:\n  - name: {name}\n    \
+         match:\n      any:\n      - resources:\n          kinds: [Namespace]\n    generate:\n{program}"
+    )
+}
+
+fn namespaces(count: usize) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        let _ = write!(
+            text,
+            "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: team-{number}\n  labels:\n    owner: owner-{number}\n  \
+             annotations:\n    parts: a,b\n"
+        );
+    }
+    text
+}
+
+/// Policies that each label the Deployments of one application.
+fn many(count: usize) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        let _ = write!(
+            text,
+            "---\napiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata:\n  name: policy-{number}\nspec:\n  rules:\n  \
+             - name: label\n    match:\n      any:\n      - resources:\n          kinds: [Deployment]\n          selector:\n            \
+             matchLabels:\n              app: app-{number}\n    mutate:\n      patchStrategicMerge:\n        metadata:\n          \
+             labels:\n            policy: \"{{{{request.object.metadata.name}}}}-{number}\"\n"
+        );
+    }
+    text
+}
+
+fn deployments(count: usize) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        let _ = write!(
+            text,
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web-{number}\n  namespace: shop\n  labels:\n    \
+             app: app-{}\nspec:\n  replicas: 1\n  selector:\n    matchLabels:\n      app: app-{}\n  template:\n    metadata:\n      \
+             labels:\n        app: app-{}\n    spec:\n      containers:\n      - name: main\n        image: example.com/web:1.0\n",
+            number % 200,
+            number % 200,
+            number % 200
+        );
+    }
+    text
+}
