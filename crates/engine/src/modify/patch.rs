@@ -71,7 +71,7 @@ impl Modifying<'_> {
         let mut operations = Vec::with_capacity(selected.len());
         for selection in &selected {
             self.shared.counters.element()?;
-            let keys: Vec<Str> = selection.keys.iter().map(|key| plain_number(key)).collect();
+            let keys: Vec<Str> = selection.keys.iter().map(plain_number).collect();
             let pointer = fill_placeholders(&item.pointer, &keys).map_err(|error| {
                 Failure::new(FailureKind::Value, error.to_string())
                     .hint("#0 is the first key that `select` takes by *, a filter or a slice")
