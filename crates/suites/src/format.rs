@@ -325,9 +325,9 @@ impl TestFile {
         let mut problems = Vec::new();
         let mut expectations = Vec::new();
         for (at, entry) in self.results.iter().enumerate() {
-            match entry.expectation(Path::root().join("results").join(at)) {
+            match entry.expectation(Path::root().join("results").join(at), document) {
                 Ok(expectation) => expectations.push(expectation),
-                Err((path, problem)) => problems.push(problem.at(document.locate(&path))),
+                Err(problem) => problems.push(problem),
             }
         }
         (expectations, problems)
@@ -335,13 +335,14 @@ impl TestFile {
 }
 
 impl Entry {
-    fn expectation(&self, path: Path) -> Result<Expectation, (Path, Diagnostic)> {
+    fn expectation(&self, path: Path, document: &Document) -> Result<Expectation, Diagnostic> {
         let (field, word) = match (&self.result, &self.status) {
             (Some(result), _) => ("result", result),
             (None, Some(status)) => ("status", status),
             (None, None) => {
-                let problem = Diagnostic::error("the expectation has no result");
-                return Err((path, problem.hint("write result: pass, fail, skip, warn or error")));
+                return Err(Diagnostic::error("the expectation has no result")
+                    .at(document.locate(&path))
+                    .hint("write result: pass, fail, skip, warn or error"));
             }
         };
         let wanted = Wanted::ALL.into_iter().find(|wanted| wanted.as_str() == word.as_str());
@@ -351,16 +352,16 @@ impl Entry {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => "use pass, fail, skip, warn or error".to_owned(),
             };
-            let problem = Diagnostic::error(format!("{:?} is no result", word.as_str())).hint(hint);
-            (path.join(field), problem)
+            Diagnostic::error(format!("{:?} is no result", word.as_str()))
+                .at(document.locate(&path.join(field)))
+                .hint(hint)
         })?;
-        let operation =
-            match self.operation.as_deref().filter(|word| !word.is_empty()) {
-                Some(word) => Some(word.parse::<Operation>().map_err(|error| {
-                    (path.join("operation"), Diagnostic::error(error.to_string()))
-                })?),
-                None => None,
-            };
+        let operation = match self.operation.as_deref().filter(|word| !word.is_empty()) {
+            Some(word) => Some(word.parse::<Operation>().map_err(|error| {
+                Diagnostic::error(error.to_string()).at(document.locate(&path.join("operation")))
+            })?),
+            None => None,
+        };
         let names = |field: &str, names: &Names| -> Vec<(Str, Path)> {
             let several = matches!(names, Names::Many(_));
             let path = path.join(field);

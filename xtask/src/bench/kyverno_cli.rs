@@ -41,18 +41,18 @@ pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
     for workload in workloads() {
         let files = Files::write(&folder, &workload)?;
         eprintln!("   {}", workload.name);
-        let ours = verdicts(&files.kiln(&kiln))?;
+        let ours = verdicts(&files.apply(&kiln))?;
         let runs = (workload.runs)(runs);
         for _ in 0..runs {
-            report.process(workload.name, "kiln", measure::usage_of(&files.kiln(&kiln))?);
+            report.process(workload.name, "kiln", measure::usage_of(&files.apply(&kiln))?);
         }
         let Some(peer) = &peer else { continue };
-        let theirs = verdicts(&files.peer(peer))?;
+        let theirs = verdicts(&files.apply(peer))?;
         if ours != theirs {
             bail!("{}: kiln comes to {ours}, and {PEER} to {theirs}", workload.name);
         }
         for _ in 0..runs {
-            report.process(workload.name, PEER, measure::usage_of(&files.peer(peer))?);
+            report.process(workload.name, PEER, measure::usage_of(&files.apply(peer))?);
         }
     }
     if let Ok(load) = fs::read_to_string("/proc/loadavg") {
@@ -92,16 +92,8 @@ impl Files {
         })
     }
 
-    fn kiln(&self, binary: &Path) -> Command {
-        let mut command = Command::new(binary);
-        command.arg("apply").arg(&self.policies).arg("--resource").arg(&self.resources);
-        if let Some(sources) = &self.sources {
-            command.arg("--target-resource").arg(sources);
-        }
-        command
-    }
-
-    fn peer(&self, binary: &Path) -> Command {
+    /// Both programs take the same options.
+    fn apply(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
         command.arg("apply").arg(&self.policies).arg("--resource").arg(&self.resources);
         if let Some(sources) = &self.sources {
