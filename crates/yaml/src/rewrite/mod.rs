@@ -43,7 +43,8 @@ pub fn rewrite(
             .is_ok_and(|read| read.len() == documents.len().max(1) && read[0].value() == to)
     };
     let refused = || {
-        let hint = "anchors, aliases and unusual layout stand in the way: write the field out plainly";
+        let hint =
+            "anchors, aliases and unusual layout stand in the way: write the field out plainly";
         Diagnostic::error("the file cannot be changed in place").hint(hint)
     };
     let Some(document) = documents.first() else {
