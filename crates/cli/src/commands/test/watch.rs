@@ -27,7 +27,7 @@ pub(super) fn run(
         match once() {
             Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
             Err(Failure::BadInput(problems)) => {
-                problems.iter().for_each(|problem| ui.problem(problem))
+                problems.iter().for_each(|problem| ui.problem(problem));
             }
             Ok(_) => {}
         }
