@@ -12,6 +12,7 @@ mod fmt;
 mod general;
 mod harness;
 mod install;
+mod modrule;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod run;

@@ -1,0 +1,242 @@
+//! ModRules: patches, refusals, the stream of a post-renderer, and the languages of their fields.
+
+use kiln_yaml::{ReadOptions, read_bytes};
+
+use crate::harness::Folder;
+
+const RULES: &str = "\
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: label}
+spec:
+  type: Patch
+  match:
+  - select: $.kind
+    matchValue: ConfigMap
+  - select: $.metadata.labels.team
+    negate: true
+  patch:
+  - op: add
+    path: /metadata/labels/team
+    value: '{{ .Target.metadata.name | upper }}'
+";
+
+const REJECT: &str = "\
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: no-secrets}
+spec:
+  type: Reject
+  rejectMessage: 'no Secret named {{ .Target.metadata.name }} here'
+  match:
+  - select: $.kind
+    matchValue: Secret
+";
+
+const STREAM: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: first}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: second}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: third, namespace: other}
+";
+
+fn names(text: &str) -> Vec<String> {
+    let documents = read_bytes("out", text.as_bytes(), ReadOptions::kubernetes()).unwrap();
+    documents.iter().map(|d| d.value().str_at(["metadata", "name"]).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_is_piped_in_comes_out_in_order() {
+    let folder = Folder::with(&[("rules.yaml", RULES)]);
+    let run = folder.kiln_with_input(
+        &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],
+        STREAM.as_bytes(),
+    );
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert_eq!(names(&run.stdout), ["first", "second", "third"]);
+    assert!(run.stdout.contains("labels:\n    team: SECOND\n"), "{}", run.stdout);
+    // Where it will live is for whoever takes the stream to say.
+    assert!(!run.stdout.contains("default"), "{}", run.stdout);
+    let again = folder.kiln_with_input(
+        &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],
+        run.stdout.as_bytes(),
+    );
+    assert_eq!(again.stdout, run.stdout);
+}
+
+#[test]
+fn a_refused_resource_ends_with_1_and_says_why() {
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: key}\n---\n";
+    let folder = Folder::with(&[("rules.yaml", &format!("{RULES}---\n{REJECT}"))]);
+    let run = folder.kiln_with_input(
+        &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],
+        format!("{secret}{STREAM}").as_bytes(),
+    );
+    assert_eq!(run.code, 1);
+    assert_eq!(names(&run.stdout), ["first", "second", "third"]);
+    let wanted =
+        "Secret default/key is rejected by default/no-secrets: \"no Secret named key here\"";
+    assert!(run.stderr.contains(wanted), "{}", run.stderr);
+    folder.write("secret.yaml", secret);
+    let text = folder.kiln(&["apply", "rules.yaml", "-r", "secret.yaml"]);
+    assert_eq!(text.code, 1);
+    assert!(text.stdout.contains("fail: rejected by default/no-secrets"), "{}", text.stdout);
+    assert!(text.stdout.ends_with("fail: 1, warn: 0, error: 0, skip: 0\n"), "{}", text.stdout);
+}
+
+#[test]
+fn other_rules_see_the_patched_object() {
+    let generate = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: copies}
+spec:
+  rules:
+  - name: copy-team
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    generate:
+      apiVersion: v1
+      kind: Secret
+      name: made
+      namespace: '{{ request.object.metadata.namespace }}'
+      data: {stringData: {team: '{{ request.object.metadata.labels.team }}'}}
+";
+    let folder = Folder::with(&[("rules.yaml", &format!("{generate}---\n{RULES}"))]);
+    let run = folder.kiln_with_input(
+        &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],
+        STREAM.as_bytes(),
+    );
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(names(&run.stdout), ["first", "second", "third", "made"]);
+    assert!(run.stdout.contains("team: SECOND\n"), "{}", run.stdout);
+    // A refused object leads to nothing.
+    let refuse = REJECT.replace("Secret\n", "ConfigMap\n");
+    folder.write("rules.yaml", format!("{generate}---\n{RULES}---\n{refuse}"));
+    let run = folder.kiln_with_input(
+        &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],
+        STREAM.as_bytes(),
+    );
+    assert_eq!(run.code, 1);
+    assert_eq!(names(&run.stdout), ["first", "third"]);
+}
+
+#[test]
+fn rules_that_are_rarely_meant_are_warned_about() {
+    let repeats = "\
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: repeats}
+spec:
+  type: Patch
+  match:
+  - select: $.kind
+    matchValue: ConfigMap
+  - select: $.data.mode != \"off\"
+  patch:
+  - op: add
+    path: /metadata/finalizers/-1
+    value: kiln.example/guard
+  - op: add
+    path: /metadata/labels/team
+    value: b
+";
+    let folder = Folder::with(&[
+        ("rules.yaml", &format!("{RULES}---\n{repeats}")),
+        ("object.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"),
+    ]);
+    let run = folder.kiln(&["apply", "rules.yaml", "-r", "object.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for said in [
+        "`!=` also holds where $.data.mode is not there",
+        "rules default/label and default/repeats can both write /metadata/labels/team of one object",
+        "rule default/repeats changes v1/ConfigMap/default/a again each time it is updated",
+    ] {
+        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
+    }
+    assert!(!run.stderr.contains("rule default/label changes"), "{}", run.stderr);
+    let check = folder.kiln(&["check", "rules.yaml"]);
+    assert_eq!(check.code, 0, "{}", check.stderr);
+    assert!(check.stderr.contains("can both write"), "{}", check.stderr);
+}
+
+#[test]
+fn mistakes_in_rules_are_shown_where_they_are() {
+    for (from, to, said) in [
+        ("$.metadata.labels.team", "$.metadata.labels[", "a value is wanted here"),
+        ("negate: true", "matchRegex: '('", "missing closing )"),
+        ("| upper }}", "| uper }}", "did you mean upper?"),
+        ("op: add", "op: move", "use add, replace or remove"),
+        ("type: Patch", "type: Pach", "did you mean \"Patch\"?"),
+        ("type: Patch", "type: Reject", "patch belongs to Patch rules"),
+        ("  patch:", "  ptach:", "did you mean \"patch\"?"),
+        ("path: /metadata", "select: length($.x)\n    path: /metadata", "must be a path"),
+        ("spec:\n", "spec:\n  executionTier: 40000\n", "from -32767 to 32766"),
+    ] {
+        let folder = Folder::with(&[("rules.yaml", &RULES.replacen(from, to, 1))]);
+        let run = folder.kiln(&["check", "rules.yaml"]);
+        assert_eq!(run.code, 2, "{to}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{to}: {}", run.stderr);
+    }
+    let old = RULES
+        .replace("select:", "query:")
+        .replace("matchValue:", "value:")
+        .replace("negate:", "negative:");
+    let folder = Folder::with(&[("rules.yaml", &old)]);
+    let run = folder.kiln(&["check", "rules.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("query is the old name of select"), "{}", run.stderr);
+}
+
+#[test]
+fn expressions_and_templates_run_on_their_own() {
+    let folder = Folder::with(&[(
+        "pod.yaml",
+        "kind: Pod\nspec: {containers: [{name: a}, {name: b}], n: 1000000}\n",
+    )]);
+    for (arguments, code, out, err) in [
+        (vec!["jsonpath", "$.spec.containers[? @.name == \"b\"].name"], 0, "[\n  \"b\"\n]\n", ""),
+        (vec!["jsonpath", "$.spec.nothing"], 0, "undefined\n", ""),
+        (vec!["jsonpath", "$.kind = \"Pod\""], 1, "", "write == to compare"),
+        (vec!["jsonpath", "$.kind.x"], 1, "", "a string has no members"),
+        (vec!["gotemplate", "{{ .kind | lower }} {{ .spec.n }}"], 0, "pod 1e+06\n", ""),
+        (vec!["gotemplate", "{{ .spec.n }}", "--integers"], 0, "1000000\n", ""),
+        (
+            vec!["gotemplate", "{{ .kind | lower }}", "--functions", "builtin"],
+            1,
+            "",
+            "sprig's functions",
+        ),
+        (
+            vec!["gotemplate", "{{ .no }}", "--option", "missingkey=error"],
+            1,
+            "",
+            "map has no entry for key",
+        ),
+        (vec!["gotemplate", "{{ .no }}", "--option", "missing"], 2, "", "missingkey=error"),
+        (vec!["gotemplate", "{{ if }}"], 1, "", "missing value for if"),
+    ] {
+        let mut all = vec!["eval"];
+        all.extend(&arguments);
+        all.extend(["--input", "pod.yaml"]);
+        let run = folder.kiln(&all);
+        assert_eq!((run.code, run.stdout.as_str()), (code, out), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(err), "{arguments:?}: {}", run.stderr);
+    }
+    let keys = folder.kiln(&[
+        "eval",
+        "jsonpath",
+        "--select",
+        "$.spec.containers[*].name",
+        "-i",
+        "pod.yaml",
+    ]);
+    assert!(keys.stdout.contains("\"keys\": [\n      \"1\"\n    ]"), "{}", keys.stdout);
+    assert!(folder.kiln(&["eval", "gotemplate", "--list"]).stdout.contains("regexReplaceAll "));
+}
