@@ -168,7 +168,7 @@ fn mistakes_and_doubts_are_said() {
     for (spec, said) in [
         (
             "  type: Patch\n  patch: [{op: add, path: /x}]",
-            "error: policy.yaml:4:3: the field match of spec is missing",
+            "error: policy.yaml:5:3: the field match of spec is missing",
         ),
         ("  type: Patch\n  match: []\n  patch: [{op: add, path: /x}]", "match has no item"),
         ("  type: Reject\n  match: [{select: ''}]", "the expression is empty"),

@@ -55,6 +55,10 @@ pub(crate) fn load(
     let mut folder = Folder::of(path, files, reader);
     let documents = folder.read_suite(path).map_err(|problem| vec![problem])?;
     let document = only(documents, path).map_err(|problem| vec![problem])?;
+    if document.value().as_map().is_none() {
+        let problem = Diagnostic::error("a suite is a map of fields such as policies and results");
+        return Err(vec![problem.at(document.place())]);
+    }
     let test: TestFile = document.read().map_err(|problem| vec![problem])?;
     let mut reading = Reading { folder, document: &document, problems: test.remarks(&document) };
     let loaded = reading.everything(test);

@@ -47,7 +47,8 @@ pub(super) fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head
         (true, namespace) => Scope::Namespace(namespace.unwrap_or_else(|| "default".into())),
         (false, None) => Scope::Cluster,
         (false, Some(_)) => {
-            report.error(
+            // An API server drops the namespace of objects without one.
+            report.warn(
                 &metadata.path().join("namespace"),
                 format!("a {kind} has no namespace"),
                 Some(format!("remove it, or write `kind: Namespaced{kind}`")),

@@ -170,7 +170,7 @@ mod tests {
         };
         let command = Command {
             program: "/plugins/team.example.com".into(),
-            directory: "/work/app".into(),
+            directory: "/srv/app".into(),
             ..Command::default()
         };
         let process = confinement.process(&command, &[], Path::new("/tmp/x"), vec!["generate"]);
@@ -180,7 +180,7 @@ mod tests {
         };
         let written: Vec<_> =
             after("--write").into_iter().filter(|path| !path.starts_with("/dev/")).collect();
-        assert_eq!(written, ["/tmp/x", "/work/app"]);
+        assert_eq!(written, ["/tmp/x", "/srv/app"]);
         assert!(after("--read").contains(&"/srv/charts"));
         assert!(words.ends_with(&["--", "/plugins/team.example.com", "generate"]), "{words:?}");
         assert_eq!(words[0], "plugin-sandbox");

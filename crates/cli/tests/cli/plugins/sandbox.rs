@@ -112,7 +112,7 @@ fn every_kind_of_plugin_is_kept_in() {
 }
 
 #[test]
-fn the_helper_command_is_hidden_and_says_when_it_cannot_start() {
+fn the_sandbox_command_is_hidden_and_says_when_it_cannot_start() {
     let case = Case::of_team("generators", "");
     let run = case.kiln(&["--help"]);
     assert!(!run.stdout.contains("plugin-sandbox"));
