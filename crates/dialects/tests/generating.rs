@@ -458,7 +458,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "generate:\n- template:\n    interpolate: cel\n    value: |\n      (( 'k' )): v",
             vec![
-                "error: policy.yaml:16:21: spec.generate[0].template.value: placeholders are not supported in mapping keys; build the map with a whole-value placeholder",
+                "error: policy.yaml:16:20: spec.generate[0].template.value: placeholders are not supported in mapping keys; build the map with a whole-value placeholder",
             ],
         ),
         (
