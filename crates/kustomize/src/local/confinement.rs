@@ -180,7 +180,7 @@ mod tests {
         };
         let written: Vec<_> =
             after("--write").into_iter().filter(|path| !path.starts_with("/dev/")).collect();
-        assert_eq!(written, ["/tmp/x", "/srv/app"]);
+        assert_eq!(written, ["/srv/app", "/tmp/x"]);
         assert!(after("--read").contains(&"/srv/charts"));
         assert!(words.ends_with(&["--", "/plugins/team.example.com", "generate"]), "{words:?}");
         assert_eq!(words[0], "plugin-sandbox");
