@@ -31,7 +31,7 @@ struct Workload {
 
 /// Builds both programs, and runs all workloads with both.
 pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
-    let kiln = build_kiln()?;
+    let kiln = super::kustomize::kiln()?;
     let peer = build_peer(report)?;
     report.contender("kiln", env!("CARGO_PKG_VERSION"));
     if peer.is_some() {
@@ -120,19 +120,6 @@ fn verdicts(command: &Command) -> Result<String> {
     })?;
     let objects = said.lines().filter(|line| *line == "kind: ConfigMap" || *line == "kind: Secret");
     Ok(format!("{}, {} objects", counts.trim(), objects.count()))
-}
-
-fn build_kiln() -> Result<PathBuf> {
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "-p", "kiln"])
-        .env_remove("CARGO_TARGET_DIR")
-        .current_dir(root())
-        .status()
-        .context("cannot start cargo")?;
-    if !built.success() {
-        bail!("kiln does not build");
-    }
-    Ok(root().join("target/release/kiln"))
 }
 
 /// The peer, or nothing where it cannot be built.
