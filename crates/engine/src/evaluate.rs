@@ -108,7 +108,7 @@ pub(crate) fn evaluate_except(
         bytes: world.limits.bytes,
         ..ExpressionLimits::default()
     });
-    let tracer = Tracer::new(|| format!("rule {}", rule.id), world.limits.trace);
+    let tracer = Tracer::new(&world.limits);
     let gate = Gate {
         view: world.view,
         scope: &rule.scope,
@@ -149,11 +149,13 @@ pub(crate) fn evaluate_except(
     cost.steps += meter.steps_used();
     cost.bytes += meter.bytes_used();
     let reads = gate.reads.take();
-    let shown = match &why {
-        Some(why) => format!("{}: {why}", verdict.as_str()),
-        None => verdict.as_str().to_owned(),
-    };
-    let trace = tracer.finish(Answer::Done, Some(shown));
+    let trace = tracer.finish(|| {
+        let shown = match &why {
+            Some(why) => format!("{}: {why}", verdict.as_str()),
+            None => verdict.as_str().to_owned(),
+        };
+        (format!("rule {}", rule.id), shown)
+    });
     Outcome {
         rule: rule.id.clone(),
         verdict,

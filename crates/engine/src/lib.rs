@@ -57,7 +57,7 @@ pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
 pub use evaluate::{Outcome, Verdict, evaluate};
 pub use event::{Event, User};
 pub use failure::{Failure, FailureKind, MissingSource};
-pub use limits::{Cost, Exceeded, Limits};
+pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};

@@ -31,6 +31,18 @@ pub struct Limits {
     pub chain: usize,
     /// Steps of the trace; none for no trace.
     pub trace: usize,
+    /// Where the trace begins.
+    pub traced: Traced,
+}
+
+/// Where a trace begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traced {
+    /// With the question whether the event is the rule's business.
+    #[default]
+    Matching,
+    /// Behind it: a rule whose business the event is not has no trace, and pays for none.
+    Matched,
 }
 
 impl Default for Limits {
@@ -49,6 +61,7 @@ impl Default for Limits {
             repeats: 4,
             chain: 32,
             trace: 0,
+            traced: Traced::Matching,
         }
     }
 }
@@ -58,6 +71,12 @@ impl Limits {
     #[must_use]
     pub fn traced(self) -> Self {
         Limits { trace: 10_000, ..self }
+    }
+
+    /// The same limits, with enough of a trace to say why a rule that matched did nothing.
+    #[must_use]
+    pub fn explaining_skips(self) -> Self {
+        Limits { trace: 32, traced: Traced::Matched, ..self }
     }
 }
 

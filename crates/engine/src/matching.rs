@@ -67,6 +67,7 @@ impl<'m> Matcher<'m> {
                 return Ok(false);
             }
         }
+        self.tracer.begin();
         Ok(true)
     }
 

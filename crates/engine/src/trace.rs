@@ -9,6 +9,8 @@ use std::fmt;
 use kiln_value::{Value, json};
 use serde::Serialize;
 
+use crate::limits::{Limits, Traced};
+
 /// A question that came up, its answer, and the questions that led to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Step {
@@ -96,17 +98,34 @@ impl fmt::Display for Step {
 /// Records steps while an evaluation runs.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    on: bool,
+    /// The steps that are not finished, below the root; empty as long as nothing is recorded.
     open: RefCell<Vec<Step>>,
     left: Cell<usize>,
+    /// How many steps there may be once the rule has matched.
+    waiting: Cell<usize>,
 }
 
 impl Tracer {
-    /// A tracer that keeps this many steps at most; none at all for zero.
-    pub(crate) fn new(what: impl FnOnce() -> String, most: usize) -> Self {
-        let on = most > 0;
-        let root = if on { vec![Step { what: what(), ..Step::default() }] } else { Vec::new() };
-        Tracer { on, open: RefCell::new(root), left: Cell::new(most) }
+    /// A tracer that keeps as many steps as the limits say, from where they say.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let tracer = Tracer {
+            open: RefCell::default(),
+            left: Cell::new(0),
+            waiting: Cell::new(limits.trace),
+        };
+        if limits.traced == Traced::Matching {
+            tracer.begin();
+        }
+        tracer
+    }
+
+    /// Records from here on, if it does not do so yet and is to do so at all.
+    pub(crate) fn begin(&self) {
+        let most = self.waiting.take();
+        if most > 0 {
+            self.left.set(most);
+            self.open.borrow_mut().push(Step::default());
+        }
     }
 
     /// Runs something as a step; `answer` looks at what came out.
@@ -142,15 +161,16 @@ impl Tracer {
         }
     }
 
-    /// The finished trace.
-    pub(crate) fn finish(self, answer: Answer, why: Option<String>) -> Option<Step> {
-        let cut = self.on && self.left.get() == 0;
+    /// The finished trace; `describe` says what was traced, and why it ended as it did.
+    pub(crate) fn finish(self, describe: impl FnOnce() -> (String, String)) -> Option<Step> {
+        let cut = self.left.get() == 0;
         let mut root = self.open.into_inner().into_iter().next()?;
         if cut {
             root.steps.push(Step { what: "further steps are not shown".into(), ..Step::default() });
         }
-        root.answer = answer;
-        root.why = why;
+        let (what, why) = describe();
+        root.what = what;
+        root.why = Some(why);
         Some(root)
     }
 
@@ -172,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_trace_reads_as_a_tree() {
-        let tracer = Tracer::new(|| "rule".into(), 10);
+        let tracer = Tracer::new(&Limits { trace: 10, ..Limits::default() });
         let matched = tracer.within(
             || "match".into(),
             || {
@@ -192,7 +212,7 @@ mod tests {
             answer: Answer::Value(value!({"a": 1})),
             ..Step::default()
         });
-        let trace = tracer.finish(Answer::Done, Some("no match".into())).unwrap();
+        let trace = tracer.finish(|| ("rule".into(), "no match".into())).unwrap();
         assert_eq!(
             trace.to_string(),
             "rule (no match)\n├─ match: no\n│  └─ kinds: yes (Pod)\n└─ x = {\"a\":1}\n"
@@ -203,19 +223,34 @@ mod tests {
 
     #[test]
     fn a_trace_that_is_off_formats_nothing() {
-        let tracer = Tracer::new(|| unreachable!(), 0);
+        let tracer = Tracer::new(&Limits::default());
         tracer.note(|| unreachable!());
+        tracer.begin();
         assert_eq!(tracer.within(|| unreachable!(), || 7, |_| unreachable!()), 7);
-        assert_eq!(tracer.finish(Answer::Yes, None), None);
+        assert_eq!(tracer.finish(|| unreachable!()), None);
+    }
+
+    #[test]
+    fn a_trace_of_what_follows_the_match_begins_there() {
+        let limits = Limits::default().explaining_skips();
+        let tracer = Tracer::new(&limits);
+        tracer.note(|| unreachable!());
+        tracer.begin();
+        tracer.note(|| Step { what: "guard".into(), ..Step::default() });
+        tracer.begin();
+        let trace = tracer.finish(|| ("rule".into(), "skip".into())).unwrap();
+        assert_eq!(trace.to_string(), "rule (skip)\n└─ guard\n");
+        assert_eq!(Tracer::new(&limits).finish(|| unreachable!()), None);
     }
 
     #[test]
     fn a_long_trace_is_cut_and_says_so() {
-        let tracer = Tracer::new(|| "rule".into(), 2);
+        let tracer = Tracer::new(&Limits { trace: 2, ..Limits::default() });
         for at in 0..5 {
             tracer.note(|| Step { what: at.to_string(), ..Step::default() });
         }
-        let trace = tracer.finish(Answer::Done, None).unwrap();
-        assert_eq!(trace.to_string(), "rule\n├─ 0\n├─ 1\n└─ further steps are not shown\n");
+        let trace = tracer.finish(|| ("rule".into(), "pass".into())).unwrap();
+        let shown = trace.to_string();
+        assert_eq!(shown, "rule (pass)\n├─ 0\n├─ 1\n└─ further steps are not shown\n");
     }
 }

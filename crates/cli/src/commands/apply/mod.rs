@@ -115,11 +115,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         Some(path) => Some(UserFile::read(&read_only(path, global)?)?),
         None => None,
     };
-    let limits = if args.trace {
-        Limits::default().traced()
-    } else {
-        Limits { trace: 32, ..Limits::default() }
-    };
+    let limits =
+        if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
     let job = Job {
         rules: &rules,
         kinds: &kinds,
