@@ -239,6 +239,7 @@ impl<'e> Evaluation<'e> {
         if !self.guards_hold(&context, "preconditions")? {
             return Ok(self.because(Verdict::Skip, "preconditions not met"));
         }
+        self.shared.tracer.acts();
         if program.changes_trigger() {
             self.ended.lineage = event.lineage.clone();
             let patch = mutate::changed_object(program, object, &context)?;
@@ -485,6 +486,7 @@ impl<'e> Evaluation<'e> {
         context: &Context<'_>,
         running: Option<&mut Running<'_>>,
     ) -> Result<Verdict, Failure> {
+        self.shared.tracer.acts();
         let trigger = self.trigger(object);
         self.ended.lineage = self.event.lineage.then(
             &self.rule.id,

@@ -31,18 +31,18 @@ pub struct Limits {
     pub chain: usize,
     /// Steps of the trace; none for no trace.
     pub trace: usize,
-    /// Where the trace begins.
+    /// What the trace is about.
     pub traced: Traced,
 }
 
-/// Where a trace begins.
+/// What a trace is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traced {
-    /// With the question whether the event is the rule's business.
+    /// All of an evaluation.
     #[default]
-    Matching,
-    /// Behind it: a rule whose business the event is not has no trace, and pays for none.
-    Matched,
+    All,
+    /// Why a rule that matched does nothing: it begins behind the match, and is gone once the rule acts.
+    Skips,
 }
 
 impl Default for Limits {
@@ -61,7 +61,7 @@ impl Default for Limits {
             repeats: 4,
             chain: 32,
             trace: 0,
-            traced: Traced::Matching,
+            traced: Traced::All,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Limits {
     /// The same limits, with enough of a trace to say why a rule that matched did nothing.
     #[must_use]
     pub fn explaining_skips(self) -> Self {
-        Limits { trace: 32, traced: Traced::Matched, ..self }
+        Limits { trace: 32, traced: Traced::Skips, ..self }
     }
 }
 

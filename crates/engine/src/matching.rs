@@ -67,7 +67,7 @@ impl<'m> Matcher<'m> {
                 return Ok(false);
             }
         }
-        self.tracer.begin();
+        self.tracer.matched();
         Ok(true)
     }
 

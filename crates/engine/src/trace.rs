@@ -103,24 +103,34 @@ pub(crate) struct Tracer {
     left: Cell<usize>,
     /// How many steps there may be once the rule has matched.
     waiting: Cell<usize>,
+    traced: Traced,
 }
 
 impl Tracer {
-    /// A tracer that keeps as many steps as the limits say, from where they say.
+    /// A tracer that keeps as many steps as the limits say, of what they say.
     pub(crate) fn new(limits: &Limits) -> Self {
         let tracer = Tracer {
             open: RefCell::default(),
             left: Cell::new(0),
             waiting: Cell::new(limits.trace),
+            traced: limits.traced,
         };
-        if limits.traced == Traced::Matching {
-            tracer.begin();
+        if limits.traced == Traced::All {
+            tracer.matched();
         }
         tracer
     }
 
-    /// Records from here on, if it does not do so yet and is to do so at all.
-    pub(crate) fn begin(&self) {
+    /// The rule acts, so that nobody will ask why it was skipped.
+    pub(crate) fn acts(&self) {
+        if self.traced == Traced::Skips {
+            self.left.set(0);
+            self.open.borrow_mut().clear();
+        }
+    }
+
+    /// The rule has matched.
+    pub(crate) fn matched(&self) {
         let most = self.waiting.take();
         if most > 0 {
             self.left.set(most);
@@ -225,21 +235,26 @@ mod tests {
     fn a_trace_that_is_off_formats_nothing() {
         let tracer = Tracer::new(&Limits::default());
         tracer.note(|| unreachable!());
-        tracer.begin();
+        tracer.matched();
         assert_eq!(tracer.within(|| unreachable!(), || 7, |_| unreachable!()), 7);
         assert_eq!(tracer.finish(|| unreachable!()), None);
     }
 
     #[test]
-    fn a_trace_of_what_follows_the_match_begins_there() {
+    fn a_trace_of_skips_is_there_for_skips_only() {
         let limits = Limits::default().explaining_skips();
-        let tracer = Tracer::new(&limits);
-        tracer.note(|| unreachable!());
-        tracer.begin();
-        tracer.note(|| Step { what: "guard".into(), ..Step::default() });
-        tracer.begin();
-        let trace = tracer.finish(|| ("rule".into(), "skip".into())).unwrap();
+        let skipped = Tracer::new(&limits);
+        skipped.note(|| unreachable!());
+        skipped.matched();
+        skipped.note(|| Step { what: "guard".into(), ..Step::default() });
+        let trace = skipped.finish(|| ("rule".into(), "skip".into())).unwrap();
         assert_eq!(trace.to_string(), "rule (skip)\n└─ guard\n");
+
+        let acting = Tracer::new(&limits);
+        acting.matched();
+        acting.within(|| "guard".into(), || acting.acts(), |()| (Answer::Yes, None));
+        acting.note(|| unreachable!());
+        assert_eq!(acting.finish(|| unreachable!()), None);
         assert_eq!(Tracer::new(&limits).finish(|| unreachable!()), None);
     }
 
