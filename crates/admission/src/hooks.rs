@@ -18,7 +18,7 @@ use kiln_value::{Str, Value, json};
 
 pub use crate::registration::Part as Purpose;
 
-use crate::registration::{FailurePolicy, Registration, dashed, family};
+use crate::registration::{FailurePolicy, MODRULES, Registration, dashed, family};
 use crate::review::{Request, Response, namespace_of, sent_kind};
 use crate::settings::Settings;
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
@@ -48,6 +48,8 @@ pub struct Hook {
     pub rules: Vec<Value>,
     /// May be called again when others changed the object after it.
     pub reinvoked: bool,
+    /// KubeMod: Nodes, ReplicaSets and what nodes send are not kept from rules.
+    unfiltered: bool,
     set: RuleSet,
     asks_for_roles: bool,
     /// Policies whose users are told what changed.
@@ -75,6 +77,10 @@ pub struct Reviewed {
     /// Something went wrong in Kiln itself.
     pub panicked: bool,
 }
+
+/// The webhook of ModRules and its path, as KubeMod's users know them.
+const DRAGNET: &str = "dragnet.kubemod.io";
+const DRAGNET_PATH: &str = "/dragnet-webhook";
 
 /// How long an answer may take unless a policy says otherwise.
 const TIMEOUT: u8 = 10;
@@ -155,6 +161,7 @@ impl Hooks {
                 | "nmpol"
                 | "mpol-existing"
                 | "nmpol-existing"
+                | "dragnet-webhook"
         )
     }
 
@@ -188,7 +195,8 @@ impl Group {
         let own = registration.is_fine_grained().then(|| Str::from(policy.id.key()));
         let family = family(policy);
         // A namespaced policy with constraints is only asked about its own namespace.
-        let namespace = policy.id.namespace.clone().filter(|_| family.is_some());
+        let apart = family.is_some_and(|family| family != MODRULES);
+        let namespace = policy.id.namespace.clone().filter(|_| apart);
         let selectors = [&registration.namespace_selector, &registration.object_selector]
             .map(|selector| selector.as_ref().map(json::to_canonical_string).unwrap_or_default());
         Group {
@@ -197,7 +205,7 @@ impl Group {
             failure: registration.failure_of(policy, purpose),
             alone: own,
             selectors: match (family, selectors.iter().all(String::is_empty), namespace) {
-                (None, ..) | (_, true, None) => String::new(),
+                (None | Some(MODRULES), ..) | (_, true, None) => String::new(),
                 (_, _, namespace) => {
                     format!("{} {}", selectors.join(" "), namespace.unwrap_or_default())
                 }
@@ -229,6 +237,9 @@ impl Group {
                 format!("/{word}/{failure}{alone}"),
             );
         };
+        if family == MODRULES {
+            return (DRAGNET.to_owned(), DRAGNET_PATH.to_owned());
+        }
         let hash = match distinct {
             true => {
                 let hash = kiln_engine::ContentHash::of(&Value::from(self.selectors.as_str()));
@@ -265,8 +276,12 @@ impl Hook {
             members.iter().filter_map(|(policy, _)| policy.id.namespace.as_deref()).collect();
         namespaces.sort_unstable();
         namespaces.dedup();
-        let all_namespaced = members.iter().all(|(policy, _)| policy.id.namespace.is_some());
-        let own = (all_namespaced).then(|| only_in(&namespaces));
+        // A policy may live in a namespace and reach beyond it.
+        let stays = |policy: &Policy| {
+            policy.id.namespace.is_some()
+                && policy.rules.iter().all(|rule| rule.scope.namespace().is_some())
+        };
+        let own = members.iter().all(|(policy, _)| stays(policy)).then(|| only_in(&namespaces));
         let first = registrations().next();
         let selector = |key: fn(&Registration) -> Option<&Value>| first.and_then(key);
         let match_conditions = registrations().flat_map(|r| r.match_conditions.iter());
@@ -294,7 +309,9 @@ impl Hook {
                 None,
             ]),
             rules: webhook_rules(members, group.purpose, kinds),
-            reinvoked: group.purpose == Purpose::Mutate && group.family.is_none(),
+            reinvoked: group.purpose == Purpose::Mutate
+                && group.family.is_none_or(|family| family == MODRULES),
+            unfiltered: group.family == Some(MODRULES),
             set: RuleSet::new(members.iter().map(|(policy, _)| Arc::clone(policy)))
                 .with_exceptions(exceptions.iter().cloned()),
             asks_for_roles: registrations().any(|r| r.asks_for_roles),
@@ -310,20 +327,23 @@ impl Hook {
         let mut event = request.event.clone();
         let passed_over = || Reviewed { passed_over: true, ..Reviewed::default() };
         let namespace = event.namespace.clone().unwrap_or_default();
-        if settings.filters_out(&event.kind, &event.subresource, &namespace, &event.name) {
+        if !self.unfiltered
+            && settings.filters_out(&event.kind, &event.subresource, &namespace, &event.name)
+        {
             return passed_over();
         }
         event.own = false;
         if let Some(user) = &mut event.user {
             event.own = user.username == settings.background_user();
-            if self.asks_for_roles || settings.excluded.asks_for_roles() {
+            let asks = !self.unfiltered && settings.excluded.asks_for_roles();
+            if self.asks_for_roles || asks {
                 let resolved = user.resolve_roles(world.view, event.namespace.as_deref());
                 if let Err(error) = resolved {
                     // Not knowing somebody's roles is no reason to take them for somebody without any.
                     return self.gave_up(&format!("the roles of {}: {error}", user.username));
                 }
             }
-            if settings.excluded.holds(user) {
+            if !self.unfiltered && settings.excluded.holds(user) {
                 return passed_over();
             }
         }
@@ -431,7 +451,7 @@ impl Reviewed {
 
 fn rejection(outcome: &Outcome) -> Option<&str> {
     outcome.effects.iter().find_map(|effect| match effect {
-        Effect::Reject { message } => Some(message.as_str()),
+        Effect::Reject { message, .. } => Some(message.as_str()),
         _ => None,
     })
 }

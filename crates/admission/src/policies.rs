@@ -7,7 +7,7 @@ use kiln_engine::Event;
 use kiln_object::{Gvk, Kinds, metadata};
 use kiln_rules::{Operation, Policy, Rule, RuleId};
 use kiln_value::{Value, json};
-use kiln_yaml::{Document, ReadOptions, read_bytes};
+use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
 use crate::access::{self, Need, Question};
 use crate::review::Response;
@@ -59,7 +59,9 @@ impl Check {
         let document = as_document(object)?;
         let compiled = kiln_dialects::compile([&document], kinds);
         let of_cel = Gvk::of(object).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
-        self.diagnostics(&compiled, of_cel)?;
+        let of_paths = Gvk::of(object).is_some_and(|gvk| gvk.group == "api.kubemod.io");
+        let places = of_paths.then(|| document.places());
+        self.diagnostics(&compiled, of_cel, places.as_ref())?;
         for policy in &compiled.policies {
             check_conditions(policy)?;
         }
@@ -95,8 +97,20 @@ impl Check {
         Ok(())
     }
 
-    fn diagnostics(&mut self, compiled: &Compiled, of_cel: bool) -> Result<(), String> {
+    /// With places, each problem is told with its path; Kyverno's users know them without.
+    fn diagnostics(
+        &mut self,
+        compiled: &Compiled,
+        of_cel: bool,
+        places: Option<&Places>,
+    ) -> Result<(), String> {
         let mut errors = Vec::new();
+        let with_hint = |found: &Diagnostic| match (places, &found.place) {
+            (Some(places), Some(place)) => {
+                format!("{}: {}", places.path_at(place), with_hint(found))
+            }
+            _ => with_hint(found),
+        };
         for found in &compiled.diagnostics {
             match found.severity {
                 // Kyverno: of these policies, errors are told twice and without advice.

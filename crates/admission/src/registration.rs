@@ -7,7 +7,7 @@ use std::fmt;
 
 use kiln_cel::{Env, Type};
 use kiln_rules::{Dialect, Policy, Rule};
-use kiln_value::{Str, Value};
+use kiln_value::{Str, Value, value};
 
 /// What it means for a request when rules fail, or nobody answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,7 +114,10 @@ impl Registration {
             exact: constraints.and_then(|c| c.str_at(["matchPolicy"])) == Some("Exact"),
             resource_rules: of_constraints("resourceRules")
                 .and_then(|rules| rules.as_list().map(|rules| rules.to_vec())),
-            namespace_selector: of_constraints("namespaceSelector"),
+            namespace_selector: match policy.id.dialect {
+                Dialect::ModRule => Some(unless_ignored()),
+                _ => of_constraints("namespaceSelector"),
+            },
             object_selector: of_constraints("objectSelector"),
             warns: spec.get("emitWarning").and_then(Value::as_bool) == Some(true),
             asks_for_roles: mentions_roles(spec),
@@ -140,6 +143,13 @@ impl Registration {
             (Part::Observe, _) => self.failure.unwrap_or(FailurePolicy::Ignore),
         }
     }
+}
+
+/// KubeMod: namespaces can be kept from all ModRules by a label.
+fn unless_ignored() -> Value {
+    value!({"matchExpressions": [
+        {"key": "admission.kubemod.io/ignore", "operator": "NotIn", "values": ["true"]},
+    ]})
 }
 
 /// The conditions that an API server can check itself: all of them, or none.
@@ -188,6 +198,9 @@ fn mentions_roles(value: &Value) -> bool {
     }
 }
 
+/// The family of ModRules, which share one webhook whatever their namespace: tiers order them all.
+pub(crate) const MODRULES: &str = "modrule";
+
 /// The words that stand in a webhook's name for the kind of policies that it serves: those in front, and the
 /// family in its path.
 pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
@@ -197,7 +210,8 @@ pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
         (Dialect::GeneratingPolicy, true) => Some("ngpol"),
         (Dialect::MutatingPolicy, false) => Some("mpol"),
         (Dialect::MutatingPolicy, true) => Some("nmpol"),
-        (Dialect::Kyverno | Dialect::ModRule | Dialect::MutatingAdmissionPolicy, _) => None,
+        (Dialect::ModRule, _) => Some(MODRULES),
+        (Dialect::Kyverno | Dialect::MutatingAdmissionPolicy, _) => None,
     }
 }
 

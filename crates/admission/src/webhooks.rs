@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kiln_object::{Kind, Kinds};
-use kiln_rules::{KindPattern, Operation, Operations, Policy, Program, Rule};
+use kiln_rules::{KindPattern, Modify, Operation, Operations, Policy, Program, Rule};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, value};
 
@@ -258,9 +258,17 @@ pub(crate) fn webhook_rules(
             }
             continue;
         }
-        let scope = if policy.id.namespace.is_some() { "Namespaced" } else { "*" };
         for rule in policy.rules.iter().filter(|rule| Purpose::of(rule) == purpose) {
+            let scope = if rule.scope.namespace().is_some() { "Namespaced" } else { "*" };
             let operations = operations(rule);
+            if let Program::Modify(modify) = &rule.program {
+                for (group, resource) in modified(modify, scope == "Namespaced", kinds) {
+                    // KubeMod: rules see objects in the version in which they are sent.
+                    let common = (vec![group], vec!["*".to_owned()], scope, words(operations));
+                    asked.entry(common).or_default().insert(resource);
+                }
+                continue;
+            }
             for pattern in rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds) {
                 for (group, version, resource) in resources(pattern, kinds) {
                     let common = (vec![group], vec![version], scope, words(operations));
@@ -333,6 +341,34 @@ fn words(operations: Operations) -> Vec<&'static str> {
     let mut words: Vec<&str> = operations.iter().map(Operation::as_str).collect();
     words.sort_unstable();
     words
+}
+
+/// Group and resource of every kind that a rule about objects' own contents can take.
+fn modified(modify: &Modify, namespaced: bool, kinds: &Kinds) -> BTreeSet<(String, String)> {
+    let named = modify.named_kinds();
+    let meant = |kind: &&Kind| match named {
+        Some(_) => modify.may_take_kind(kind.kind()),
+        // Whoever names no kind does not mean what a cluster and its engines write all the time, nor questions
+        // that nobody stores.
+        None => {
+            let stored = kind.verbs().contains(&"list");
+            stored && !is_noise(kind) && modify.may_take_kind(kind.kind())
+        }
+    };
+    kinds
+        .iter()
+        .filter(|kind| kind.is_namespaced() || !namespaced)
+        .filter(meant)
+        .map(|kind| (kind.group().to_owned(), kind.plural().to_owned()))
+        .collect()
+}
+
+/// Leases, events, and what the engine keeps.
+fn is_noise(kind: &Kind) -> bool {
+    let own = ["kyverno.io", "api.kubemod.io", "wgpolicyk8s.io"];
+    let group = kind.group();
+    matches!(kind.kind(), "Lease" | "Event")
+        || own.iter().any(|own| group == *own || group.ends_with(&format!(".{own}")))
 }
 
 /// Group, version and resource of every kind that is meant.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use kiln_engine::{Effect, Event, FailureKind, Limits, Mutated, RuleSet, World};
+use kiln_engine::{Effect, Event, FailureKind, Mutated, RuleSet, World};
 use kiln_object::Kinds;
 use kiln_value::{Value, value};
 use support::{Fixed, Objects, compiled, messages, rules};
@@ -94,7 +94,7 @@ fn refusals_name_the_rule_and_see_the_patches() {
     let outcomes = mutate(&set, &Event::created(pod()), &Objects::default()).outcomes;
     let refused =
         outcomes.iter().flat_map(|outcome| &outcome.effects).find_map(|effect| match effect {
-            Effect::Reject { message } => Some(message.as_str()),
+            Effect::Reject { message, .. } => Some(message.as_str()),
             _ => None,
         });
     assert_eq!(refused, Some("dev/refuse: \"order [x] in dev\""));
@@ -160,7 +160,91 @@ fn what_wants_too_much_fails_alone() {
         let shown = format!("{} {:?}", failure.message, failure.hint);
         assert!(shown.contains(said), "{patch}: {shown}");
     }
-    let _ = Limits::default();
+}
+
+#[test]
+fn hostile_matches_end_inside_the_budget() {
+    let long = format!("{}b", "a".repeat(100_000));
+    let deep = (0..400).fold(value!(1), |inner, _| value!({ "a": inner }));
+    let object = value!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "dev"},
+        "long": long, "deep": deep, "l": (0..3000).collect::<Vec<_>>(),
+    });
+    let run = |select: &str| {
+        let spec = format!("  type: Reject\n  match: [{{select: {select}}}]");
+        let set = rules(&rule("r", "dev", &spec));
+        let mut outcomes =
+            mutate(&set, &Event::created(object.clone()), &Objects::default()).outcomes;
+        outcomes.pop().map(|outcome| outcome.failures.first().map(|f| f.message.clone()))
+    };
+    // What other engines need longer than the universe for is no match, at once.
+    assert_eq!(run("$.long, matchRegex: ^(a+)+$"), None);
+    assert_eq!(run("'$.long =~ \"^(a|a)*$\"'"), None);
+    assert_eq!(run("$..*, matchValue: never"), None);
+    let steps = run("'length($.l[? length($.l[? @ > 5]) > 5]) > 1'").flatten().unwrap();
+    assert!(steps.contains("steps"), "{steps}");
+    // What cannot be compiled within bounds is refused when the rule is read.
+    let nested = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
+    for (item, said) in [
+        ("{select: $.kind, matchRegex: '((a{1000}){1000}){1000}'}".to_owned(), "repeat"),
+        ("{select: '$.kind =~ \"((a{1000}){1000}){1000}\"'}".to_owned(), "repeat"),
+        (format!("{{select: '{nested}'}}"), "nests deeper"),
+    ] {
+        let text = rule("r", "dev", &format!("  type: Reject\n  match: [{item}]"));
+        let all = messages(&compiled(&text)).join("\n");
+        assert!(all.contains(said), "{}: {all}", &item[..item.len().min(60)]);
+    }
+}
+
+#[test]
+fn the_request_for_a_namespace_is_not_one_in_it() {
+    let body = "  match: [{select: $.kind, matchValue: Namespace}]\n  type: Patch\n  patch: [{op: add, path: /seen, value: yes}]";
+    let object = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}});
+    let mut event = Event::updated(object.clone(), object);
+    event.namespace = Some("dev".into());
+    for (namespace, seen) in [("dev", false), ("kubemod-system", true)] {
+        let set = rules(&rule("r", namespace, body));
+        let after = mutate(&set, &event, &Objects::default()).object;
+        assert_eq!(after.get("seen").is_some(), seen, "{namespace}");
+    }
+}
+
+#[test]
+fn an_api_server_may_ask_again() {
+    let sidecar = |name: &str, tier: i32| {
+        let spec = format!(
+            "  type: Patch\n  executionTier: {tier}\n  match: [{{select: $.kind, matchValue: Pod}}]\n  patch:\n  - {{op: add, path: /spec/containers/-1, value: '{{name: {name}, image: x}}'}}"
+        );
+        rule(name, "dev", &spec)
+    };
+    let set = rules(&[sidecar("a", 0), sidecar("b", 0), sidecar("c", 1)].concat());
+    let names = |object: &Value| -> Vec<String> {
+        let list = object.get_path(["spec", "containers"]).and_then(Value::as_list).unwrap();
+        list.iter().map(|c| c.str_at(["name"]).unwrap().to_owned()).collect()
+    };
+    let mut object = pod();
+    object.set(["spec", "containers"], value!([{"name": "main", "image": "m"}])).unwrap();
+    let once = mutate(&set, &Event::created(object.clone()), &Objects::default()).object;
+    assert_eq!(names(&once), ["main", "a", "b", "c"]);
+    // Meanwhile the server filled in defaults, and somebody put a container in front.
+    let containers = once.get_path(["spec", "containers"]).and_then(Value::as_list).unwrap();
+    let filled = containers.iter().map(|container| {
+        let mut container = container.clone();
+        container.set(["imagePullPolicy"], "Always").unwrap();
+        container
+    });
+    let first = value!({"name": "mesh", "image": "mesh"});
+    let mut sent_again = once.clone();
+    let all: Value = std::iter::once(first).chain(filled).collect();
+    sent_again.set(["spec", "containers"], all).unwrap();
+    let again = mutate(&set, &Event::created(sent_again.clone()), &Objects::default()).object;
+    assert_eq!(names(&again), ["mesh", "main", "a", "b", "c"]);
+    let update = Event::updated(object, sent_again.clone());
+    assert_eq!(mutate(&set, &update, &Objects::default()).object, sent_again);
+    // A later update is another request.
+    let update = Event::updated(once.clone(), once);
+    let twice = mutate(&set, &update, &Objects::default()).object;
+    assert_eq!(names(&twice), ["main", "a", "b", "c", "a", "b", "c"]);
 }
 
 #[test]

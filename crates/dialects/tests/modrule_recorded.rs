@@ -124,7 +124,7 @@ fn rejections(outcomes: &[Outcome]) -> Vec<String> {
     let effects = outcomes.iter().flat_map(|outcome| &outcome.effects);
     effects
         .filter_map(|effect| match effect {
-            Effect::Reject { message } => Some(message.clone()),
+            Effect::Reject { message, .. } => Some(message.clone()),
             _ => None,
         })
         .collect()

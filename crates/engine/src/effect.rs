@@ -16,8 +16,10 @@ pub enum Effect {
     Patch(Box<Patch>),
     /// The request is to be refused.
     Reject {
-        /// What to tell the user.
+        /// What to tell the user: the rule, and its words if it has some.
         message: String,
+        /// The rule's own words.
+        words: Option<String>,
     },
     /// Objects that the rule made of a trigger are to go.
     Delete(Box<Delete>),

@@ -327,8 +327,8 @@ impl<'e> Evaluation<'e> {
             }
             Act::Reject(message) => {
                 let policy = self.rule.id.policy.key();
-                let message = modifying.rejection(&policy, message.as_ref(), object);
-                self.ended.effects.push(Effect::Reject { message });
+                let refusal = modifying.rejection(policy, message.as_ref(), object);
+                self.ended.effects.push(refusal);
             }
         }
         Ok(Verdict::Pass)

@@ -95,6 +95,7 @@ fn status(verbs: &[&str]) -> Vec<Value> {
             ],
             verbs,
         ),
+        rule(&["api.kubemod.io"], &["modrules/status"], verbs),
     ]
 }
 
@@ -116,6 +117,8 @@ fn core(component: &str) -> Vec<Value> {
                 &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
                 KEEP,
             ));
+            // What ModRules see of the node of a Pod.
+            rules.push(rule(&[""], &["nodes"], &["get"]));
             rules
         }
         "background-controller" => {

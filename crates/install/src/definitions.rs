@@ -27,6 +27,14 @@ const POLICY_COLUMNS: &[Column] = &[
     ("MESSAGE", r#".status.conditions[?(@.type == "Ready")].message"#, "string", 0),
 ];
 
+const MODRULE_COLUMNS: &[Column] = &[
+    ("TYPE", ".spec.type", "string", 0),
+    ("TIER", ".spec.executionTier", "integer", 0),
+    ("READY", r#".status.conditions[?(@.type == "Ready")].status"#, "string", 0),
+    AGE,
+    ("MESSAGE", r#".status.conditions[?(@.type == "Ready")].message"#, "string", 1),
+];
+
 const REQUEST_COLUMNS: &[Column] = &[
     ("POLICY", ".spec.policy", "string", 0),
     ("RULETYPE", ".spec.requestType", "string", 0),
@@ -208,7 +216,7 @@ const DEFINITIONS: &[Definition] = &[
         versions: &["v1beta1"],
         deprecated: &[],
         schema: include_str!("schemas/mod_rule.yaml"),
-        has_status: false,
+        columns: MODRULE_COLUMNS,
         ..KYVERNO
     },
     Definition {

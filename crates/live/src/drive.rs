@@ -30,7 +30,7 @@ struct Stored;
 
 impl Compile for Stored {
     fn kinds(&self) -> Vec<Gvk> {
-        registry::policy_kinds()
+        registry::controller_kinds()
     }
 
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {

@@ -41,12 +41,19 @@ pub struct StoredPolicy {
     pub compiled: Result<Arc<Policy>, String>,
 }
 
-/// The kinds of policies that are followed.
-pub fn policy_kinds() -> Vec<Gvk> {
+/// The kinds of policies whose rules do something after objects are stored.
+pub fn controller_kinds() -> Vec<Gvk> {
     let rules = ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind));
     let scripts = ["GeneratingPolicy", "NamespacedGeneratingPolicy"]
         .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
     rules.into_iter().chain(scripts).collect()
+}
+
+/// The kinds of policies that are followed.
+pub fn policy_kinds() -> Vec<Gvk> {
+    // All that ModRules do is done at admission.
+    let at_admission = [Gvk::new("api.kubemod.io/v1beta1", "ModRule")];
+    controller_kinds().into_iter().chain(at_admission).collect()
 }
 
 fn exception_kinds() -> [Gvk; 2] {

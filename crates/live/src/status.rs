@@ -79,10 +79,12 @@ fn wanted(
     webhooks: Option<&BTreeMap<ObjectId, (Str, i64)>>,
 ) -> Option<Value> {
     let scripted = policy.id.gvk.group == "policies.kyverno.io";
+    let of_paths = policy.id.gvk.group == "api.kubemod.io";
     let sound = match &policy.compiled {
         Ok(sound) => sound,
+        Err(why) if of_paths => return Some(value!({"conditions": ready_condition(false, why)})),
         Err(why) if scripted => return Some(condition_status(Some(why))),
-        Err(why) => return Some(status(false, "Failed", why, None)),
+        Err(why) => return Some(status(false, why, None)),
     };
     if let Some(registered) = webhooks {
         let uid = metadata::uid(&policy.object).unwrap_or_default();
@@ -95,9 +97,10 @@ fn wanted(
             return None;
         }
     }
-    Some(match scripted {
-        true => condition_status(None),
-        false => status(true, "Succeeded", "Ready", Some(sound)),
+    Some(match (scripted, of_paths) {
+        (true, _) => condition_status(None),
+        (_, true) => value!({"conditions": ready_condition(true, "Ready")}),
+        _ => status(true, "Ready", Some(sound)),
     })
 }
 
@@ -116,8 +119,12 @@ fn condition_status(problem: Option<&str>) -> Value {
     }})
 }
 
-fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> Value {
-    let word = if ready { "True" } else { "False" };
+fn ready_condition(ready: bool, message: &str) -> Value {
+    let (word, reason) = if ready { ("True", "Succeeded") } else { ("False", "Failed") };
+    value!([{"type": "Ready", "status": word, "reason": reason, "message": message}])
+}
+
+fn status(ready: bool, message: &str, policy: Option<&Policy>) -> Value {
     let of = |wanted: fn(&Program) -> bool| {
         let rules = policy.into_iter().flat_map(|policy| &policy.rules);
         i64::try_from(rules.filter(|rule| wanted(&rule.program)).count()).unwrap_or(i64::MAX)
@@ -127,7 +134,7 @@ fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> 
     value!({
         "ready": ready,
         "autogen": {},
-        "conditions": [{"type": "Ready", "status": word, "reason": reason, "message": message}],
+        "conditions": ready_condition(ready, message),
         "rulecount": {"generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0},
     })
 }
@@ -187,13 +194,13 @@ mod tests {
             let list = status.get_path(path.iter().copied()).unwrap();
             list.index(0).unwrap().str_at(["lastTransitionTime"]).unwrap().to_owned()
         };
-        let good = timed(&policy, status(true, "Succeeded", "Ready", None));
+        let good = timed(&policy, status(true, "Ready", None));
         assert_eq!(time(&good, &["conditions"]), "2020-01-01T00:00:00Z");
-        let bad = timed(&policy, status(false, "Failed", "why", None));
+        let bad = timed(&policy, status(false, "why", None));
         assert_ne!(time(&bad, &["conditions"]), "2020-01-01T00:00:00Z");
         let scripted = timed(&policy, condition_status(None));
         assert!(!time(&scripted, &["conditionStatus", "conditions"]).is_empty());
-        assert!(covers(&good, &status(true, "Succeeded", "Ready", None)));
-        assert!(!covers(&bad, &status(true, "Succeeded", "Ready", None)));
+        assert!(covers(&good, &status(true, "Ready", None)));
+        assert!(!covers(&bad, &status(true, "Ready", None)));
     }
 }

@@ -35,6 +35,8 @@ pub struct RuleResult {
     pub status: Status,
     /// Why it ended so, where one sentence says it.
     pub why: Option<String>,
+    /// What a rule that refuses the resource says to whoever sent it.
+    pub refusal: Option<String>,
     /// What it made.
     pub made: Vec<Made>,
     /// For a rule that may change the resource: the resource as all rules of its policy left it.

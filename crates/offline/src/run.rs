@@ -226,7 +226,7 @@ impl State<'_> {
             Verdict::Pass => Status::Pass,
             Verdict::Error => Status::Error,
         };
-        let mut made = Vec::new();
+        let (mut made, mut refusal) = (Vec::new(), None);
         let mut why: Option<String> = outcome.why.map(Into::into);
         for effect in outcome.effects {
             match effect {
@@ -249,9 +249,10 @@ impl State<'_> {
                     self.warn(warning);
                 }
                 Effect::Patch(patch) => made.push(self.patch(*patch, trigger)),
-                Effect::Reject { message } => {
+                Effect::Reject { message, words } => {
                     status = Status::Fail;
                     why = Some(format!("rejected by {message}"));
+                    refusal = words;
                 }
                 // What was made of files that are gone is not there to be deleted.
                 Effect::Delete(_) => {}
@@ -266,6 +267,7 @@ impl State<'_> {
             given,
             status,
             why,
+            refusal,
             made,
             left,
             problems,

@@ -28,6 +28,34 @@ impl Modify {
     pub fn changes_trigger(&self) -> bool {
         matches!(self.act, Act::Patch(_))
     }
+
+    /// Whether an object of this kind can be what the items ask for, as far as those about its kind tell.
+    pub fn may_take_kind(&self, kind: &str) -> bool {
+        self.items.iter().filter(|item| item.is_about_kind()).all(|item| {
+            let held = match &item.test {
+                Test::Any => true,
+                Test::Values(values) => values.iter().any(|value| value == kind),
+                Test::Regex(regex) => regex.is_match(kind),
+            };
+            held != item.negate
+        })
+    }
+
+    /// The kinds that an item asks for by name, if one does.
+    pub fn named_kinds(&self) -> Option<&[Str]> {
+        self.items.iter().filter(|item| item.is_about_kind() && !item.negate).find_map(|item| {
+            match &item.test {
+                Test::Values(values) => Some(values.as_slice()),
+                Test::Any | Test::Regex(_) => None,
+            }
+        })
+    }
+}
+
+impl MatchItem {
+    fn is_about_kind(&self) -> bool {
+        self.select.source().trim() == "$.kind"
+    }
 }
 
 /// Which namespaces a rule looks at. A Namespace is in none.

@@ -7,7 +7,7 @@ use kiln_engine::Limits;
 use kiln_jmespath::Sources;
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
-use kiln_rules::{Operation, RuleId};
+use kiln_rules::{Operation, Program, RuleId};
 use kiln_value::{Str, Value};
 use kiln_yaml::{Places, ReadOptions, Reader};
 
@@ -253,7 +253,7 @@ impl Checking<'_> {
         }
         if rows.is_empty() {
             let kind = expectation.kind.to_string();
-            rows.push(self.excluded(expected, None, &rules[0].rule, kind, "no resource matches"));
+            rows.push(self.excluded(expected, None, &rules[0], kind, "no resource matches"));
         }
         rows
     }
@@ -295,7 +295,7 @@ impl Checking<'_> {
             let because = no_match.and_then(RuleResult::because);
             let because = because.unwrap_or_else(|| "the rule does not match".to_owned());
             let id = known.iter().find(|id| is_named(&named, id));
-            let rule = no_match.map_or(&rules[0].rule, |result| &result.rule.rule);
+            let rule = no_match.map_or(&rules[0], |result| &result.rule);
             let resource = id.map_or_else(String::new, describe);
             rows.push(self.excluded(expected, id, rule, resource, &because));
         }
@@ -320,11 +320,13 @@ impl Checking<'_> {
         &mut self,
         expected: &Expected,
         id: Option<&ObjectId>,
-        rule: &str,
+        rule: &RuleId,
         resource: String,
         because: &str,
     ) -> Row {
         let expectation = &expected.expectation;
+        let found = self.loaded.rules.rule(rule);
+        let finds_objects = found.is_some_and(|r| matches!(r.program, Program::Modify(_)));
         let object = id.and_then(|id| {
             let given = self.loaded.resources.iter();
             given.clone().find(|o| ObjectId::of(o).is_ok_and(|other| other.same_object(id)))
@@ -339,6 +341,9 @@ impl Checking<'_> {
         });
         let made_nothing = expectation.wanted == Wanted::Pass && !expected.generated.is_empty();
         let verdict = match expectation.wanted {
+            // What such a rule leaves alone is the point of it, and not to be taken for done.
+            Wanted::Pass if finds_objects => Verdict::Failed,
+            Wanted::Skip if finds_objects && differs.is_none() => Verdict::Passed,
             Wanted::Pass | Wanted::Skip if differs.is_none() && !made_nothing => Verdict::Excluded,
             Wanted::Fail if differs.is_some() => Verdict::Passed,
             _ => Verdict::Failed,
@@ -347,7 +352,7 @@ impl Checking<'_> {
             Verdict::Failed => format!("want {}, but {because}", expectation.wanted.as_str()),
             _ => because.to_owned(),
         };
-        let mut row = self.row(expectation, rule, resource, None, verdict, reason);
+        let mut row = self.row(expectation, &rule.rule, resource, None, verdict, reason);
         row.differences.extend(differs.filter(|_| verdict == Verdict::Failed));
         row
     }
@@ -364,13 +369,19 @@ impl Checking<'_> {
             Wanted::Warn => got == Status::Warn,
             Wanted::Skip => got == Status::Skip,
             Wanted::Error => got == Status::Error,
+            Wanted::Fail if expectation.reject_message.is_some() => {
+                got == Status::Fail
+                    && result.refusal.as_deref() == expectation.reject_message.as_deref()
+            }
             // Kyverno: an object that is not the expected one is a failure, too.
             Wanted::Fail => got == Status::Fail || unlike,
         };
         let because = result.problems.first().map(|problem| problem.message.clone());
         let because = because.or_else(|| result.because());
         let because = because.map_or_else(String::new, |because| format!(": {because}"));
-        let want = format!("want {}, got {}{because}", wanted.as_str(), got.as_str());
+        let words = expectation.reject_message.as_ref();
+        let words = words.map_or_else(String::new, |words| format!(" with {:?}", words.as_str()));
+        let want = format!("want {}{words}, got {}{because}", wanted.as_str(), got.as_str());
         let (verdict, reason) = if wanted == Wanted::Fail && as_wanted {
             (Verdict::Passed, "ok".to_owned())
         } else if !compared.differences.is_empty() {

@@ -104,8 +104,8 @@ pub(crate) struct Projection {
 pub(crate) struct GivenFile {
     #[serde(default, rename = "apiVersion")]
     _api_version: Str,
-    #[serde(default, rename = "kind")]
-    _kind: Str,
+    #[serde(default)]
+    pub(crate) kind: Str,
     #[serde(default, rename = "metadata")]
     _metadata: Value,
     #[serde(default)]
@@ -148,6 +148,8 @@ pub(crate) struct Entry {
     clone_source_resource: Names,
     #[serde(default)]
     fail_on_missing_resources: bool,
+    /// Kiln's own: what a rule that refuses the resource says.
+    reject_message: Option<Str>,
     /// Older spellings of `result`, `resources` and `patchedResources`.
     status: Option<Str>,
     resource: Option<Str>,
@@ -265,6 +267,8 @@ pub(crate) struct Expectation {
     pub(crate) generated: Vec<(Str, Path)>,
     pub(crate) clone_sources: Vec<(Str, Path)>,
     pub(crate) fail_on_missing: bool,
+    /// What a rule must say that refuses the resource.
+    pub(crate) reject_message: Option<Str>,
 }
 
 impl TestFile {
@@ -356,6 +360,12 @@ impl Entry {
                 .at(document.locate(&path.join(field)))
                 .hint(hint)
         })?;
+        if self.reject_message.is_some() && wanted != Wanted::Fail {
+            let place = document.locate(&path.join("rejectMessage"));
+            return Err(Diagnostic::error("only a resource that is refused has a message")
+                .at(place)
+                .hint("write result: fail, or leave rejectMessage out"));
+        }
         let operation = match self.operation.as_deref().filter(|word| !word.is_empty()) {
             Some(word) => Some(word.parse::<Operation>().map_err(|error| {
                 Diagnostic::error(error.to_string()).at(document.locate(&path.join("operation")))
@@ -385,6 +395,7 @@ impl Entry {
             generated,
             clone_sources: names("cloneSourceResource", &self.clone_source_resource),
             fail_on_missing: self.fail_on_missing_resources,
+            reject_message: self.reject_message.clone(),
             path,
         })
     }

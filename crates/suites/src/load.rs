@@ -144,7 +144,7 @@ impl Reading<'_> {
             }
         }
         let compiled = self.compile(&policies, &kinds, &test.policies);
-        if self.problems.iter().any(|problem| problem.severity == Severity::Error) {
+        if self.has_errors() {
             self.problems.extend(wrong);
             return None;
         }
@@ -165,6 +165,10 @@ impl Reading<'_> {
             expectations: expected,
             problems: Vec::new(),
         })
+    }
+
+    fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
 
     fn documents(&mut self, names: &[Str], path: &Path) -> Vec<Document> {
@@ -193,7 +197,7 @@ impl Reading<'_> {
             Ok(document) => Some(document),
             Err(problem) => {
                 // What could not be read has been named already.
-                if self.problems.iter().all(|known| known.severity != Severity::Error) {
+                if !self.has_errors() {
                     let place = problem.place.clone();
                     let place = place.unwrap_or_else(|| self.document.locate(path));
                     self.problems.push(problem.at(place));
@@ -263,6 +267,13 @@ impl Reading<'_> {
             Ok(file) => file,
             Err(problem) => return self.problems.push(problem),
         };
+        if !matches!(file.kind.as_str(), "" | "Context" | "ClusterResource") {
+            let problem = Diagnostic::error(format!("this is a {}", file.kind));
+            let problem = problem.at(document.locate(&Path::root().join("kind")));
+            return self
+                .problems
+                .push(problem.hint("write kind: Context or kind: ClusterResource"));
+        }
         for (at, object) in file.spec.resources.into_iter().enumerate() {
             if let Err(missing) = ObjectId::of(&object) {
                 let place = document.locate(&Path::root().join("spec").join("resources").join(at));
@@ -364,7 +375,7 @@ impl Reading<'_> {
     }
 
     fn compile(&mut self, documents: &[Document], kinds: &Kinds, named: &[Str]) -> Compiled {
-        if !documents.iter().any(is_policy) && self.problems.is_empty() {
+        if !documents.iter().any(is_policy) && !self.has_errors() {
             let place = self.document.locate(&Path::root().join("policies"));
             let problem = match named.is_empty() {
                 true => Diagnostic::error("the suite names no policies").hint("add policies"),

@@ -160,6 +160,28 @@ impl Places {
         self.place(key.unwrap_or(value))
     }
 
+    /// The path of the innermost key or value in which a place of this document begins.
+    pub fn path_at(&self, place: &Place) -> Path {
+        let at = place.span().start;
+        let (mut path, mut spot) = (Path::root(), &self.root);
+        loop {
+            let next: Option<(Segment, &Spot)> = match &spot.inside {
+                Inside::Nothing => None,
+                Inside::List(elements) => {
+                    let inside = elements.iter().position(|element| element.span.contains(&at));
+                    inside.map(|index| (Segment::Index(index), &elements[index]))
+                }
+                Inside::Map(entries) => entries
+                    .iter()
+                    .find(|(_, key, value)| key.contains(&at) || value.span.contains(&at))
+                    .map(|(key, _, value)| (Segment::Key(key.clone()), value)),
+            };
+            let Some((segment, inner)) = next else { return path };
+            path.push(segment);
+            spot = inner;
+        }
+    }
+
     pub(crate) fn root(&self) -> &Spot {
         &self.root
     }

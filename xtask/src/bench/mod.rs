@@ -62,6 +62,18 @@ const BENCHES: &[Bench] = &[
         },
     },
     Bench {
+        name: "kubemod",
+        about: "Many ModRules on one Deployment, of which one in ten patches it, and templates of values beside Go's own \
+                text/template with sprig, which renders the same bytes.",
+        measure: |report, runs| {
+            report.note(
+                "KubeMod's own rule store is missing: Go's module proxy does not serve github.com/kubemod/kubemod",
+            );
+            let programs = [Rust("modrules", "kiln-bench-modrules"), Go("text-template")];
+            libraries::measure(&programs, report, runs)
+        },
+    },
+    Bench {
         name: "kustomize",
         about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
         measure: kustomize::measure,

@@ -1,6 +1,7 @@
 //! Reviews in, answers out; policies in, webhook configurations out.
 
 mod hostile;
+mod modrules;
 mod policies;
 mod reviews;
 mod webhooks;

@@ -7,13 +7,13 @@ use kiln_dialects::is_policy;
 
 use super::rules::{compile_rules, kinds_of, read_all};
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::{Ui, counted};
 
 /// Check rules without running them
 ///
 /// Looks at fields, types, expressions, variables and scopes, and says with places what is wrong or suspicious.
-/// Definitions of custom resources among the files tell which kinds exist. Exit code 1 when a rule has an error.
+/// Definitions of custom resources among the files tell which kinds exist. Exit code 2 when a policy is not valid.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
@@ -27,7 +27,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !documents.iter().any(is_policy) {
         return Err(Diagnostic::error("there is no policy in these files")
             .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy and MutatingAdmissionPolicy",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, MutatingAdmissionPolicy and ModRule",
             )
             .into());
     }
@@ -48,5 +48,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         )?;
         out.flush()?;
     }
-    Ok(if compiled.has_errors() { Outcome::No } else { Outcome::Done })
+    if compiled.has_errors() {
+        // What is wrong has been shown already.
+        return Err(Failure::BadInput(Vec::new()));
+    }
+    Ok(Outcome::Done)
 }

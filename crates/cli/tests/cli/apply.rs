@@ -206,7 +206,7 @@ fn bad_policies_are_reported_with_places_and_keep_no_other_from_running() {
     assert!(run.stdout.contains("created v1/ConfigMap/team-a/settings"), "{}", run.stdout);
 
     let run = folder.kiln(&["check", "bad.yaml"]);
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 2);
     assert!(run.stderr.contains("bad.yaml:20:5"), "{}", run.stderr);
     assert_eq!(folder.kiln(&["check", "policy.yaml"]).code, 0);
     assert_eq!(folder.kiln(&["check", "namespaces.yaml"]).code, 2);

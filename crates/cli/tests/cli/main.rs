@@ -13,6 +13,7 @@ mod general;
 mod harness;
 mod install;
 mod modrule;
+mod modrule_live;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod run;

@@ -165,3 +165,78 @@ spec:
     assert_eq!(check.code, 0, "{}", check.stderr);
     assert!(check.stderr.contains("can both write"), "{}", check.stderr);
 }
+
+#[test]
+fn mistakes_in_rules_are_shown_where_they_are() {
+    for (from, to, said) in [
+        ("$.metadata.labels.team", "$.metadata.labels[", "a value is wanted here"),
+        ("negate: true", "matchRegex: '('", "missing closing )"),
+        ("| upper }}", "| uper }}", "did you mean upper?"),
+        ("op: add", "op: move", "use add, replace or remove"),
+        ("type: Patch", "type: Pach", "did you mean \"Patch\"?"),
+        ("type: Patch", "type: Reject", "patch belongs to Patch rules"),
+        ("  patch:", "  ptach:", "did you mean \"patch\"?"),
+        ("path: /metadata", "select: length($.x)\n    path: /metadata", "must be a path"),
+        ("spec:\n", "spec:\n  executionTier: 40000\n", "from -32767 to 32766"),
+    ] {
+        let folder = Folder::with(&[("rules.yaml", &RULES.replacen(from, to, 1))]);
+        let run = folder.kiln(&["check", "rules.yaml"]);
+        assert_eq!(run.code, 2, "{to}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{to}: {}", run.stderr);
+    }
+    let old = RULES
+        .replace("select:", "query:")
+        .replace("matchValue:", "value:")
+        .replace("negate:", "negative:");
+    let folder = Folder::with(&[("rules.yaml", &old)]);
+    let run = folder.kiln(&["check", "rules.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("query is the old name of select"), "{}", run.stderr);
+}
+
+#[test]
+fn expressions_and_templates_run_on_their_own() {
+    let folder = Folder::with(&[(
+        "pod.yaml",
+        "kind: Pod\nspec: {containers: [{name: a}, {name: b}], size: 1000000}\n",
+    )]);
+    for (arguments, code, out, err) in [
+        (vec!["jsonpath", "$.spec.containers[? @.name == \"b\"].name"], 0, "[\n  \"b\"\n]\n", ""),
+        (vec!["jsonpath", "$.spec.nothing"], 0, "undefined\n", ""),
+        (vec!["jsonpath", "$.kind = \"Pod\""], 1, "", "write == to compare"),
+        (vec!["jsonpath", "$.kind.x"], 1, "", "a string has no members"),
+        (vec!["gotemplate", "{{ .kind | lower }} {{ .spec.size }}"], 0, "pod 1e+06\n", ""),
+        (vec!["gotemplate", "{{ .spec.size }}", "--integers"], 0, "1000000\n", ""),
+        (
+            vec!["gotemplate", "{{ .kind | lower }}", "--functions", "builtin"],
+            1,
+            "",
+            "sprig's functions",
+        ),
+        (
+            vec!["gotemplate", "{{ .no }}", "--option", "missingkey=error"],
+            1,
+            "",
+            "map has no entry for key",
+        ),
+        (vec!["gotemplate", "{{ .no }}", "--option", "missing"], 2, "", "missingkey=error"),
+        (vec!["gotemplate", "{{ if }}"], 1, "", "missing value for if"),
+    ] {
+        let mut all = vec!["eval"];
+        all.extend(&arguments);
+        all.extend(["--input", "pod.yaml"]);
+        let run = folder.kiln(&all);
+        assert_eq!((run.code, run.stdout.as_str()), (code, out), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(err), "{arguments:?}: {}", run.stderr);
+    }
+    let keys = folder.kiln(&[
+        "eval",
+        "jsonpath",
+        "--select",
+        "$.spec.containers[*].name",
+        "-i",
+        "pod.yaml",
+    ]);
+    assert!(keys.stdout.contains("\"keys\": [\n      \"1\"\n    ]"), "{}", keys.stdout);
+    assert!(folder.kiln(&["eval", "gotemplate", "--list"]).stdout.contains("regexReplaceAll "));
+}

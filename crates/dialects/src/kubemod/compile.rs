@@ -6,7 +6,7 @@ use kiln_gotemplate::Template;
 use kiln_rules::{
     Act, Apply, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
     OnPolicyDelete, Operation, Operations, Origin, OwnershipLabels, PatchItem, Policy, PolicyId,
-    Program, Reach, Rule, RuleId, Scope, Test, Trigger, Write,
+    Program, Reach, Rule, RuleId, Scope, Trigger, Write,
 };
 use kiln_text::{Regex, wildcard};
 use kiln_value::{Path, Str, Value};
@@ -79,7 +79,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
         act,
         items,
     };
-    let filter = Filter { kinds: kinds(&program.items), operations, ..Filter::default() };
+    let filter = Filter { kinds: kinds(&program), operations, ..Filter::default() };
     let origin = Origin::new(report.document().clone(), Path::root());
     let rule = Rule {
         id: RuleId { policy: id.clone(), rule: name },
@@ -230,11 +230,12 @@ fn act(spec: &Fields<'_, '_>, operations: Operations) -> Option<Act> {
             }
             if operations.contains(Operation::Delete) {
                 let node = spec.get("admissionOperations")?;
-                node.report.warn(
-                    &node.path,
-                    "there is nothing to patch in an object that goes away",
-                    Some("remove DELETE, or make it a Reject rule".into()),
-                );
+                let message = "there is nothing to patch in an object that goes away";
+                let hint = "remove DELETE, or make it a Reject rule";
+                match operations.iter().count() {
+                    1 => node.error_with(message, hint),
+                    _ => node.report.warn(&node.path, message, Some(hint.into())),
+                }
             }
             let items: Vec<PatchItem> = items.iter().filter_map(items::patch_item).collect();
             Some(Act::Patch(items))
@@ -262,15 +263,9 @@ fn act(spec: &Fields<'_, '_>, operations: Operations) -> Option<Act> {
 }
 
 /// The kinds that the items leave: those that one of them asks for by name, or all.
-fn kinds(items: &[MatchItem]) -> Vec<KindPattern> {
-    let named = items.iter().find_map(|item| match &item.test {
-        Test::Values(values) if item.select.source().trim() == "$.kind" && !item.negate => {
-            Some(values)
-        }
-        _ => None,
-    });
+fn kinds(program: &Modify) -> Vec<KindPattern> {
     let every = || KindPattern::parse("*").into_iter().collect();
-    let Some(named) = named else { return every() };
+    let Some(named) = program.named_kinds() else { return every() };
     let plain = |kind: &Str| {
         !wildcard::contains_wildcard(kind)
             && !kind.is_empty()

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `items` | whether an object is as the items say |
 //! | `patch` | operations computed and applied, also to what kubectl last applied |
+//! | `repeats` | what is not added again when an API server asks again |
 //! | `references` | objects that belong to the object: its namespace, the node of a Pod |
 
 mod items;
 mod patch;
 mod references;
+mod repeats;
 
 use kiln_gotemplate::{Environment, Field, Limits as TemplateLimits, Numbers, Sources, Template};
 use kiln_jsonpath::Limits as PathLimits;
@@ -16,6 +18,7 @@ use kiln_rules::{Modify, Reach};
 use kiln_value::{Str, Value};
 
 use crate::context::Shared;
+use crate::effect::Effect;
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::trace::Step;
@@ -27,12 +30,16 @@ pub(crate) struct Modifying<'m> {
     /// The namespace of the object; empty for cluster-scoped ones.
     namespace: Str,
     references: Option<Value>,
+    /// The object before the request.
+    old: Option<&'m Value>,
+    /// The object before the rules of the tier, if others have changed it since.
+    came: Option<&'m Value>,
 }
 
 impl<'m> Modifying<'m> {
     pub(crate) fn new(
         program: &'m Modify,
-        event: &Event,
+        event: &'m Event,
         object: &Value,
         shared: &'m Shared<'m>,
     ) -> Result<Self, Failure> {
@@ -46,7 +53,8 @@ impl<'m> Modifying<'m> {
             true => references::of(object, &namespace, shared)?,
             false => None,
         };
-        Ok(Modifying { program, shared, namespace, references })
+        let (old, came) = (event.old_object.as_ref(), event.looked_at.as_ref());
+        Ok(Modifying { program, shared, namespace, references, old, came })
     }
 
     /// Whether the rule looks at the object's namespace.
@@ -109,21 +117,21 @@ impl<'m> Modifying<'m> {
         template.render_fields(&fields, &Environment { sources: &sources, limits })
     }
 
-    /// What to tell about a refused object: the rule, and its message if it has one.
+    /// The refusal of the object: the rule, and its words if it has some.
     pub(crate) fn rejection(
         &self,
-        policy: &str,
+        policy: String,
         message: Option<&Template>,
         object: &Value,
-    ) -> String {
+    ) -> Effect {
         let seen = self.seen(object);
         // KubeMod: a message that cannot be rendered is left out; the object is refused all the same.
-        match message.and_then(|message| self.render(message, &seen, &[]).ok()) {
-            Some(text) => {
-                format!("{policy}: {}", kiln_text::quote::quote(&text))
-            }
-            None => policy.to_owned(),
-        }
+        let words = message.and_then(|message| self.render(message, &seen, &[]).ok());
+        let message = match &words {
+            Some(words) => format!("{policy}: {}", kiln_text::quote::quote(words)),
+            None => policy,
+        };
+        Effect::Reject { message, words }
     }
 }
 

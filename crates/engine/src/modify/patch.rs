@@ -7,6 +7,7 @@ use kiln_rules::{PatchAction, PatchItem};
 use kiln_value::{Map, Number, Str, Value, json};
 use kiln_yaml::{DuplicateKeys, ReadOptions, read_bytes};
 
+use super::repeats::without_repeats;
 use super::{Modifying, references};
 use crate::effect::{Patch, PatchTarget};
 use crate::failure::{Failure, FailureKind};
@@ -40,6 +41,13 @@ impl Modifying<'_> {
         let wrong =
             |error: kiln_patch::JsonPatchError| Failure::new(FailureKind::Patch, error.to_string());
         let patch = JsonPatch::parse(&operations, JsonPatchRules::kubemod()).map_err(wrong)?;
+        let patch = without_repeats(
+            patch,
+            JsonPatchRules::kubemod(),
+            self.came.unwrap_or(object),
+            self.old,
+            self.shared.counters,
+        )?;
         let mut after = object.clone();
         patch.apply(&mut after).map_err(wrong)?;
         self.update_last_applied(&patch, &mut after);

@@ -35,7 +35,12 @@ pub(super) fn of(
     {
         found.insert("namespace", object);
     }
-    if let Some(node) = object.str_at(NODE)
+    // A Pod that runs says where, also without the annotation.
+    let runs_on = || {
+        let is_pod = object.str_at(["kind"]) == Some("Pod");
+        object.str_at(["spec", "nodeName"]).filter(|name| is_pod && !name.is_empty())
+    };
+    if let Some(node) = object.str_at(NODE).or_else(runs_on)
         && let Some(object) = get("Node", node)?
     {
         found.insert("node", object);

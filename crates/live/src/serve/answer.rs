@@ -61,6 +61,7 @@ impl Asked {
             (Some("ngpol"), _) => "/ngpol",
             (Some("mpol" | "mpol-existing"), _) => "/mpol",
             (Some("nmpol" | "nmpol-existing"), _) => "/nmpol",
+            (Some("dragnet-webhook"), _) => "/dragnet-webhook",
             _ => POLICY_PATH,
         }
     }
