@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use kiln_engine::User;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{Generate, Mutate, Policy, Program, Rule, TargetNamespace, What};
 use kiln_text::wildcard;
-use kiln_value::{Map, Path, Value};
+use kiln_value::{Map, Path, Str, Value};
 use kiln_variables::Template;
 
 use crate::settings::Settings;
@@ -72,11 +73,30 @@ impl Account {
     }
 }
 
+/// The path at which questions are asked.
+pub const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// The question whether somebody may do something, as the API server takes it. Its answer is at
+/// `status.allowed`.
+pub fn access_review(user: &str, groups: &[Str], attributes: Map) -> Value {
+    let mut spec = Map::new();
+    spec.insert("resourceAttributes", attributes);
+    spec.insert("user", user);
+    spec.insert("groups", Value::from_iter(groups.iter().cloned()));
+    let mut review = Map::new();
+    review.insert("apiVersion", "authorization.k8s.io/v1");
+    review.insert("kind", "SubjectAccessReview");
+    review.insert("spec", spec);
+    Value::Map(review)
+}
+
 /// One question for the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Question<'n> {
     need: &'n Need,
     verb: &'static str,
+    /// Whom it is about; none for the account that needs it.
+    author: Option<&'n User>,
 }
 
 impl Question<'_> {
@@ -96,28 +116,56 @@ impl Question<'_> {
         add("subresource", &need.subresource);
         add("namespace", &need.namespace);
         add("name", &need.name);
+        if let Some(author) = self.author {
+            return access_review(&author.username, &author.groups, attributes);
+        }
         let groups = [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{}", settings.namespace),
-            "system:authenticated".to_owned(),
+            Str::from("system:serviceaccounts"),
+            format!("system:serviceaccounts:{}", settings.namespace).into(),
+            "system:authenticated".into(),
         ];
-        let mut spec = Map::new();
-        spec.insert("resourceAttributes", attributes);
-        spec.insert("user", need.account.user(settings));
-        spec.insert("groups", Value::from_iter(groups));
-        let mut review = Map::new();
-        review.insert("apiVersion", "authorization.k8s.io/v1");
-        review.insert("kind", "SubjectAccessReview");
-        review.insert("spec", spec);
-        Value::Map(review)
+        access_review(&need.account.user(settings), &groups, attributes)
     }
+}
+
+/// The questions whether an author may do what the engine is to do for them: to write.
+pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<Question<'n>> {
+    let mut questions = questions(needs);
+    questions.retain(|question| question.need.account == Account::Background);
+    for question in &mut questions {
+        question.author = Some(author);
+    }
+    questions
+}
+
+/// What an author is told who may not do it themselves.
+pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<String> {
+    let questions = questions_about(author, needs);
+    let mut answers = allowed.iter().copied();
+    let lacks: Vec<&Question<'_>> =
+        questions.iter().filter(|_| !answers.next().unwrap_or(false)).collect();
+    let first = lacks.first()?.need;
+    let same = lacks.iter().filter(|question| question.need == first);
+    let verbs: Vec<&str> = same.map(|question| question.verb).collect();
+    let place = match first.namespace.as_str() {
+        "" => "in all namespaces".to_owned(),
+        namespace => format!("in namespace {namespace}"),
+    };
+    Some(format!(
+        "path: {}: {} may not {} {} {place}, so a policy of theirs may not either; grant them the right, or \
+         let somebody who has it store the policy",
+        first.path,
+        author.username,
+        verbs.join(", "),
+        first.kind,
+    ))
 }
 
 /// The questions behind needs, need after need and verb after verb.
 pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
     needs
         .iter()
-        .flat_map(|need| need.verbs.iter().map(move |verb| Question { need, verb }))
+        .flat_map(|need| need.verbs.iter().map(move |verb| Question { need, verb, author: None }))
         .collect()
 }
 

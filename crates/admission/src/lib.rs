@@ -20,9 +20,11 @@
 //! | [`registration`] | what a policy asks of its webhooks |
 //! | [`webhooks`] | the webhook configurations that the rules need |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
+//! | [`authors`] | who stored a policy, and whether that matters |
 //! | [`certificates`] | the certificates that the API server trusts |
 
 pub mod access;
+pub mod authors;
 pub mod certificates;
 mod der;
 pub mod hooks;

@@ -3,13 +3,14 @@
 use kiln_cel::{Env, PolicyScope, Type};
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::Compiled;
-use kiln_engine::Event;
+use kiln_engine::{Event, User};
 use kiln_object::{Gvk, Kinds, metadata};
 use kiln_rules::{Operation, Policy, Rule, RuleId};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
 use crate::access::{self, Need, Question};
+use crate::authors::Authors;
 use crate::review::Response;
 use crate::settings::Settings;
 
@@ -23,6 +24,8 @@ pub struct Check {
     /// The rights that it needs.
     needs: Vec<Need>,
     policy: String,
+    /// Who stores it, if its rules are held to their rights.
+    author: Option<User>,
     /// Some kind is not known: perhaps it is just new.
     unknown_kind: bool,
 }
@@ -126,6 +129,14 @@ impl Check {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
+    /// Holds the policy to the rights of whoever stores it, if that is to be done.
+    #[must_use]
+    pub fn held_to_author(mut self, event: &Event, authors: Authors) -> Self {
+        let held = event.object.as_ref().is_some_and(|object| authors.hold(object));
+        self.author = event.user.clone().filter(|_| held);
+        self
+    }
+
     /// Whether another look with the kinds that are there now may end better.
     pub fn may_be_new_kind(&self) -> bool {
         self.refusal.is_some()
@@ -133,13 +144,24 @@ impl Check {
 
     /// What to ask the API server, in this order; nothing when the policy is refused anyway.
     pub fn questions(&self) -> Vec<Question<'_>> {
-        if self.refusal.is_some() { Vec::new() } else { access::questions(&self.needs) }
+        if self.refusal.is_some() {
+            return Vec::new();
+        }
+        let mut questions = access::questions(&self.needs);
+        if let Some(author) = &self.author {
+            questions.extend(access::questions_about(author, &self.needs));
+        }
+        questions
     }
 
     /// The answer, once it is known which of the questions were answered with yes.
     pub fn conclude(self, allowed: &[bool], settings: &Settings) -> Response {
-        let refusal =
-            self.refusal.or_else(|| access::refusal(&self.policy, &self.needs, allowed, settings));
+        let own = access::questions(&self.needs).len().min(allowed.len());
+        let (own, authors) = allowed.split_at(own);
+        let refusal = self
+            .refusal
+            .or_else(|| access::refusal(&self.policy, &self.needs, own, settings))
+            .or_else(|| access::refusal_to(self.author.as_ref()?, &self.needs, authors));
         let mut response = refusal.map_or_else(Response::allowed, Response::refused);
         response.warnings = self.warnings;
         response

@@ -10,6 +10,8 @@ use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, json, value};
 
+use crate::authors::Authors;
+
 /// What users decide about admission.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,6 +39,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The most bytes that a review may have.
     pub review_bytes: usize,
+    /// Whose policies are held to the rights of those who store them.
+    pub authors: Authors,
 }
 
 /// People whose requests no rule sees.
@@ -81,6 +85,7 @@ impl Settings {
             webhook_annotations: Map::new(),
             limits: Limits { steps: STEPS, ..Limits::default() },
             review_bytes: REVIEW_BYTES,
+            authors: Authors::default(),
         }
     }
 
@@ -131,6 +136,7 @@ impl Settings {
                 let bytes = read_size(text)?;
                 self.review_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1 << 20);
             }
+            "kiln.authorRights" => self.authors = Authors::read(text)?,
             "kiln.maxSteps" => {
                 self.limits.steps =
                     text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
@@ -153,6 +159,7 @@ impl Settings {
             "webhookAnnotations" => self.webhook_annotations = old.webhook_annotations.clone(),
             "maxContextSize" => self.limits.context_bytes = old.limits.context_bytes,
             "kiln.maxReviewSize" => self.review_bytes = old.review_bytes,
+            "kiln.authorRights" => self.authors = old.authors,
             "kiln.maxSteps" => self.limits.steps = old.limits.steps,
             _ => {}
         }
@@ -374,6 +381,7 @@ mod tests {
             ("webhookLabels", "{\"a\": 1}"),
             ("maxContextSize", "-4Mi"),
             ("kiln.maxSteps", "many"),
+            ("kiln.authorRights", "some"),
         ] {
             let (new, warnings) = old.read(Some(&config(key, text)));
             assert_eq!(warnings.len(), 1, "{key} {text}");

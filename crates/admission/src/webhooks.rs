@@ -11,6 +11,7 @@ use kiln_rules::{KindPattern, Modify, Operation, Operations, Policy, Program, Ru
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, value};
 
+use crate::authors::{AUTHOR_PATH, Authors};
 use crate::hooks::{Hook, Hooks, Purpose};
 use crate::registration::{FailurePolicy, Registration};
 use crate::settings::Settings;
@@ -21,6 +22,8 @@ pub const RESOURCE_MUTATING: &str = "kyverno-resource-mutating-webhook-cfg";
 pub const RESOURCE_VALIDATING: &str = "kyverno-resource-validating-webhook-cfg";
 /// The configuration of the hook that checks policies.
 pub const POLICY_VALIDATING: &str = "kyverno-policy-validating-webhook-cfg";
+/// The configuration of the hook that writes down who stores policies.
+pub const POLICY_MUTATING: &str = "kyverno-policy-mutating-webhook-cfg";
 /// The path at which policies are checked.
 pub const POLICY_PATH: &str = "/policyvalidate";
 /// The label on every configuration.
@@ -84,6 +87,7 @@ pub fn configurations(
         hooks.map(|hook| webhook(hook, address, ca_bundle)).collect()
     };
     let policies = vec![policy_webhook(address, ca_bundle)];
+    let authors = author_webhook(settings.authors, address, ca_bundle);
     vec![
         configuration(
             "MutatingWebhookConfiguration",
@@ -98,6 +102,12 @@ pub fn configurations(
             settings,
         ),
         configuration("ValidatingWebhookConfiguration", POLICY_VALIDATING, policies, settings),
+        configuration(
+            "MutatingWebhookConfiguration",
+            POLICY_MUTATING,
+            authors.into_iter().collect(),
+            settings,
+        ),
     ]
 }
 
@@ -155,26 +165,66 @@ fn webhook(hook: &Hook, address: &Address, ca_bundle: &str) -> Value {
     Value::Map(webhook)
 }
 
-/// The webhook that checks policies of all languages before they are stored.
-fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
-    let rule = |group: &str, resources: &[&str]| {
-        let mut rule = Map::new();
-        rule.insert("apiGroups", Value::from_iter([group]));
-        rule.insert("apiVersions", value!(["*"]));
-        rule.insert("operations", value!(["CREATE", "UPDATE"]));
-        rule.insert("resources", Value::from_iter(resources.iter().copied()));
-        rule.insert("scope", "*");
-        Value::Map(rule)
-    };
+fn on_policies(group: &str, resources: &[&str]) -> Value {
+    let mut rule = Map::new();
+    rule.insert("apiGroups", Value::from_iter([group]));
+    rule.insert("apiVersions", value!(["*"]));
+    rule.insert("operations", value!(["CREATE", "UPDATE"]));
+    rule.insert("resources", Value::from_iter(resources.iter().copied()));
+    rule.insert("scope", "*");
+    Value::Map(rule)
+}
+
+/// A webhook for policies, without which none is stored.
+fn for_policies(
+    name: &str,
+    path: &str,
+    rules: Vec<Value>,
+    address: &Address,
+    ca_bundle: &str,
+) -> Map {
     let mut webhook = Map::new();
-    webhook.insert("name", "validate-policy.kyverno.svc");
+    webhook.insert("name", name);
     webhook.insert("admissionReviewVersions", value!(["v1"]));
-    webhook.insert("clientConfig", address.client_config(POLICY_PATH, ca_bundle));
+    webhook.insert("clientConfig", address.client_config(path, ca_bundle));
     webhook.insert("failurePolicy", FailurePolicy::Fail.to_string());
     webhook.insert("matchPolicy", "Equivalent");
     webhook.insert("namespaceSelector", Value::map());
     webhook.insert("objectSelector", Value::map());
-    let rules = [
+    webhook.insert("rules", Value::from_iter(rules));
+    webhook.insert("sideEffects", "None");
+    webhook.insert("timeoutSeconds", 10);
+    webhook
+}
+
+/// The webhook that writes down who stores policies whose rules write.
+fn author_webhook(authors: Authors, address: &Address, ca_bundle: &str) -> Option<Value> {
+    let (rules, scripts): (&[&str], &[&str]) = match authors {
+        Authors::Off => return None,
+        Authors::Namespaced => {
+            (&["policies"], &["namespacedgeneratingpolicies", "namespacedmutatingpolicies"])
+        }
+        Authors::All => (
+            &["clusterpolicies", "policies"],
+            &[
+                "generatingpolicies",
+                "mutatingpolicies",
+                "namespacedgeneratingpolicies",
+                "namespacedmutatingpolicies",
+            ],
+        ),
+    };
+    let rules = vec![on_policies("kyverno.io", rules), on_policies("policies.kyverno.io", scripts)];
+    let name = "mutate-policy.kyverno.svc";
+    let mut webhook = for_policies(name, AUTHOR_PATH, rules, address, ca_bundle);
+    webhook.insert("reinvocationPolicy", "IfNeeded");
+    Some(Value::Map(webhook))
+}
+
+/// The webhook that checks policies of all languages before they are stored.
+fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
+    let rule = on_policies;
+    let rules = vec![
         rule("kyverno.io", &["clusterpolicies", "policies", "policyexceptions"]),
         rule(
             "policies.kyverno.io",
@@ -187,10 +237,8 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
         ),
         rule("api.kubemod.io", &["modrules"]),
     ];
-    webhook.insert("rules", Value::from_iter(rules));
-    webhook.insert("sideEffects", "None");
-    webhook.insert("timeoutSeconds", 10);
-    Value::Map(webhook)
+    let name = "validate-policy.kyverno.svc";
+    Value::Map(for_policies(name, POLICY_PATH, rules, address, ca_bundle))
 }
 
 /// One selector for what several ask.

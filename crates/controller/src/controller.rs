@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
-use kiln_engine::{ContentHash, RuleSet};
+use kiln_engine::{ContentHash, RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
@@ -39,6 +39,8 @@ pub struct Request {
     pub ticket: u64,
     /// The call.
     pub call: Call,
+    /// The person without whose rights it is not to be made.
+    pub author: Option<User>,
 }
 
 /// Something that happened, for those who write events and count.
@@ -136,6 +138,8 @@ impl fmt::Debug for Controller {
 pub(crate) struct Held {
     pub(crate) record: Record,
     pub(crate) policy: Option<Arc<Policy>>,
+    /// Who stored it, if that was written down.
+    pub(crate) author: Option<User>,
     /// The version of the ConfigMap that holds the record; none when there is none yet.
     pub(crate) version: Option<Str>,
     pub(crate) saving: Saving,
@@ -426,8 +430,12 @@ impl Controller {
 
     pub(crate) fn ask(&mut self, purpose: Purpose, call: Call) {
         self.next_ticket += 1;
+        let author = match &purpose {
+            Purpose::Step(key) => self.author(key),
+            _ => None,
+        };
         self.tickets.insert(self.next_ticket, purpose);
-        self.out.push(Request { ticket: self.next_ticket, call });
+        self.out.push(Request { ticket: self.next_ticket, call, author });
     }
 
     /// Lists everything again, and looks at every key.

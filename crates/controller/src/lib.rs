@@ -42,6 +42,7 @@
 //! again and decided anew. Invalid: failed, after three retries. Unavailable: tried again, less and less
 //! often. What is missing (a source, a namespace) is waited for.
 
+pub mod author;
 mod changes;
 mod compare;
 mod controller;

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
-use kiln_engine::{ContentHash, RuleSet};
+use kiln_engine::{ContentHash, RuleSet, User};
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Operation, Policy, Program, Rule, What};
 use kiln_text::time::Time;
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
+use crate::author::author_of;
 use crate::controller::{Controller, Held, Saving, Start};
 use crate::keys::{Cause, Key, Pending};
 use crate::mark::Mark;
@@ -38,6 +39,7 @@ impl Controller {
                     from_before: record.rules.keys().cloned().collect(),
                     record,
                     policy: None,
+                    author: None,
                     version,
                     saving: Saving::Stored,
                     active: false,
@@ -154,6 +156,7 @@ impl Controller {
                 removed: Vec::new(),
             },
             policy: None,
+            author: None,
             version: None,
             saving: Saving::Stored,
             from_before: BTreeSet::new(),
@@ -166,6 +169,7 @@ impl Controller {
             held.record.uid = uid;
             held.record.spec = Str::default();
         }
+        held.author = author_of(object);
         let unchanged = held.record.spec == spec;
         held.policy = Some(Arc::clone(&policy));
         if unchanged {
@@ -427,6 +431,12 @@ impl Controller {
 
     fn held(&self, rule: &Rule) -> Option<&Held> {
         self.policies.values().find(|held| held.record.policy == rule.id.policy)
+    }
+
+    /// Whose rights the writes of a key are held to.
+    pub(crate) fn author(&self, key: &Key) -> Option<User> {
+        let held = self.policies.values().find(|held| held.record.policy == key.rule.policy)?;
+        held.author.clone()
     }
 
     /// The UID of a rule's policy.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
 use kiln_controller::{Compile, Controller, Hint, News, Request, Settings};
 use kiln_object::{Gvk, Kinds};
@@ -17,6 +18,7 @@ use crate::calls::carry_out;
 use crate::client::Client;
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
+use crate::rights::Rights;
 use crate::state::Shared;
 use crate::watch::{Subject, Told, Watcher};
 
@@ -53,6 +55,8 @@ pub(crate) struct Driver {
     permits: Arc<Semaphore>,
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
+    /// What authors of policies may do.
+    rights: Arc<Rights>,
     reported: Option<Instant>,
 }
 
@@ -94,6 +98,7 @@ pub(crate) async fn drive(
         news: news_to,
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
         config: kiln_admission::Settings::new(&shared.options.namespace),
+        rights: Arc::default(),
         reported: None,
         shared,
     };
@@ -229,9 +234,18 @@ impl Driver {
         let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
         let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
         let metrics = Arc::clone(&self.shared.metrics);
+        let rights = Arc::clone(&self.rights);
+        let author = request.author.filter(|_| self.config.authors != Authors::Off);
         tokio::spawn(async move {
             let Ok(_permit) = permits.acquire().await else { return };
-            let answer = call(&client, &kinds, &request.call, &metrics).await;
+            let refusal = match &author {
+                Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,
+                None => None,
+            };
+            let answer = match refusal {
+                Some(error) => Err(error),
+                None => call(&client, &kinds, &request.call, &metrics).await,
+            };
             // Nobody waits for it when the process ends.
             let _ = answers.send((request.ticket, answer)).await;
         });

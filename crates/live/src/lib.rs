@@ -38,6 +38,7 @@ pub mod options;
 pub mod path;
 pub mod reader;
 pub mod registry;
+mod rights;
 mod run;
 pub mod serve;
 pub mod state;

@@ -33,7 +33,8 @@ fn answer(old: Option<&str>, new: &str, granted: impl Fn(&str) -> bool) -> Respo
         request.set(["operation"], "UPDATE").unwrap();
     }
     let request = Request::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
-    let check = Check::of(&request.event, std::iter::empty(), &kinds);
+    let check = Check::of(&request.event, std::iter::empty(), &kinds)
+        .held_to_author(&request.event, settings.authors);
     let asked: Vec<bool> = check
         .questions()
         .iter()
@@ -58,6 +59,34 @@ fn answer(old: Option<&str>, new: &str, granted: impl Fn(&str) -> bool) -> Respo
 
 fn refused(old: Option<&str>, new: &str) -> String {
     answer(old, new, |_| true).refusal.map(|refusal| refusal.message).unwrap_or_default()
+}
+
+#[test]
+fn policies_of_namespaces_need_the_rights_of_their_author() {
+    let own = SYNC
+        .replace("ClusterPolicy", "Policy")
+        .replace("name: sa", "name: sa, namespace: default")
+        .replace("      synchronize: true\n", "");
+    let asked = std::cell::RefCell::new(Vec::new());
+    let response = answer(None, &own, |question| {
+        asked.borrow_mut().push(question.to_owned());
+        !question.starts_with("ann create")
+    });
+    assert_eq!(
+        asked.into_inner(),
+        [
+            "background-controller get serviceaccounts default",
+            "background-controller create serviceaccounts default",
+            "ann get serviceaccounts default",
+            "ann create serviceaccounts default",
+        ]
+    );
+    let refusal = response.refusal.unwrap().message;
+    let said = "ann may not create v1/ServiceAccount in namespace default, so a policy of theirs may not either";
+    assert!(refusal.contains(said), "{refusal}");
+    // What the engine lacks is said first, with the role that gives it.
+    let both = answer(None, &own, |question| question.contains(" get ")).refusal.unwrap().message;
+    assert!(both.contains("requires permissions create"), "{both}");
 }
 
 #[test]

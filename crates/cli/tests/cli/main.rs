@@ -1,6 +1,7 @@
 //! The real binary: whole commands, whole output, exit codes.
 
 mod apply;
+mod authors;
 mod build;
 mod build_remote;
 mod documentation;
@@ -12,10 +13,12 @@ mod fmt;
 mod general;
 mod harness;
 mod install;
+mod live;
 mod modrule;
 mod modrule_live;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod run;
+mod security;
 mod test;
 mod walk;

@@ -1,15 +1,9 @@
 //! ModRules on a real control plane, with the definitions and rights of `kiln install` and nothing else. Skipped, and
 //! loudly, where there is none.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use kiln_testkit::control_plane::{ControlPlane, Watched};
 use kiln_value::{Value, json};
 
-use crate::harness::Folder;
+use crate::live::Running;
 
 const NAMESPACES: &str = "
 apiVersion: v1
@@ -160,75 +154,20 @@ metadata:
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
-/// A cluster with everything that `kiln install` prints, and `kiln run` beside it.
-struct Running {
-    cluster: ControlPlane,
-    folder: Folder,
-    _engine: Watched,
+fn running() -> Option<Running> {
+    let running = Running::start(&["--no-workload"], &["--only=admission"])?;
+    running.cluster.apply(NAMESPACES).unwrap();
+    let wait = ["wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s"];
+    running.cluster.kubectl(&wait).unwrap();
+    Some(running)
 }
 
-impl Running {
-    fn start() -> Option<Self> {
-        let cluster = ControlPlane::for_test()?;
-        let folder = Folder::with(&[]);
-        cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
-        cluster.apply(NAMESPACES).unwrap();
-        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-        cluster.kubectl(&wait).unwrap();
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let account = "system:serviceaccount:kyverno:kyverno-admission-controller";
-        let mut engine = Command::new(env!("CARGO_BIN_EXE_kiln"));
-        engine.args(["run", "--only=admission"]).arg("--kubeconfig").arg(cluster.kubeconfig());
-        engine.arg(format!("--as-admission={account}"));
-        engine.arg(format!("--listen=127.0.0.1:{port}"));
-        engine.arg(format!("--webhook-url=https://127.0.0.1:{port}"));
-        let engine = Watched::spawn(&engine, &folder.path().join("engine.log")).unwrap();
-        let running = Running { cluster, folder, _engine: engine };
-        let policies = "kyverno-policy-validating-webhook-cfg";
-        running.wait("the webhook for policies", || {
-            running.cluster.kubectl(&["get", "validatingwebhookconfiguration", policies]).is_ok()
-        });
-        Some(running)
-    }
-
-    fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
-        let begin = Instant::now();
-        while !holds() {
-            if begin.elapsed() > Duration::from_secs(90) {
-                panic!("{what} does not come to hold:\n{}", self.folder.read("engine.log"));
-            }
-            sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// Stores rules, and waits until they act.
-    fn rules(&self, rules: &str) {
-        self.cluster.apply(rules).unwrap();
-        let ready = ["wait", "--for=condition=Ready", "modrules", "--all", "--timeout=60s", "-A"];
-        let ready = self.cluster.kubectl(&ready);
-        assert!(ready.is_ok(), "{ready:?}\n{}", self.folder.read("engine.log"));
-    }
-
-    fn get(&self, what: &[&str]) -> Value {
-        let text = self.cluster.kubectl(&[&["get", "-o", "json"], what].concat()).unwrap();
-        json::parse(&text).unwrap()
-    }
-
-    /// Creates what is not there yet, and gives it back as it is stored.
-    fn create(&self, document: &str) -> Result<Value, String> {
-        let args = ["create", "-o", "json", "-f", "-"];
-        let made = self.cluster.kubectl_with_input(&args, document);
-        made.map(|text| json::parse(&text).unwrap()).map_err(|error| error.to_string())
-    }
-
-    /// The webhook of ModRules, if there is one.
-    fn dragnet(&self) -> Option<Value> {
-        let name = ["mutatingwebhookconfiguration", "kyverno-resource-mutating-webhook-cfg"];
-        let configuration = self.get(&name);
-        let hooks = configuration.get("webhooks").and_then(Value::as_list)?;
-        hooks.iter().find(|hook| hook.str_at(["name"]) == Some("dragnet.kubemod.io")).cloned()
-    }
+/// The webhook of ModRules, if there is one.
+fn dragnet(running: &Running) -> Option<Value> {
+    let name = ["mutatingwebhookconfiguration", "kyverno-resource-mutating-webhook-cfg"];
+    let configuration = running.get(&name);
+    let hooks = configuration.get("webhooks").and_then(Value::as_list)?;
+    hooks.iter().find(|hook| hook.str_at(["name"]) == Some("dragnet.kubemod.io")).cloned()
 }
 
 fn containers(deployment: &Value) -> Vec<&str> {
@@ -240,7 +179,7 @@ fn containers(deployment: &Value) -> Vec<&str> {
 /// Starting a control plane takes longer than all of this together.
 #[test]
 fn modrules_act_on_a_real_control_plane() {
-    let Some(running) = Running::start() else { return };
+    let Some(running) = running() else { return };
     running.rules(RULES);
 
     // A sidecar and an annotation, in the namespace of the rules and nowhere else.
@@ -315,7 +254,7 @@ fn asked(hook: &Value) -> Vec<String> {
 }
 
 fn webhooks_follow_the_rules(running: &Running) {
-    let hook = running.dragnet().unwrap();
+    let hook = dragnet(running).unwrap();
     assert_eq!(hook.str_at(["failurePolicy"]), Some("Ignore"));
     assert_eq!(hook.str_at(["reinvocationPolicy"]), Some("IfNeeded"));
     assert_eq!(hook.str_at(["matchPolicy"]), Some("Equivalent"));
@@ -348,7 +287,7 @@ spec:
 ";
     let kinds = |item: &str| {
         running.rules(&any.replace("ITEM", item));
-        asked(&running.dragnet().unwrap())
+        asked(&dragnet(running).unwrap())
     };
     let has = |kinds: &[String], resource: &str| {
         kinds.iter().any(|kind| kind.starts_with(&format!("{resource} ")))
@@ -375,7 +314,7 @@ spec:
         assert!(!has(&negated, absent), "{absent}: {negated:?}");
     }
     running.cluster.kubectl(&["delete", "modrule/any", "-n", "kubemod-system"]).unwrap();
-    running.wait("the webhook without the rule", || asked(&running.dragnet().unwrap()).len() == 8);
+    running.wait("the webhook without the rule", || asked(&dragnet(running).unwrap()).len() == 8);
 }
 
 /// A rule that adds its sidecar whatever is there, and a policy whose own webhook changes what it left, so that the

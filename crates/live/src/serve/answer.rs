@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
+use kiln_admission::access::ACCESS_REVIEWS;
+use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
 use kiln_admission::webhooks::POLICY_PATH;
 use kiln_admission::{BadReview, Hooks, Request, Reviewed};
@@ -19,8 +21,6 @@ use super::view::{LiveView, Machine};
 use crate::discovery::Discovery;
 use crate::state::Shared;
 
-/// The path at which permissions are asked for.
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// A review may take so long if nobody says how long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,7 +46,7 @@ impl Asked {
 
     /// Whether there is something to be read before the answer.
     pub(crate) fn is_review(&self) -> bool {
-        self.method == Method::POST && (self.path == POLICY_PATH || Hooks::knows(&self.path))
+        self.method == Method::POST && is_known(&self.path)
     }
 
     /// The path as far as it is one of few, for counting.
@@ -62,9 +62,15 @@ impl Asked {
             (Some("mpol" | "mpol-existing"), _) => "/mpol",
             (Some("nmpol" | "nmpol-existing"), _) => "/nmpol",
             (Some("dragnet-webhook"), _) => "/dragnet-webhook",
+            (Some("policymutate"), _) => AUTHOR_PATH,
             _ => POLICY_PATH,
         }
     }
+}
+
+/// Whether reviews are answered at a path.
+fn is_known(path: &str) -> bool {
+    path == POLICY_PATH || path == AUTHOR_PATH || Hooks::knows(path)
 }
 
 /// `timeout=10s`, as API servers write it behind paths.
@@ -105,7 +111,7 @@ pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
         "/health/liveness" | "/livez" | "/health/readiness" | "/readyz" | "/metrics" => {
             text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n")
         }
-        path if path == POLICY_PATH || Hooks::knows(path) => {
+        path if is_known(path) => {
             text(StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST\n")
         }
         _ => text(StatusCode::NOT_FOUND, "there is nothing here\n"),
@@ -165,6 +171,10 @@ async fn answer(
         drop(body);
         if policies {
             return Ok((request, None));
+        }
+        if asked.path == AUTHOR_PATH {
+            let response = sign(&request.event, desk.settings.authors);
+            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
         }
         let view = LiveView { client, kinds: kinds.clone(), runtime, deadline };
         let world = World {
@@ -251,7 +261,8 @@ async fn policy(
 ) -> kiln_admission::Response {
     let check = |kinds: &Kinds| {
         let registry = shared.registry.borrow().clone();
-        Check::of(&request.event, registry.rules.rules().map(AsRef::as_ref), kinds)
+        let others = registry.rules.rules().map(AsRef::as_ref);
+        Check::of(&request.event, others, kinds).held_to_author(&request.event, settings.authors)
     };
     let mut checked = check(&shared.kinds.borrow().clone());
     if checked.may_be_new_kind()

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Stored};
 use kiln_admission::webhooks::{
-    self, Address, POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING, is_current,
+    self, Address, POLICY_MUTATING, POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING,
+    is_current,
 };
 use kiln_admission::{Hooks, Settings};
 use kiln_cluster::{ApiError, Call, Reason};
@@ -76,6 +77,7 @@ pub(crate) async fn take_back(shared: &Shared) {
         ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
         ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
         ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
+        ("MutatingWebhookConfiguration", POLICY_MUTATING),
     ] {
         let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name);
         let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;

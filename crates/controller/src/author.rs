@@ -1,0 +1,59 @@
+//! Who stored a policy, as the admission side wrote it down.
+//!
+//! The annotation is written by the engine's own webhook whenever a policy is stored with another `spec`, and kept as it
+//! was otherwise, so it says what the API server knew about the request and not what somebody claims. What rules of such a
+//! policy write is held to the rights of this person.
+
+use kiln_engine::User;
+use kiln_object::metadata;
+use kiln_value::{Str, Value, json, value};
+
+/// The annotation of a policy that says who stored it.
+pub const AUTHOR: &str = "kiln.dev/author";
+
+/// Who stored a policy; none when nobody wrote it down, or what is written makes no sense.
+pub fn author_of(policy: &Value) -> Option<User> {
+    let written = policy.str_at(["metadata", "annotations", AUTHOR])?;
+    let written = json::parse(written).ok()?;
+    let groups = written.get("groups").and_then(Value::as_list);
+    let groups = groups.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str);
+    Some(User {
+        username: written.str_at(["username"]).filter(|name| !name.is_empty())?.into(),
+        groups: groups.map(Str::from).collect(),
+        ..User::default()
+    })
+}
+
+/// What the annotation says about a user.
+pub fn signature(user: &User) -> String {
+    let groups = Value::from_iter(user.groups.iter().cloned());
+    json::to_canonical_string(&value!({"username": user.username.as_str(), "groups": groups}))
+}
+
+/// Whether a policy lives in a namespace, so that people who are no administrators can store it.
+pub fn is_namespaced(policy: &Value) -> bool {
+    metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let user = User {
+            username: "ann \"x\"".into(),
+            groups: vec!["a".into(), "b,c".into()],
+            ..User::default()
+        };
+        let mut policy = value!({"metadata": {"namespace": "shop"}});
+        assert_eq!(author_of(&policy), None);
+        policy.set(["metadata", "annotations", AUTHOR], signature(&user)).unwrap();
+        assert_eq!(author_of(&policy), Some(user));
+        assert!(is_namespaced(&policy));
+        for wrong in ["", "ann", "[]", "{}", r#"{"username": ""}"#, r#"{"username": 7}"#] {
+            policy.set(["metadata", "annotations", AUTHOR], wrong).unwrap();
+            assert_eq!(author_of(&policy), None, "{wrong}");
+        }
+    }
+}

