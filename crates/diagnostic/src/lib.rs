@@ -14,6 +14,7 @@
 //! ```
 
 mod did_you_mean;
+mod fault;
 mod place;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 pub use did_you_mean::did_you_mean;
+pub use fault::Fault;
 pub use place::{Place, Position, Source};
 
 /// How serious a problem is.

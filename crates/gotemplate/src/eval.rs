@@ -404,11 +404,15 @@ fn unboxed(operand: Operand) -> Operand {
 }
 
 /// Go names the argument of `call` that is no function.
-fn name_callee(fault: crate::error::Fault, name: &str, arguments: &[Term]) -> crate::error::Fault {
+fn name_callee(
+    fault: crate::error::Refusal,
+    name: &str,
+    arguments: &[Term],
+) -> crate::error::Refusal {
     match (fault, arguments.first()) {
-        (crate::error::Fault::Failed(message), Some(callee)) if name == "call" => {
+        (crate::error::Refusal::Failed(message), Some(callee)) if name == "call" => {
             let message = message.replacen("non-function", &format!("non-function {callee}"), 1);
-            crate::error::Fault::Failed(message)
+            crate::error::Refusal::Failed(message)
         }
         (fault, _) => fault,
     }

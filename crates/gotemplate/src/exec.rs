@@ -2,7 +2,7 @@
 
 use kiln_value::Str;
 
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, ErrorKind, Refusal};
 use crate::format;
 use crate::functions::Call;
 use crate::meter::Meter;
@@ -90,17 +90,17 @@ impl<'e> Exec<'e> {
     }
 
     /// A function's own failure; `calling` says which function it was.
-    pub(crate) fn fault(&self, fault: Fault, calling: Option<&str>) -> Error {
+    pub(crate) fn fault(&self, fault: Refusal, calling: Option<&str>) -> Error {
         let prefixed = |message: String| match calling {
             Some(name) => format!("error calling {name}: {message}"),
             None => message,
         };
         match fault {
-            Fault::Failed(message) => self.error(prefixed(message)),
-            Fault::Refused(message, hint) => {
+            Refusal::Failed(message) => self.error(prefixed(message)),
+            Refusal::Refused(message, hint) => {
                 self.error(prefixed(message)).maybe_hint(Some(hint.to_owned()))
             }
-            Fault::Limit(message) => self.error_of(ErrorKind::Limit, message),
+            Refusal::Limit(message) => self.error_of(ErrorKind::Limit, message),
         }
     }
 

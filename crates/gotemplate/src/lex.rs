@@ -2,7 +2,7 @@
 //!
 //! All tokens are made at once; the last one is either the end or what is wrong with the text.
 
-use crate::error::Fault;
+use crate::error::Refusal;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,9 @@ struct Lexer<'t> {
 }
 
 /// Splits a template.
-pub(crate) fn tokens(text: &str, limit: usize) -> Result<Tokens<'_>, Fault> {
+pub(crate) fn tokens(text: &str, limit: usize) -> Result<Tokens<'_>, Refusal> {
     if text.len() > limit {
-        return Err(Fault::Limit(format!("the template is longer than {limit} bytes")));
+        return Err(Refusal::Limit(format!("the template is longer than {limit} bytes")));
     }
     let mut lexer =
         Lexer { text, start: 0, at: 0, counted: 0, line: 1, tokens: Vec::new(), parens: 0 };

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 
 /// How much a template may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +38,19 @@ impl Meter {
         Meter { steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), limits: *limits }
     }
 
-    pub(crate) fn step(&self, count: u64) -> Result<(), Fault> {
+    pub(crate) fn step(&self, count: u64) -> Result<(), Refusal> {
         let left = self.steps.get().checked_sub(count);
         self.steps.set(left.unwrap_or(0));
         let limit = self.limits.steps;
         left.map(drop)
-            .ok_or_else(|| Fault::Limit(format!("the template takes more than {limit} steps")))
+            .ok_or_else(|| Refusal::Limit(format!("the template takes more than {limit} steps")))
     }
 
-    pub(crate) fn make(&self, count: u64) -> Result<(), Fault> {
+    pub(crate) fn make(&self, count: u64) -> Result<(), Refusal> {
         let left = self.bytes.get().checked_sub(count);
         self.bytes.set(left.unwrap_or(0));
         let limit = self.limits.bytes;
         left.map(drop)
-            .ok_or_else(|| Fault::Limit(format!("the template makes more than {limit} bytes")))
+            .ok_or_else(|| Refusal::Limit(format!("the template makes more than {limit} bytes")))
     }
 }

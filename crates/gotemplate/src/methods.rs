@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format;
 use crate::functions::Type::{Text, Time, Version as VersionType};
 use crate::functions::{Call, Function, any, function, text};
@@ -79,7 +79,7 @@ const VERSION: &[Function] = &[
     function("String", &[], None, shown, ""),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
 /// What a function says of the time; there always is one.
 fn of<R>(a: &[Dyn], ask: impl FnOnce(&kiln_text::Time) -> R) -> R

@@ -4,7 +4,7 @@ use kiln_text::quote::{quote, unquote};
 use kiln_value::Str;
 
 use crate::FunctionSet;
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, ErrorKind, Refusal};
 use crate::functions;
 use crate::lex::{self, Kind, Token, Tokens};
 use crate::meter::Limits;
@@ -54,7 +54,8 @@ pub(crate) fn parse(
     limits: &Limits,
 ) -> Result<Trees, Error> {
     let tokens = lex::tokens(text, limits.source).map_err(|fault| {
-        let (Fault::Limit(message) | Fault::Failed(message) | Fault::Refused(message, _)) = fault;
+        let (Refusal::Limit(message) | Refusal::Failed(message) | Refusal::Refused(message, _)) =
+            fault;
         Error::new(ErrorKind::Limit, 0..0, message)
     })?;
     let mut parser = Parser {

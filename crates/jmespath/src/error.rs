@@ -1,24 +1,17 @@
 //! What can go wrong with an expression, and where in its text.
 
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{Deref, Range};
 
-use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_diagnostic::Fault;
 
-/// An expression that does not compile, or a search that failed.
-///
-/// `Display` gives one line without the place; [`Error::span`] is the place in the text of the
-/// expression, for a caret.
+/// An expression that does not compile, or a search that failed; what it has to say is in [`Fault`].
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    kind: ErrorKind,
-    span: Range<usize>,
-    message: String,
-    hint: Option<String>,
+    fault: Fault<ErrorKind>,
     key: Option<String>,
     source: Option<Failure>,
 }
@@ -56,25 +49,17 @@ impl ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, span: Range<usize>, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            span,
-            message: message.into(),
-            hint: None,
-            key: None,
-            source: None,
-        }))
+        Error(Box::new(Inner { fault: Fault::new(kind, span, message), key: None, source: None }))
     }
 
     #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hint = Some(hint.into());
-        self
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        self.maybe_hint(Some(hint.into()))
     }
 
     #[must_use]
     pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Self {
-        self.0.hint = hint.or(self.0.hint);
+        self.0.fault = self.0.fault.maybe_hint(hint);
         self
     }
 
@@ -90,52 +75,28 @@ impl Error {
         self
     }
 
-    /// What kind of thing went wrong.
-    pub fn kind(&self) -> ErrorKind {
-        self.0.kind
-    }
-
     /// Whether a map lacked a key.
     pub fn is_not_found(&self) -> bool {
-        self.0.kind == ErrorKind::NotFound
+        self.kind() == ErrorKind::NotFound
     }
 
     /// The key that was missing, for [`ErrorKind::NotFound`].
     pub fn missing_key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
+}
 
-    /// The bytes of the expression that are at fault.
-    pub fn span(&self) -> Range<usize> {
-        self.0.span.clone()
-    }
+impl Deref for Error {
+    type Target = Fault<ErrorKind>;
 
-    /// What is wrong, without the place and without the hint.
-    pub fn message(&self) -> &str {
-        &self.0.message
-    }
-
-    /// What to do next, if there is anything to say.
-    pub fn hint_text(&self) -> Option<&str> {
-        self.0.hint.as_deref()
-    }
-
-    /// The error as a diagnostic in the expression itself, under a name the user knows.
-    pub fn diagnose(&self, name: &str, expression: &str) -> Diagnostic {
-        let source = Arc::new(Source::new(name, expression));
-        Diagnostic::error(&self.0.message)
-            .at(Place::new(source, self.span()))
-            .maybe_hint(self.0.hint.clone())
+    fn deref(&self) -> &Self::Target {
+        &self.0.fault
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        match &self.0.hint {
-            Some(hint) => write!(f, " ({hint})"),
-            None => Ok(()),
-        }
+        self.0.fault.fmt(f)
     }
 }
 

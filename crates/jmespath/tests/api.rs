@@ -131,7 +131,7 @@ fn errors_point_at_their_place() {
 fn calls_are_checked_without_data() {
     let kinds = |source: &str| {
         let errors = Expression::compile(source).unwrap().check();
-        errors.iter().map(kiln_jmespath::Error::kind).collect::<Vec<_>>()
+        errors.iter().map(|error| error.kind()).collect::<Vec<_>>()
     };
     assert_eq!(
         kinds("a[?no_such(@)] || length() || merge(a)"),

@@ -86,7 +86,7 @@ impl QueryError {
 
     /// The place inside the expression.
     pub fn span(&self) -> Option<Range<usize>> {
-        self.expression_error().map(Error::span)
+        self.expression_error().map(|error| error.span())
     }
 
     /// Whether a map lacked a key.

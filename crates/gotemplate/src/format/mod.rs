@@ -3,7 +3,7 @@
 mod printf;
 mod verbs;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -24,25 +24,25 @@ impl<'m> Sink<'m> {
         Sink { text: String::new(), meter }
     }
 
-    pub(crate) fn push(&mut self, text: &str) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, text: &str) -> Result<(), Refusal> {
         self.meter.make(text.len() as u64)?;
         self.text.push_str(text);
         Ok(())
     }
 
-    pub(crate) fn repeat(&mut self, text: &str, count: usize) -> Result<(), Fault> {
+    pub(crate) fn repeat(&mut self, text: &str, count: usize) -> Result<(), Refusal> {
         self.meter.make((text.len() as u64).saturating_mul(count as u64))?;
         self.text.extend(std::iter::repeat_n(text, count));
         Ok(())
     }
 }
 
-pub(crate) fn too_deep() -> Fault {
-    Fault::Limit(format!("the value nests deeper than {MAX_DEPTH} levels"))
+pub(crate) fn too_deep() -> Refusal {
+    Refusal::Limit(format!("the value nests deeper than {MAX_DEPTH} levels"))
 }
 
 /// As `%v`.
-pub(crate) fn plain(value: &Dyn, meter: &Meter) -> Result<String, Fault> {
+pub(crate) fn plain(value: &Dyn, meter: &Meter) -> Result<String, Refusal> {
     if let Dyn::Text(text) = value {
         meter.make(text.len() as u64)?;
         return Ok(text.to_string());
@@ -53,7 +53,7 @@ pub(crate) fn plain(value: &Dyn, meter: &Meter) -> Result<String, Fault> {
 }
 
 /// As `fmt.Sprint`: a space between two values of which neither is a string.
-pub(crate) fn print(values: &[Dyn], meter: &Meter) -> Result<String, Fault> {
+pub(crate) fn print(values: &[Dyn], meter: &Meter) -> Result<String, Refusal> {
     let mut printer = Printer::new(meter);
     let mut after_text = true;
     for value in values {
@@ -68,7 +68,7 @@ pub(crate) fn print(values: &[Dyn], meter: &Meter) -> Result<String, Fault> {
 }
 
 /// As `fmt.Sprintln`: a space between all values, and a new line.
-pub(crate) fn println(values: &[Dyn], meter: &Meter) -> Result<String, Fault> {
+pub(crate) fn println(values: &[Dyn], meter: &Meter) -> Result<String, Refusal> {
     let mut printer = Printer::new(meter);
     for (position, value) in values.iter().enumerate() {
         if position > 0 {

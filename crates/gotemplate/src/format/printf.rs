@@ -1,7 +1,7 @@
 //! `fmt.Sprintf`: the format string, its flags, widths and argument numbers.
 
 use super::verbs::{Flags, Printer};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -19,7 +19,7 @@ struct Format<'f> {
 }
 
 /// Writes the arguments by a format.
-pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<String, Fault> {
+pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<String, Refusal> {
     let mut printer = Printer::new(meter);
     let mut format =
         Format { text, at: 0, arguments, next: 0, reordered: false, good_number: true };
@@ -54,7 +54,7 @@ impl Format<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn verb(&mut self, printer: &mut Printer<'_>) -> Result<(), Fault> {
+    fn verb(&mut self, printer: &mut Printer<'_>) -> Result<(), Refusal> {
         self.good_number = true;
         let mut flags = Flags::default();
         while let Some(flag @ (b'#' | b'0' | b'+' | b'-' | b' ')) = self.byte() {

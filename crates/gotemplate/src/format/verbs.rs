@@ -4,7 +4,7 @@ use kiln_text::float::{self, Style};
 use kiln_text::quote::{quote, quote_to_ascii};
 
 use super::{MAX_DEPTH, Sink, too_deep};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -33,7 +33,7 @@ impl<'m> Printer<'m> {
     }
 
     /// Writes a value that was handed over directly.
-    pub(super) fn argument(&mut self, value: &Dyn, verb: char) -> Result<(), Fault> {
+    pub(super) fn argument(&mut self, value: &Dyn, verb: char) -> Result<(), Refusal> {
         match verb {
             'T' | 'v' if value.is_nil() => self.padded("<nil>"),
             'T' => self.text(value.type_name(), 's'),
@@ -41,7 +41,7 @@ impl<'m> Printer<'m> {
         }
     }
 
-    fn value(&mut self, value: &Dyn, verb: char, depth: usize) -> Result<(), Fault> {
+    fn value(&mut self, value: &Dyn, verb: char, depth: usize) -> Result<(), Refusal> {
         self.out.meter.step(1)?;
         if depth > MAX_DEPTH {
             return Err(too_deep());
@@ -106,14 +106,14 @@ impl<'m> Printer<'m> {
     }
 
     /// Go: a verb that a value cannot have shows what the value is.
-    fn bad(&mut self, value: &Dyn, verb: char) -> Result<(), Fault> {
+    fn bad(&mut self, value: &Dyn, verb: char) -> Result<(), Refusal> {
         self.out.push(&format!("%!{verb}({}=", value.type_name()))?;
         self.value(value, 'v', 0)?;
         self.out.push(")")
     }
 
     /// Writes with spaces (or zeros) up to the width, which counts characters.
-    fn padded(&mut self, text: &str) -> Result<(), Fault> {
+    fn padded(&mut self, text: &str) -> Result<(), Refusal> {
         let missing = self.flags.width.unwrap_or(0).saturating_sub(text.chars().count());
         if missing == 0 {
             return self.out.push(text);
@@ -126,14 +126,14 @@ impl<'m> Printer<'m> {
         self.out.push(text)
     }
 
-    fn padded_with_spaces(&mut self, text: &str) -> Result<(), Fault> {
+    fn padded_with_spaces(&mut self, text: &str) -> Result<(), Refusal> {
         let zero = std::mem::take(&mut self.flags.zero);
         let result = self.padded(text);
         self.flags.zero = zero;
         result
     }
 
-    fn text(&mut self, text: &str, verb: char) -> Result<(), Fault> {
+    fn text(&mut self, text: &str, verb: char) -> Result<(), Refusal> {
         if matches!(verb, 'x' | 'X') {
             return self.hexadecimal(text.as_bytes(), verb);
         }
@@ -160,7 +160,7 @@ impl<'m> Printer<'m> {
         self.padded(cut)
     }
 
-    fn hexadecimal(&mut self, bytes: &[u8], verb: char) -> Result<(), Fault> {
+    fn hexadecimal(&mut self, bytes: &[u8], verb: char) -> Result<(), Refusal> {
         let bytes = &bytes[..self.flags.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let prefix = if verb == 'x' { "0x" } else { "0X" };
         let mut text = String::new();
@@ -180,14 +180,14 @@ impl<'m> Printer<'m> {
         self.padded(&text)
     }
 
-    fn unsigned(&mut self, value: &Dyn, uint: u64, verb: char) -> Result<(), Fault> {
+    fn unsigned(&mut self, value: &Dyn, uint: u64, verb: char) -> Result<(), Refusal> {
         if verb == 'v' && self.flags.sharp_v {
             return self.padded(&format!("{uint:#x}"));
         }
         self.integer(value, i128::from(uint), verb)
     }
 
-    fn integer(&mut self, value: &Dyn, int: i128, verb: char) -> Result<(), Fault> {
+    fn integer(&mut self, value: &Dyn, int: i128, verb: char) -> Result<(), Refusal> {
         let size = int.unsigned_abs();
         let digits = match verb {
             'v' | 'd' => size.to_string(),
@@ -229,7 +229,7 @@ impl<'m> Printer<'m> {
         self.padded_with_spaces(&text)
     }
 
-    fn quoted_character(&mut self, c: char) -> Result<(), Fault> {
+    fn quoted_character(&mut self, c: char) -> Result<(), Refusal> {
         let double = if self.flags.plus {
             quote_to_ascii(c.encode_utf8(&mut [0; 4]))
         } else {
@@ -243,7 +243,7 @@ impl<'m> Printer<'m> {
         self.padded(&format!("'{inside}'"))
     }
 
-    fn code_point(&mut self, int: i128) -> Result<(), Fault> {
+    fn code_point(&mut self, int: i128) -> Result<(), Refusal> {
         let digits = self.flags.precision.unwrap_or(4).max(4);
         self.out.meter.make(digits as u64)?;
         let mut text = format!("U+{int:0digits$X}");
@@ -253,7 +253,7 @@ impl<'m> Printer<'m> {
         self.padded_with_spaces(&text)
     }
 
-    fn float(&mut self, value: &Dyn, float: f64, verb: char) -> Result<(), Fault> {
+    fn float(&mut self, value: &Dyn, float: f64, verb: char) -> Result<(), Refusal> {
         let Some(mut text) = self.float_text(float, verb) else { return self.bad(value, verb) };
         let negative = text.starts_with('-');
         if text.starts_with('+') {
@@ -304,7 +304,13 @@ impl<'m> Printer<'m> {
         })
     }
 
-    fn complex(&mut self, value: &Dyn, real: f64, imaginary: f64, verb: char) -> Result<(), Fault> {
+    fn complex(
+        &mut self,
+        value: &Dyn,
+        real: f64,
+        imaginary: f64,
+        verb: char,
+    ) -> Result<(), Refusal> {
         if self.float_text(real, verb).is_none() {
             return self.bad(value, verb);
         }

@@ -3,7 +3,7 @@
 
 use super::Type::{Any, Raw, Text};
 use super::{Call, Function, any, compare, escape, function, text};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format;
 use crate::value::Dyn;
 
@@ -29,35 +29,35 @@ pub(super) const TABLE: &[Function] = &[
     function("urlquery", &[], Some(Any), escape::urlquery, "escaped for the query of an address"),
 ];
 
-fn last(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn last(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(arguments.last().cloned().unwrap_or(Dyn::Missing))
 }
 
-fn call(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn call(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     match any(arguments, 0) {
         Dyn::Missing | Dyn::Nil => Err("call of nil".into()),
         other => Err(format!("non-function of type {}", other.type_name()).into()),
     }
 }
 
-fn not(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn not(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!any(arguments, 0).is_true()).into())
 }
 
-fn print(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn print(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     format::print(arguments, call.meter).map(Dyn::from)
 }
 
-fn println(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn println(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     format::println(arguments, call.meter).map(Dyn::from)
 }
 
-fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let rest = arguments.get(1..).unwrap_or_default();
     format::printf(text(arguments, 0), rest, call.meter).map(Dyn::from)
 }
 
-fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let length = match any(arguments, 0) {
         Dyn::Text(text) => text.len(),
         Dyn::List(list) => list.items().len(),
@@ -69,7 +69,7 @@ fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
     Ok(Dyn::Int(i64::try_from(length).unwrap_or(i64::MAX)))
 }
 
-fn index(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn index(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let mut item = any(arguments, 0).clone();
     if item.is_nil() {
         return Err("index of untyped nil".into());
@@ -109,7 +109,7 @@ fn index(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
     Ok(item)
 }
 
-fn index_argument(index: &Dyn, capacity: usize) -> Result<usize, Fault> {
+fn index_argument(index: &Dyn, capacity: usize) -> Result<usize, Refusal> {
     let Some(at) = index.as_integer() else {
         return Err(match index {
             Dyn::Missing | Dyn::Nil => "cannot index slice/array with nil".into(),
@@ -122,7 +122,7 @@ fn index_argument(index: &Dyn, capacity: usize) -> Result<usize, Fault> {
         .ok_or_else(|| format!("index out of range: {at}").into())
 }
 
-fn slice(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+fn slice(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let item = any(arguments, 0);
     let indices = arguments.get(1..).unwrap_or_default();
     if item.is_nil() {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Call, any};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format;
 use crate::value::Dyn;
 
@@ -30,12 +30,12 @@ fn basic(value: &Dyn) -> Option<Basic> {
     })
 }
 
-fn incompatible(a: &Dyn, b: &Dyn) -> Fault {
+fn incompatible(a: &Dyn, b: &Dyn) -> Refusal {
     let (a, b) = (a.type_name(), b.type_name());
     format!("incompatible types for comparison: {a} and {b}").into()
 }
 
-pub(super) fn eq(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn eq(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let first = any(arguments, 0);
     let others = arguments.get(1..).unwrap_or_default();
     if others.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn eq(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
     Ok(false.into())
 }
 
-fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Fault> {
+fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
     }
@@ -67,7 +67,7 @@ fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Fault> {
     })
 }
 
-fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Fault> {
+fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     let shown = |value: &Dyn| format::plain(value, call.meter);
     match (a, b) {
         (Dyn::Time(a), Dyn::Time(b)) => Ok(a == b),
@@ -81,11 +81,11 @@ fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Fault> {
     }
 }
 
-pub(super) fn ne(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn ne(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!equal(call, any(arguments, 0), any(arguments, 1))?).into())
 }
 
-fn order(arguments: &[Dyn]) -> Result<Option<Ordering>, Fault> {
+fn order(arguments: &[Dyn]) -> Result<Option<Ordering>, Refusal> {
     let (a, b) = (any(arguments, 0), any(arguments, 1));
     let (Some(x), Some(y)) = (basic(a), basic(b)) else {
         return Err("invalid type for comparison".into());
@@ -103,20 +103,20 @@ fn order(arguments: &[Dyn]) -> Result<Option<Ordering>, Fault> {
     }
 }
 
-pub(super) fn lt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn lt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((order(arguments)? == Some(Ordering::Less)).into())
 }
 
-pub(super) fn le(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn le(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(order(arguments)?.is_some_and(Ordering::is_le).into())
 }
 
 // Go: greater is not less-or-equal, also for what is not a number.
 
-pub(super) fn gt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn gt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!order(arguments)?.is_some_and(Ordering::is_le)).into())
 }
 
-pub(super) fn ge(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Fault> {
+pub(super) fn ge(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((order(arguments)? != Some(Ordering::Less)).into())
 }

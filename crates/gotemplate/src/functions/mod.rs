@@ -9,7 +9,7 @@ use std::fmt;
 use kiln_diagnostic::did_you_mean;
 use kiln_value::Str;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::{Dyn, Map};
 use crate::{FunctionSet, Sources, sprig};
@@ -24,7 +24,7 @@ pub struct Function {
     pub(crate) about: &'static str,
 }
 
-type Run = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Fault>;
+type Run = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
 
 /// The declared type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

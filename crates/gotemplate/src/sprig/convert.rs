@@ -3,14 +3,14 @@
 use kiln_text::float;
 use kiln_value::Str;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format;
 use crate::meter::Meter;
 use crate::number::parse_int;
 use crate::value::Dyn;
 
 /// The text of a value, as `%v` prints it.
-pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Str, Fault> {
+pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Str, Refusal> {
     match value {
         Dyn::Text(text) => Ok(text.clone()),
         other => format::plain(other, meter).map(Str::from),
@@ -18,7 +18,7 @@ pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Str, Fault> {
 }
 
 /// The texts of a list without its nils; of anything else a list of one.
-pub(super) fn texts_of(value: &Dyn, meter: &Meter) -> Result<Vec<Str>, Fault> {
+pub(super) fn texts_of(value: &Dyn, meter: &Meter) -> Result<Vec<Str>, Refusal> {
     match value {
         Dyn::Missing | Dyn::Nil => Ok(Vec::new()),
         Dyn::List(list) => {

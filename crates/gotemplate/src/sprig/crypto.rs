@@ -8,7 +8,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::random;
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Text, Uint32};
 use crate::functions::{Call, Function, function, int, text};
 use crate::value::Dyn;
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Function] = &[
     function("htpasswd", &[Text, Text], None, htpasswd, "a line for a file of passwords"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// What one slow computation takes of the budget: with the default limits a rendering can have ten.
 const SLOW: u64 = 190_000;
@@ -112,7 +112,7 @@ fn derive_password(call: &Call<'_>, a: &[Dyn]) -> Result {
         return Ok(format!("cannot find password template {form}").into());
     };
     call.meter.step(SLOW)?;
-    let failed = |what: &str| Fault::from(format!("failed to derive password: {what}"));
+    let failed = |what: &str| Refusal::from(format!("failed to derive password: {what}"));
     let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
     let salt = [SEED, &length(user), user.as_bytes()].concat();
     let parameters = scrypt::Params::new(15, 8, 2).map_err(|_| failed("bad parameters"))?;
@@ -167,7 +167,7 @@ fn encrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
 fn decrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
     let encoded = text(a, 1);
     call.meter.make(encoded.len() as u64 * 2)?;
-    let bytes = STANDARD.decode(encoded).map_err(|error| Fault::from(error.to_string()))?;
+    let bytes = STANDARD.decode(encoded).map_err(|error| Refusal::from(error.to_string()))?;
     if bytes.len() < 2 * BLOCK || bytes.len() % BLOCK != 0 {
         return Err("the text was not made by encryptAES".into());
     }

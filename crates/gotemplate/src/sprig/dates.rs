@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use kiln_text::time::Zone;
 use kiln_text::{Duration, Time};
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Any, Text, Time as TimeType};
 use crate::functions::{Call, Function, any, function, text};
 use crate::value::Dyn;
@@ -49,7 +49,7 @@ pub(super) const TABLE: &[Function] = &[
     function("unixEpoch", &[TimeType], None, unix_epoch, "seconds since 1970"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// The layout of a date in HTML.
 const HTML: &str = "2006-01-02";
@@ -57,7 +57,8 @@ const HTML: &str = "2006-01-02";
 const ZERO: i64 = -62_135_596_800;
 
 fn present(call: &Call<'_>) -> Result<Time> {
-    let refused = || Fault::Refused("there is no clock here".into(), "hand the time over as data");
+    let refused =
+        || Refusal::Refused("there is no clock here".into(), "hand the time over as data");
     let now = call.sources.now().ok_or_else(refused)?;
     let since = now.duration_since(UNIX_EPOCH).map_err(|_| refused())?;
     let seconds = i64::try_from(since.as_secs()).map_err(|_| refused())?;
@@ -114,7 +115,7 @@ fn html_date_in_zone(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn must_modify(_: &Call<'_>, a: &[Dyn]) -> Result {
-    let by = Duration::parse(text(a, 0)).map_err(|error| Fault::from(error.to_string()))?;
+    let by = Duration::parse(text(a, 0)).map_err(|error| Refusal::from(error.to_string()))?;
     let Dyn::Time(time) = any(a, 1) else { return Ok(Dyn::Nil) };
     let later = time.checked_add(by).ok_or("the time is out of range")?;
     Ok(Dyn::Time(Rc::new(later)))
@@ -126,7 +127,7 @@ fn modify(call: &Call<'_>, a: &[Dyn]) -> Result {
 
 fn must_to_date(_: &Call<'_>, a: &[Dyn]) -> Result {
     let time = Time::parse(text(a, 0), text(a, 1));
-    let time = time.map_err(|error| Fault::from(error.to_string()))?;
+    let time = time.map_err(|error| Refusal::from(error.to_string()))?;
     Ok(Dyn::Time(Rc::new(time)))
 }
 

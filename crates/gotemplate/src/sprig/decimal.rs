@@ -2,7 +2,7 @@
 
 use kiln_text::float::{self, Style};
 
-use crate::error::Fault;
+use crate::error::Refusal;
 
 /// A number: digits times a power of ten. What does not fit any more goes on as a float.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(super) enum Decimal {
     Float(f64),
 }
 
-pub(super) type Operation = fn(Decimal, Decimal) -> Result<Decimal, Fault>;
+pub(super) type Operation = fn(Decimal, Decimal) -> Result<Decimal, Refusal>;
 
 /// Quotients have so many places.
 const PLACES: i32 = 16;
@@ -52,17 +52,17 @@ fn aligned(a: Decimal, b: Decimal) -> Option<(i128, i128, i32)> {
     Some((a, b, exponent))
 }
 
-pub(super) fn add(a: Decimal, b: Decimal) -> Result<Decimal, Fault> {
+pub(super) fn add(a: Decimal, b: Decimal) -> Result<Decimal, Refusal> {
     let exact = aligned(a, b).and_then(|(a, b, e)| Some(Decimal::Exact(a.checked_add(b)?, e)));
     Ok(exact.unwrap_or_else(|| Decimal::Float(a.to_float() + b.to_float())))
 }
 
-pub(super) fn subtract(a: Decimal, b: Decimal) -> Result<Decimal, Fault> {
+pub(super) fn subtract(a: Decimal, b: Decimal) -> Result<Decimal, Refusal> {
     let exact = aligned(a, b).and_then(|(a, b, e)| Some(Decimal::Exact(a.checked_sub(b)?, e)));
     Ok(exact.unwrap_or_else(|| Decimal::Float(a.to_float() - b.to_float())))
 }
 
-pub(super) fn multiply(a: Decimal, b: Decimal) -> Result<Decimal, Fault> {
+pub(super) fn multiply(a: Decimal, b: Decimal) -> Result<Decimal, Refusal> {
     let exact = match (a, b) {
         (Decimal::Exact(a, x), Decimal::Exact(b, y)) => {
             a.checked_mul(b).map(|product| Decimal::Exact(product, x + y))
@@ -72,7 +72,7 @@ pub(super) fn multiply(a: Decimal, b: Decimal) -> Result<Decimal, Fault> {
     Ok(exact.unwrap_or_else(|| Decimal::Float(a.to_float() * b.to_float())))
 }
 
-pub(super) fn divide(a: Decimal, b: Decimal) -> Result<Decimal, Fault> {
+pub(super) fn divide(a: Decimal, b: Decimal) -> Result<Decimal, Refusal> {
     if b.to_float() == 0.0 {
         return Err("decimal division by 0".into());
     }

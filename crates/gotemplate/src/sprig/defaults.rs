@@ -2,7 +2,7 @@
 
 use super::convert::is_empty;
 use super::json;
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Any, Bool, Text};
 use crate::functions::{Call, Function, any, function, text};
 use crate::value::Dyn;
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Function] = &[
     function("toRawJson", &[Any], None, json::raw, "as JSON without escapes for HTML"),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
 fn default(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(a.get(1).filter(|given| !is_empty(given)).unwrap_or(any(a, 0)).clone())
@@ -65,7 +65,7 @@ fn fail(_: &Call<'_>, a: &[Dyn]) -> Result {
 
 fn from_json(call: &Call<'_>, a: &[Dyn]) -> Result {
     match json::parse(call, a) {
-        Err(Fault::Failed(_)) => Ok(Dyn::Nil),
+        Err(Refusal::Failed(_)) => Ok(Dyn::Nil),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use kiln_value::Str;
 
 use super::convert::{is_empty, text_of};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
 use crate::functions::Type::{Any, Map as MapType, Text};
 use crate::functions::{Call, Function, any, function, key, map, text};
@@ -39,7 +39,7 @@ pub(super) const TABLE: &[Function] = &[
     function("values", &[MapType], None, values, "the values of a map"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 fn dict(call: &Call<'_>, a: &[Dyn]) -> Result {
     call.meter.make(a.len() as u64 * 32)?;
@@ -78,7 +78,7 @@ fn insert(call: &Call<'_>, target: &Map, key: Str, value: Dyn) -> Result<()> {
         call.meter.step(1)?;
         match part {
             Dyn::Map(map) if map.same(target) => {
-                return Err(Fault::Refused(
+                return Err(Refusal::Refused(
                     "a map cannot hold itself".into(),
                     "put a deepCopy of it there",
                 ));

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::BASE32;
 use sha1::Digest as _;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::Text;
 use crate::functions::{Call, Function, function, text};
 use crate::value::Dyn;
@@ -20,9 +20,9 @@ pub(super) const TABLE: &[Function] = &[
     function("sha256sum", &[Text], None, sha256sum, "the SHA-256 sum"),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
-fn charged<'a>(call: &Call<'_>, a: &'a [Dyn]) -> std::result::Result<&'a [u8], Fault> {
+fn charged<'a>(call: &Call<'_>, a: &'a [Dyn]) -> std::result::Result<&'a [u8], Refusal> {
     let bytes = text(a, 0).as_bytes();
     call.meter.step(bytes.len() as u64 / 64)?;
     call.meter.make(bytes.len() as u64 * 2)?;

@@ -3,18 +3,18 @@
 use kiln_value::{Key, Number, Value, json};
 
 use crate::Numbers;
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
 use crate::functions::{Call, any, text};
 use crate::meter::Meter;
 use crate::value::Dyn;
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 pub(super) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
-    let value = json::parse(source).map_err(|error| Fault::from(error.to_string()))?;
+    let value = json::parse(source).map_err(|error| Refusal::from(error.to_string()))?;
     Ok(Dyn::from_value(&value, Numbers::Floats))
 }
 

@@ -2,7 +2,7 @@
 
 use super::convert::{int_of, is_empty, texts_of};
 use super::{convert, json};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Any, Int};
 use crate::functions::{Call, Function, any, function, int};
 use crate::value::{Dyn, Elem, List};
@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Function] = &[
     function("without", &[Any], Some(Any), without, "a list without these elements"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// The list, or sprig's words for anything else.
 fn items<'a>(call: &Call<'_>, value: &'a Dyn, problem: &str) -> Result<&'a List> {

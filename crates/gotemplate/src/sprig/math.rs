@@ -2,7 +2,7 @@
 
 use super::convert::{float_of, int_of};
 use super::decimal::{self, Decimal};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format;
 use crate::functions::Type::{Any, Float, Int, Text};
 use crate::functions::{Call, Function, any, function, int, text};
@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Function] = &[
     function("untilStep", &[Int, Int, Int], None, until_step, "the numbers from one to another"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 fn add(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(a.iter().map(int_of).fold(0, i64::wrapping_add)))

@@ -1,6 +1,6 @@
 //! What sprig has and Kiln refuses: the network, and the making of keys and certificates.
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Any, Text};
 use crate::functions::{Call, Function, function, text};
 use crate::value::Dyn;
@@ -29,10 +29,10 @@ pub(super) const TABLE: &[Function] = &[
     function("getHostByName", &[Text], None, network, "refused: templates do not use the network"),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
 fn keys(_: &Call<'_>, _: &[Dyn]) -> Result {
-    Err(Fault::Refused(
+    Err(Refusal::Refused(
         "keys and certificates are not made while rendering".into(),
         "make them once, outside, and hand them over as data",
     ))
@@ -46,5 +46,8 @@ fn private_key(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn network(_: &Call<'_>, _: &[Dyn]) -> Result {
-    Err(Fault::Refused("templates do not use the network".into(), "hand the address over as data"))
+    Err(Refusal::Refused(
+        "templates do not use the network".into(),
+        "hand the address over as data",
+    ))
 }

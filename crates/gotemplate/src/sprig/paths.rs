@@ -1,7 +1,7 @@
 //! Paths with slashes, and addresses.
 
 use super::urls;
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Map, Text};
 use crate::functions::{Call, Function, function, text};
 use crate::value::Dyn;
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Function] = &[
     function("urlParse", &[Text], None, urls::parse, "the parts of an address"),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
 fn base(_: &Call<'_>, a: &[Dyn]) -> Result {
     let path = text(a, 0);

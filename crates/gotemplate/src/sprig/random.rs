@@ -1,6 +1,6 @@
 //! Chance, which the caller supplies.
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Int, Text};
 use crate::functions::{Call, Function, function, int, text};
 use crate::value::Dyn;
@@ -21,12 +21,12 @@ pub(super) const TABLE: &[Function] = &[
     function("uuidv4", &[], None, uuid, "a random identifier"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 fn bits(call: &Call<'_>) -> Result<u64> {
     call.meter.step(1)?;
     call.sources.random().ok_or_else(|| {
-        Fault::Refused(
+        Refusal::Refused(
             "there is no randomness here".into(),
             "a rule must give the same answer every time; hand the text over as data",
         )

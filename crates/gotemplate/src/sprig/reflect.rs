@@ -1,7 +1,7 @@
 //! Types and kinds.
 
 use super::json;
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Any, Text};
 use crate::functions::{Call, Function, any, function, text};
 use crate::value::Dyn;
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Function] = &[
     function("typeOf", &[Any], None, type_of, "the type of a value"),
 ];
 
-type Result = std::result::Result<Dyn, Fault>;
+type Result = std::result::Result<Dyn, Refusal>;
 
 fn type_of(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(any(a, 0).type_name().into())

@@ -3,7 +3,7 @@
 use kiln_text::Regex;
 use kiln_text::regex::escape;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::{Int, Text};
 use crate::functions::{Call, Function, function, int, text};
 use crate::value::Dyn;
@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Function] = &[
     function("regexSplit", &[Text, Text, Int], None, split, "the parts between matches"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// Compiles an expression, and charges for it and for the text it will run over.
 fn compiled(call: &Call<'_>, a: &[Dyn]) -> Result<Regex> {
@@ -60,13 +60,13 @@ fn compiled(call: &Call<'_>, a: &[Dyn]) -> Result<Regex> {
 /// Go: the functions without `must` panic with the expression in front.
 fn panicking(call: &Call<'_>, a: &[Dyn], run: fn(&Call<'_>, &[Dyn]) -> Result) -> Result {
     run(call, a).map_err(|fault| match fault {
-        Fault::Failed(message) if message.starts_with("error parsing regexp") => {
+        Refusal::Failed(message) if message.starts_with("error parsing regexp") => {
             let pattern = text(a, 0);
             let quoted = match pattern.contains(['`', '\n']) {
                 true => kiln_text::quote::quote(pattern),
                 false => format!("`{pattern}`"),
             };
-            Fault::from(format!("regexp: Compile({quoted}): {message}"))
+            Refusal::from(format!("regexp: Compile({quoted}): {message}"))
         }
         other => other,
     })
@@ -75,7 +75,7 @@ fn panicking(call: &Call<'_>, a: &[Dyn], run: fn(&Call<'_>, &[Dyn]) -> Result) -
 fn matches(call: &Call<'_>, a: &[Dyn]) -> Result {
     match compiled(call, a) {
         Ok(regex) => Ok(regex.is_match(text(a, 1)).into()),
-        Err(Fault::Failed(_)) => Ok(false.into()),
+        Err(Refusal::Failed(_)) => Ok(false.into()),
         Err(limit) => Err(limit),
     }
 }
@@ -139,7 +139,7 @@ fn charged(
     call: &Call<'_>,
     replaced: std::result::Result<String, kiln_text::regex::OutputTooLarge>,
 ) -> Result {
-    let text = replaced.map_err(|error| Fault::Limit(error.to_string()))?;
+    let text = replaced.map_err(|error| Refusal::Limit(error.to_string()))?;
     call.meter.make(text.len() as u64)?;
     Ok(text.into())
 }

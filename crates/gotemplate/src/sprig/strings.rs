@@ -6,7 +6,7 @@ use kiln_value::Str;
 
 use super::case;
 use super::convert::{text_of, texts_of};
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::format::{self, Sink};
 use crate::functions::Type::{Any, Int, Text};
 use crate::functions::{Call, Function, any, function, int, text};
@@ -78,7 +78,7 @@ pub(super) const TABLE: &[Function] = &[
     function("wrapWith", &[Int, Text, Text], None, wrap_with, "in lines that another text ends"),
 ];
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 fn hello(_: &Call<'_>, _: &[Dyn]) -> Result {
     Ok("Hello!".into())
@@ -220,7 +220,7 @@ fn substr(_: &Call<'_>, a: &[Dyn]) -> Result {
     let length = bytes.len();
     let position = |at: i64| usize::try_from(at).unwrap_or(0);
     let beyond = |message: String| {
-        Fault::from(format!("runtime error: slice bounds out of range {message}"))
+        Refusal::from(format!("runtime error: slice bounds out of range {message}"))
     };
     if start < 0 {
         return match usize::try_from(end) {

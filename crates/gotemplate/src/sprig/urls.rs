@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use kiln_text::quote::quote;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::{Call, key, map, text};
 use crate::value::Dyn;
 
-type Result<R = Dyn> = std::result::Result<R, Fault>;
+type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// The parts of an address.
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Url {
 pub(super) fn parse(_: &Call<'_>, a: &[Dyn]) -> Result {
     let address = text(a, 0);
     let url = Url::parse(address).map_err(|problem| {
-        Fault::from(format!("unable to parse url: parse {}: {problem}", quote(address)))
+        Refusal::from(format!("unable to parse url: parse {}: {problem}", quote(address)))
     })?;
     let parts = [
         ("scheme", url.scheme.clone()),
@@ -46,7 +46,7 @@ pub(super) fn join(_: &Call<'_>, a: &[Dyn]) -> Result {
     let part = |name: &str| match parts.get(name) {
         None => Ok(String::new()),
         Some(Dyn::Text(text)) => Ok(text.to_string()),
-        Some(other) => Err(Fault::from(format!(
+        Some(other) => Err(Refusal::from(format!(
             "unable to parse {name} key, must be of type string, but {} found",
             other.type_name()
         ))),

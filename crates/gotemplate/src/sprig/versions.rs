@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::error::Fault;
+use crate::error::Refusal;
 use crate::functions::Type::Text;
 use crate::functions::{Call, Function, function, text};
 use crate::semver::{Constraints, Version};
@@ -13,11 +13,11 @@ pub(super) const TABLE: &[Function] = &[
     function("semverCompare", &[Text, Text], None, compare, "whether a version meets a constraint"),
 ];
 
-fn semver(_: &Call<'_>, a: &[Dyn]) -> Result<Dyn, Fault> {
-    Version::parse(text(a, 0)).map(|version| Dyn::Version(Rc::new(version))).map_err(Fault::from)
+fn semver(_: &Call<'_>, a: &[Dyn]) -> Result<Dyn, Refusal> {
+    Version::parse(text(a, 0)).map(|version| Dyn::Version(Rc::new(version))).map_err(Refusal::from)
 }
 
-fn compare(call: &Call<'_>, a: &[Dyn]) -> Result<Dyn, Fault> {
+fn compare(call: &Call<'_>, a: &[Dyn]) -> Result<Dyn, Refusal> {
     call.meter.step(text(a, 0).len() as u64)?;
     let constraints = Constraints::parse(text(a, 0))?;
     let version = Version::parse(text(a, 1))?;
