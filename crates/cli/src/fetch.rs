@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kustomize::local::Git;
+use kiln_kustomize::local::{Git, Running};
 use kiln_kustomize::{Error, Fetch, Repository, Result};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -23,8 +23,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    pub(crate) fn new(allowed: bool, typed: &str, most_bytes: u64) -> Self {
-        Remote { allowed, typed: typed.to_owned(), most_bytes, git: Git::default() }
+    pub(crate) fn new(allowed: bool, typed: &str, most_bytes: u64, running: Running) -> Self {
+        Remote { allowed, typed: typed.to_owned(), most_bytes, git: Git::new(running) }
     }
 }
 

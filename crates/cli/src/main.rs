@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod fetch;
 mod input;
+mod interrupt;
 mod ui;
 
 /// Objects are many small pieces of memory: measured, this takes a third less time than what systems bring.

@@ -47,8 +47,7 @@ impl Chart {
         })?;
         let home = if chart.chart_home.is_empty() { "charts" } else { &chart.chart_home };
         let root = target.root.path().to_owned();
-        let mut home =
-            if home.starts_with('/') { home.to_owned() } else { paths::join(&root, home) };
+        let mut home = paths::absolute(&root, home);
         // Several versions of one chart live side by side.
         if !chart.version.is_empty() && !chart.repo.is_empty() {
             home = paths::join(&home, &format!("{}-{}", chart.name, chart.version));
@@ -92,13 +91,13 @@ impl Chart {
         let finished = session.programs.run(&command).map_err(|error| {
             error.hint("install helm, or name another program with --helm-command")
         })?;
-        if finished.code != 0 {
+        if !finished.exit.is_success() {
             return Err(Error::new(format!(
-                "{}\n: unable to run: '{}' (is '{}' installed?): exit status {}",
+                "{}\n: unable to run: '{}' (is '{}' installed?): {}",
                 finished.errors.trim_end(),
                 options.command,
                 options.command,
-                finished.code
+                finished.exit
             )));
         }
         Ok(finished)
@@ -147,10 +146,8 @@ impl Chart {
         let chart = &self.chart;
         let path = if chart.values_file.is_empty() {
             paths::join(&self.chart_directory(), "values.yaml")
-        } else if chart.values_file.starts_with('/') {
-            chart.values_file.clone()
         } else {
-            paths::join(&self.root, &chart.values_file)
+            paths::absolute(&self.root, &chart.values_file)
         };
         let inline = &chart.values_inline;
         if chart.values_merge == "replace" && !inline.is_null() {

@@ -2,6 +2,8 @@
 //!
 //! A build without plugins, charts and remote roots needs none of it.
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 use crate::remote::Repository;
 
@@ -58,6 +60,8 @@ pub enum Argument {
     Text(String),
     /// The path of the temporary file.
     File,
+    /// A name that no other run has: what [`Trust::Container`] starts is stopped by it.
+    Name,
 }
 
 impl<T: Into<String>> From<T> for Argument {
@@ -66,11 +70,55 @@ impl<T: Into<String>> From<T> for Argument {
     }
 }
 
+/// What a program left behind when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It ended by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// Whether it ended as it should.
+    pub fn is_success(self) -> bool {
+        self == Exit::Code(0)
+    }
+}
+
+impl Default for Exit {
+    fn default() -> Self {
+        Exit::Code(0)
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit status {code}"),
+            Exit::Signal(number) => match signal_name(*number) {
+                Some(name) => write!(f, "ended by the signal {name}"),
+                None => write!(f, "ended by the signal {number}"),
+            },
+        }
+    }
+}
+
+#[cfg(unix)]
+fn signal_name(number: i32) -> Option<&'static str> {
+    nix::sys::signal::Signal::try_from(number).ok().map(nix::sys::signal::Signal::as_str)
+}
+
+#[cfg(not(unix))]
+fn signal_name(_: i32) -> Option<&'static str> {
+    None
+}
+
 /// How a program ended.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
-    /// Its exit code.
-    pub code: i32,
+    /// Its exit code, or the signal that ended it.
+    pub exit: Exit,
     /// What it wrote to standard output.
     pub output: Vec<u8>,
     /// What it wrote to standard error.
@@ -96,6 +144,11 @@ pub trait Programs {
 
     /// The folder with exec plugins, if there is one.
     fn plugin_home(&self) -> Option<String>;
+
+    /// The folders that would be taken before it if they were there.
+    fn absent_plugin_homes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The folders in which executables named after an API group may lie.
     fn group_plugin_homes(&self) -> Vec<String> {

@@ -79,7 +79,7 @@ use kiln_value::Value;
 pub use error::{Error, Result};
 pub use explain::{Touch, What};
 pub use fs::FileSystem;
-pub use host::{Argument, Command, Fetch, Finished, Nothing, Programs, Trust};
+pub use host::{Argument, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
 pub use loader::LoadRestrictions;
 pub use remote::Repository;
 pub use stats::{Phase, Stats};
@@ -104,11 +104,11 @@ pub struct Options {
     pub managed_by_label: bool,
     /// `--network`, for functions in containers.
     pub network: bool,
-    /// `--network-name`.
-    pub network_name: String,
+    /// `--network-name`: the network of such a function that may use one, instead of the host's.
+    pub network_name: Option<String>,
     /// `--mount`, for functions in containers.
     pub mounts: Vec<String>,
-    /// `--env`, for functions.
+    /// `--env`, for functions in containers.
     pub environment: Vec<String>,
     /// `--as-current-user`, for functions in containers.
     pub as_current_user: bool,
@@ -134,7 +134,7 @@ impl Default for Options {
             helm: None,
             managed_by_label: false,
             network: false,
-            network_name: "bridge".to_owned(),
+            network_name: None,
             mounts: Vec::new(),
             environment: Vec::new(),
             as_current_user: false,

@@ -172,8 +172,7 @@ impl<'h> Files<'h> {
             self.count_bytes(contents.len())?;
             return Ok(contents.into());
         }
-        let path =
-            if path.starts_with('/') { path.to_owned() } else { paths::join(&root.path, path) };
+        let path = paths::absolute(&root.path, path);
         let path = match root.restrictions {
             LoadRestrictions::None => path,
             LoadRestrictions::RootOnly => {
@@ -192,6 +191,13 @@ impl<'h> Files<'h> {
             }
         };
         self.read(path)
+    }
+
+    /// Where a path leads that a kustomization names, without links; nowhere if that is outside of its root.
+    pub(crate) fn within(&self, root: &Root, path: &str) -> Result<Option<String>> {
+        let path = paths::absolute(&root.path, path);
+        let resolved = self.system.resolve(&path).map_err(|error| Error::new(error.to_string()))?;
+        Ok(paths::is_within(&resolved.path, &root.path).then_some(resolved.path))
     }
 
     fn read(&self, path: String) -> Result<Arc<[u8]>> {
@@ -257,6 +263,11 @@ impl Root {
     /// The absolute path of the directory.
     pub(crate) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Which files this kustomization may use.
+    pub(crate) fn restrictions(&self) -> LoadRestrictions {
+        self.restrictions
     }
 
     fn ancestors(&self) -> impl Iterator<Item = &Root> {

@@ -2,18 +2,21 @@
 
 mod confinement;
 mod process;
+mod processes;
 mod programs;
+mod running;
 
 use std::cell::RefCell;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub use confinement::Confinement;
 pub use programs::{Limits, Local};
+pub use running::Running;
+use running::{Kind, TemporaryFolder, new_name};
 
 use crate::error::{Error, Result};
 use crate::host::Fetch;
@@ -25,11 +28,17 @@ const MAX_MESSAGES: u64 = 1 << 20;
 /// Clones repositories with `git`, each once, into temporary folders that go away with it.
 #[derive(Debug, Default)]
 pub struct Git {
-    clones: RefCell<Vec<(String, PathBuf)>>,
+    clones: RefCell<Vec<(String, TemporaryFolder)>>,
+    running: Running,
 }
 
 impl Git {
-    fn clone_into(repository: &Repository, directory: &Path) -> Result<()> {
+    /// Clones as part of what is under way.
+    pub fn new(running: Running) -> Self {
+        Git { clones: RefCell::default(), running }
+    }
+
+    fn clone_into(&self, repository: &Repository, directory: &Path) -> Result<()> {
         let url = repository.url();
         let reference = match repository.reference() {
             "" => "HEAD",
@@ -50,57 +59,60 @@ impl Git {
             steps.push(vec!["submodule", "update", "--init", "--recursive"]);
         }
         for words in steps {
-            run_git(&words, directory, repository.timeout())?;
+            self.run(&words, directory, repository.timeout())?;
         }
         Ok(())
     }
-}
 
-fn run_git(words: &[&str], directory: &Path, timeout: Duration) -> Result<()> {
-    let shown = || format!("git {}", words.join(" "));
-    let failed = |error: &io::Error| {
-        Error::new(format!("cannot run {}: {error}", shown()))
-            .hint("install git, or copy the resource beside the kustomization")
-    };
-    let mut child = Process::new("git")
-        .args(words)
-        .current_dir(directory)
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(&error))?;
-    let errors = child.stderr.take();
-    thread::scope(|scope| {
-        let errors = scope.spawn(|| drain(errors));
-        let start = Instant::now();
-        let status = loop {
-            match child.try_wait().map_err(|error| failed(&error))? {
-                Some(status) => break status,
-                None if start.elapsed() > timeout => {
-                    // It may have ended by itself in this moment.
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    return Err(Error::new(format!(
-                        "hit {}s timeout running '{}'",
-                        timeout.as_secs(),
-                        shown()
-                    )));
-                }
-                None => thread::sleep(Duration::from_millis(10)),
-            }
+    fn run(&self, words: &[&str], directory: &Path, timeout: Duration) -> Result<()> {
+        let shown = || format!("git {}", words.join(" "));
+        let failed = |error: &io::Error| {
+            Error::new(format!("cannot run {}: {error}", shown()))
+                .hint("install git, or copy the resource beside the kustomization")
         };
-        if status.success() {
-            return Ok(());
-        }
-        let said = errors.join().ok().and_then(io::Result::ok).unwrap_or_default();
-        Err(Error::new(format!(
-            "failed to run '{}': {}",
-            shown(),
-            String::from_utf8_lossy(&said).trim_end()
-        )))
-    })
+        let mut command = Process::new("git");
+        command
+            .args(words)
+            .current_dir(directory)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let (mut child, _started) = self
+            .running
+            .start(&mut command, Kind::Tool, &new_name())
+            .map_err(|error| failed(&error))?;
+        let errors = child.stderr.take();
+        thread::scope(|scope| {
+            let errors = scope.spawn(|| drain(errors));
+            let start = Instant::now();
+            let status = loop {
+                match child.try_wait().map_err(|error| failed(&error))? {
+                    Some(status) => break status,
+                    None if start.elapsed() > timeout => {
+                        // It may have ended by itself in this moment.
+                        let _ = child.kill();
+                        let _ = child.wait();
+                        return Err(Error::new(format!(
+                            "hit {}s timeout running '{}'",
+                            timeout.as_secs(),
+                            shown()
+                        )));
+                    }
+                    None => thread::sleep(Duration::from_millis(10)),
+                }
+            };
+            if status.success() {
+                return Ok(());
+            }
+            let said = errors.join().ok().and_then(io::Result::ok).unwrap_or_default();
+            Err(Error::new(format!(
+                "failed to run '{}': {}",
+                shown(),
+                String::from_utf8_lossy(&said).trim_end()
+            )))
+        })
+    }
 }
 
 impl Fetch for Git {
@@ -115,40 +127,20 @@ impl Fetch for Git {
 
     fn clone_repository(&self, repository: &Repository) -> Result<String> {
         let key = format!("{}?{}", repository.url(), repository.reference());
-        let known = self.clones.borrow().iter().find(|(k, _)| *k == key).map(|(_, d)| d.clone());
-        let directory = match known {
-            Some(directory) => directory,
-            None => {
-                let directory = temporary_path();
-                std::fs::create_dir(&directory)
-                    .map_err(|error| Error::new(format!("cannot make a folder: {error}")))?;
-                self.clones.borrow_mut().push((key.clone(), directory.clone()));
-                let cloned = Git::clone_into(repository, &directory);
-                if let Err(error) = cloned {
-                    self.clones.borrow_mut().retain(|(k, _)| *k != key);
-                    let _ = std::fs::remove_dir_all(&directory);
-                    return Err(error);
-                }
-                directory
-            }
-        };
-        Ok(directory.display().to_string())
-    }
-}
-
-impl Drop for Git {
-    fn drop(&mut self) {
-        for (_, directory) in self.clones.borrow().iter() {
-            // Somebody else may have cleaned up.
-            let _ = std::fs::remove_dir_all(directory);
+        let shown = |folder: &TemporaryFolder| folder.path().display().to_string();
+        let known = self.clones.borrow().iter().find(|(k, _)| *k == key).map(|(_, f)| shown(f));
+        if let Some(directory) = known {
+            return Ok(directory);
         }
+        let folder = self
+            .running
+            .folder()
+            .map_err(|error| Error::new(format!("cannot make a folder: {error}")))?;
+        self.clone_into(repository, folder.path())?;
+        let directory = shown(&folder);
+        self.clones.borrow_mut().push((key, folder));
+        Ok(directory)
     }
-}
-
-fn temporary_path() -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("kiln-{}-{count}", std::process::id()))
 }
 
 fn drain(from: Option<impl Read>) -> io::Result<Vec<u8>> {

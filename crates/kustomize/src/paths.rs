@@ -36,6 +36,11 @@ pub(crate) fn join(base: &str, path: &str) -> String {
     }
 }
 
+/// Where a path leads that is written down in a directory.
+pub(crate) fn absolute(directory: &str, path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { join(directory, path) }
+}
+
 /// The last part.
 pub(crate) fn base(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');

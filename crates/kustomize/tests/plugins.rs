@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 
 use kiln_kustomize::fs::{FileError, FileSystem, Memory, Resolved};
-use kiln_kustomize::{Build, Command, Failed, Finished, Options, Output, Programs, Result, Trust};
+use kiln_kustomize::{
+    Build, Command, Exit, Failed, Finished, Options, Output, Programs, Result, Trust,
+};
 
 /// A tree in which everything below `/plugins` can be executed.
 struct Tree(Memory);
@@ -79,7 +81,7 @@ fn generates(command: &Command) -> Finished {
     let group = command.program.rsplit('/').next().unwrap_or_default();
     let word = format!("{:?}", command.arguments[0]);
     if !word.contains("generate") {
-        return Finished { code: 127, ..Finished::default() };
+        return Finished { exit: Exit::Code(127), ..Finished::default() };
     }
     let output = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {group}}}\n");
     Finished { output: output.into_bytes(), ..Finished::default() }
@@ -142,7 +144,7 @@ fn a_plugin_sees_objects_without_anything_that_is_not_theirs() {
 fn one_that_cannot_be_asked_fails_the_build_at_its_configuration() {
     let options = Options { enable_plugins: true, ..Options::default() };
     let failed = Build::new(&Tree(tree()), &options).run("/app").unwrap_err();
-    assert!(failed.error.to_string().contains("cannot be loaded"), "{failed}");
+    assert!(failed.error.to_string().contains("unable to load plugin A ("), "{failed}");
     struct Broken;
     impl Programs for Broken {
         fn run(&self, _: &Command) -> Result<Finished> {

@@ -13,8 +13,8 @@ use crate::args::{Format, Global};
 use crate::commands::plugins::PluginArgs;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::fetch::Remote;
-use crate::input;
 use crate::ui::{Progress, Ui};
+use crate::{input, interrupt};
 
 /// Build a kustomization, with the same bytes as `kustomize build`
 ///
@@ -118,13 +118,21 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         files = files.with(&format!("{}/{name}", real(&directory)), contents);
     }
     let programs = args.plugins.programs();
-    let remote = Remote::new(args.enable_remote, &args.directory, global.max_input_size);
+    let running = programs.running.clone();
+    let remote =
+        Remote::new(args.enable_remote, &args.directory, global.max_input_size, running.clone());
+    let to_end = running.clone();
+    interrupt::before_ending(move || to_end.end())?;
     let start = Instant::now();
     let now = || start.elapsed();
     let build = Build::new(&files, &options).programs(&programs).fetch(&remote).clock(&now);
     let progress = Progress::start(&format!("building {}", args.directory), ui.format());
     let output = build.run(&directory);
     drop(progress);
+    while running.is_over() {
+        // Whoever put an end to the build ends the process.
+        std::thread::park();
+    }
     let output = output.map_err(|failed| {
         for warning in &failed.warnings {
             ui.problem(warning);

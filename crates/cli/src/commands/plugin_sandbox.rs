@@ -88,8 +88,10 @@ mod confined {
             Ok(RulesetStatus::NotEnforced) => return "Landlock is missing".to_owned(),
             Err(error) => return format!("cannot give up rights: {error}"),
         }
-        // A build that is interrupted takes its plugins along.
+        // A build that is killed takes its plugins along.
         let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+        // Whatever leaves the plugin's session is still its child, and found when it is stopped.
+        let _ = nix::sys::prctl::set_child_subreaper(true);
         let Some((program, arguments)) = command.split_first() else {
             return "no program was named".to_owned();
         };

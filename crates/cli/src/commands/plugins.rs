@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kiln_kustomize::Options;
-use kiln_kustomize::local::{Confinement, Limits, Local};
+use kiln_kustomize::local::{Confinement, Limits, Local, Running};
 
 use crate::args::parse_size;
 use crate::commands::plugin_sandbox;
@@ -24,15 +24,15 @@ pub(crate) struct PluginArgs {
     #[arg(long)]
     network: bool,
 
-    /// The network of containers
-    #[arg(long, default_value = "bridge", value_name = "NAME")]
-    network_name: String,
+    /// The network of these functions, instead of the host's
+    #[arg(long, value_name = "NAME")]
+    network_name: Option<String>,
 
     /// Mount this in containers (type=…,src=…,dst=…)
     #[arg(long, value_name = "MOUNT")]
     mount: Vec<String>,
 
-    /// Set this in the environment of functions (NAME=VALUE)
+    /// Set this in containers, as NAME=VALUE, or NAME alone for the value it has here
     #[arg(short, long, value_name = "VARIABLE")]
     env: Vec<String>,
 
@@ -85,11 +85,14 @@ impl PluginArgs {
 
     /// The host that runs programs.
     pub(crate) fn programs(&self) -> Local {
+        let (plugin_home, absent_plugin_homes) = plugin_home();
         Local {
-            plugin_home: plugin_home(),
+            plugin_home,
+            absent_plugin_homes,
             group_plugin_homes: group_plugin_homes(),
             limits: Limits { time: self.plugin_timeout, output: self.plugin_max_output },
             confinement: self.confinement(),
+            running: Running::default(),
         }
     }
 
@@ -124,17 +127,22 @@ fn below(variable: &str, path: &str) -> Option<String> {
     folder.to_str().map(str::to_owned)
 }
 
-/// Where kustomize looks for exec plugins: the first that exists.
-fn plugin_home() -> Option<String> {
-    [
+/// Where kustomize looks for exec plugins, the first that exists, and those before it that do not.
+fn plugin_home() -> (Option<String>, Vec<String>) {
+    let homes = [
         below("KUSTOMIZE_PLUGIN_HOME", ""),
         below("XDG_CONFIG_HOME", "/kustomize/plugin"),
         below("HOME", "/.config/kustomize/plugin"),
         below("HOME", "/kustomize/plugin"),
-    ]
-    .into_iter()
-    .flatten()
-    .find(|path| Path::new(path).is_dir())
+    ];
+    let mut absent = Vec::new();
+    for home in homes.into_iter().flatten() {
+        if Path::new(&home).is_dir() {
+            return (Some(home), absent);
+        }
+        absent.push(home);
+    }
+    (None, absent)
 }
 
 /// Where executables named after API groups lie.

@@ -143,9 +143,8 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_script_names_its_interpreter() {
-        let folder = super::super::temporary_path();
-        std::fs::create_dir(&folder).unwrap();
-        let script = folder.join("script");
+        let folder = super::super::Running::default().folder().unwrap();
+        let script = folder.path().join("script");
         for (line, wanted) in [
             ("#!/bin/sh", Some("/bin/sh")),
             ("#! /bin/sh -e", Some("/bin/sh")),
@@ -158,7 +157,6 @@ mod tests {
         }
         std::fs::write(&script, "#!/usr/bin/env -S A=b sh -e\n").unwrap();
         assert_eq!(interpreter(&script), in_path("sh"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

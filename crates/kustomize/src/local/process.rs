@@ -4,25 +4,36 @@
 //! not waited for once the process was stopped: whoever took a stream along may keep it open for ever.
 
 use std::io::{self, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::running::{GRACE, Kind, Running, Started};
+use crate::host::Exit;
+
 /// Of what a process writes to standard error, this much is kept.
 const MAX_ERRORS: usize = 1 << 20;
-/// A process that is asked to end gets this long before it is made to.
-const GRACE: Duration = Duration::from_millis(500);
 /// Waiting for an end is asked for again after at most this long.
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 
 /// How a process ended.
 pub(super) struct Ended {
-    pub(super) code: i32,
+    pub(super) exit: Exit,
     pub(super) output: Vec<u8>,
     pub(super) errors: String,
     /// Why it was stopped, if it was.
     pub(super) stopped: Option<String>,
+}
+
+/// What a process is given, and what it may use.
+pub(super) struct Job<'j> {
+    pub(super) kind: Kind,
+    /// A name that no other run has.
+    pub(super) name: &'j str,
+    pub(super) input: &'j [u8],
+    pub(super) time: Option<Duration>,
+    pub(super) most_output: u64,
 }
 
 enum Event {
@@ -30,30 +41,20 @@ enum Event {
     Errors(Vec<u8>),
 }
 
-/// Runs a process with this input; one that takes longer, or writes more, is stopped with all its
-/// children.
+/// Runs a process; one that takes longer, or writes more, is stopped with whatever it started.
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn run(
-    mut command: Command,
-    input: &[u8],
-    time: Option<Duration>,
-    most_output: u64,
-) -> io::Result<Ended> {
+pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::Result<Ended> {
+    let Job { kind, name, input, time, most_output } = job;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Only what may have to be stopped leaves the group that the terminal's signals go to.
-    #[cfg(unix)]
-    if time.is_some() {
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    }
-    let mut child = spawn(&mut command)?;
+    let (mut child, started) = running.start(&mut command, kind, name)?;
     let deadline = time.map(|time| Instant::now() + time);
     let events = carry(&mut child, input.to_vec(), most_output);
     let mut watched = Watched { child, events, output: None, errors: None };
 
     let why = match watched.until(deadline) {
-        Outcome::Ended(code) => return watched.finish(code, None),
+        Outcome::Ended(exit) => return watched.finish(exit, None, &started),
         Outcome::TooLong => {
             let time = time.unwrap_or_default();
             format!("it was stopped after {time:?} (--plugin-timeout allows more)")
@@ -62,38 +63,17 @@ pub(super) fn run(
             "it was stopped: it wrote more than {most_output} bytes (--plugin-max-output allows more)"
         ),
     };
-    signal(&watched.child, Signal::Terminate);
-    if watched.ended_until(Instant::now() + GRACE).is_none() {
-        signal(&watched.child, Signal::Kill);
-        // Without groups this ends the process alone; with them it has ended already.
-        let _ = watched.child.kill();
-        watched.ended_until(Instant::now() + GRACE);
-    }
+    started.stop(|until| watched.ended_until(until).is_some());
+    // Without groups nothing was sent to it; with them it has ended already.
+    let _ = watched.child.kill();
     watched.gather(Instant::now() + GRACE);
-    watched.finish(-1, Some(why))
+    watched.finish(Exit::Code(-1), Some(why), &started)
 }
 
 enum Outcome {
-    Ended(i32),
+    Ended(Exit),
     TooLong,
     TooMuch,
-}
-
-/// A script that was just written may still be open in another thread's child.
-fn spawn(command: &mut Command) -> io::Result<Child> {
-    let mut nap = Duration::from_millis(1);
-    loop {
-        match command.spawn() {
-            Err(error)
-                if error.kind() == io::ErrorKind::ExecutableFileBusy
-                    && nap < Duration::from_millis(200) =>
-            {
-                thread::sleep(nap);
-                nap *= 2;
-            }
-            outcome => return outcome,
-        }
-    }
 }
 
 struct Watched {
@@ -134,11 +114,11 @@ impl Watched {
         true
     }
 
-    fn ended_until(&mut self, deadline: Instant) -> Option<i32> {
+    fn ended_until(&mut self, deadline: Instant) -> Option<Exit> {
         let mut nap = Duration::from_micros(50);
         loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return Some(status.code().unwrap_or(-1)),
+                Ok(Some(status)) => return Some(exit(status)),
                 Ok(None) if Instant::now() < deadline => thread::sleep(nap),
                 Ok(None) | Err(_) => return None,
             }
@@ -146,16 +126,24 @@ impl Watched {
         }
     }
 
-    fn finish(self, code: i32, stopped: Option<String>) -> io::Result<Ended> {
+    fn finish(self, exit: Exit, stopped: Option<String>, started: &Started) -> io::Result<Ended> {
         // What it left running would outlive the build.
-        signal(&self.child, Signal::Kill);
+        started.sweep();
         let errors = self.errors.unwrap_or_default();
         let output = match (self.output, &stopped) {
             (Some(output), None) => output?,
             _ => Vec::new(),
         };
-        Ok(Ended { code, output, errors: String::from_utf8_lossy(&errors).into_owned(), stopped })
+        Ok(Ended { exit, output, errors: String::from_utf8_lossy(&errors).into_owned(), stopped })
     }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Exit::Signal(signal);
+    }
+    Exit::Code(status.code().unwrap_or(-1))
 }
 
 fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event> {
@@ -198,24 +186,3 @@ fn keep_the_start(mut from: impl Read) -> Vec<u8> {
     }
     kept
 }
-
-#[derive(Clone, Copy)]
-enum Signal {
-    Terminate,
-    Kill,
-}
-
-/// Sends a signal to a process and all its children that did not leave its group.
-#[cfg(unix)]
-fn signal(child: &Child, signal: Signal) {
-    let Ok(group) = i32::try_from(child.id()) else { return };
-    let signal = match signal {
-        Signal::Terminate => nix::sys::signal::Signal::SIGTERM,
-        Signal::Kill => nix::sys::signal::Signal::SIGKILL,
-    };
-    // There may be nobody left.
-    let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(group), signal);
-}
-
-#[cfg(not(unix))]
-fn signal(_: &Child, _: Signal) {}

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::confinement::Confinement;
-use super::process::{self, Ended};
-use super::temporary_path;
+use super::process::{self, Ended, Job};
+use super::running::{Kind, Running, new_name};
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Programs, Trust};
 
@@ -16,12 +16,16 @@ use crate::host::{Argument, Command, Finished, Programs, Trust};
 pub struct Local {
     /// The folder with exec plugins.
     pub plugin_home: Option<String>,
+    /// The folders that would be taken before it if they were there.
+    pub absent_plugin_homes: Vec<String>,
     /// The folders with executables named after API groups.
     pub group_plugin_homes: Vec<String>,
     /// How long and how much.
     pub limits: Limits,
     /// Which files plugins may touch.
     pub confinement: Confinement,
+    /// What is under way.
+    pub running: Running,
 }
 
 /// What a program may use before it is stopped.
@@ -50,18 +54,28 @@ impl Programs for Local {
         let failed = |what: &str, error: &std::io::Error| {
             Error::new(format!("{what} {}: {error}", command.program))
         };
-        let folder = TemporaryFolder::new()
+        let folder = self
+            .running
+            .folder()
             .map_err(|error| failed("cannot make a temporary folder for", &error))?;
-        let file = command.file.as_deref().map(|contents| folder.write(contents)).transpose();
-        let file = file.map_err(|error| failed("cannot write the configuration of", &error))?;
-        let path = file.unwrap_or_default();
+        let path = match &command.file {
+            Some(contents) => {
+                let path = folder.path().join("config.yaml");
+                std::fs::write(&path, contents)
+                    .map_err(|error| failed("cannot write the configuration of", &error))?;
+                path.display().to_string()
+            }
+            None => String::new(),
+        };
+        let name = new_name();
         let arguments = command.arguments.iter().map(|argument| match argument {
             Argument::Text(text) => text.as_str(),
             Argument::File => path.as_str(),
+            Argument::Name => name.as_str(),
         });
         let mut process = match &command.trust {
             Trust::Plugin(beside) => {
-                self.confinement.process(command, beside, &folder.0, arguments.collect())
+                self.confinement.process(command, beside, folder.path(), arguments.collect())
             }
             Trust::Tool | Trust::Container => {
                 let mut process = Process::new(&command.program);
@@ -73,14 +87,19 @@ impl Programs for Local {
         if Path::new(&command.directory).is_dir() {
             process.current_dir(&command.directory);
         }
-        let time = match command.trust {
-            Trust::Container | Trust::Plugin(_) => Some(self.limits.time),
-            Trust::Tool => None,
+        let (kind, time) = match command.trust {
+            Trust::Tool => (Kind::Tool, None),
+            Trust::Plugin(_) => (Kind::Plugin, Some(self.limits.time)),
+            Trust::Container => {
+                (Kind::Container { runtime: command.program.clone() }, Some(self.limits.time))
+            }
         };
-        let ended = process::run(process, &command.input, time, self.limits.output)
+        let most_output = self.limits.output;
+        let job = Job { kind, name: &name, input: &command.input, time, most_output };
+        let ended = process::run(process, job, &self.running)
             .map_err(|error| failed("cannot start", &error))?;
-        let Ended { code, output, errors, stopped } = ended;
-        Ok(Finished { code, output, errors, file: path, stopped })
+        let Ended { exit, output, errors, stopped } = ended;
+        Ok(Finished { exit, output, errors, file: path, stopped })
     }
 
     fn run_all(&self, commands: &[Command]) -> Vec<Result<Finished>> {
@@ -103,6 +122,10 @@ impl Programs for Local {
 
     fn plugin_home(&self) -> Option<String> {
         self.plugin_home.clone()
+    }
+
+    fn absent_plugin_homes(&self) -> Vec<String> {
+        self.absent_plugin_homes.clone()
     }
 
     fn group_plugin_homes(&self) -> Vec<String> {
@@ -135,37 +158,4 @@ pub(super) fn in_path(name: &str) -> Option<std::path::PathBuf> {
 fn is_executable(file: &Path) -> bool {
     use crate::fs::FileSystem;
     file.to_str().and_then(|path| crate::fs::Disk.is_executable(path)) == Some(true)
-}
-
-/// A folder that goes away with its owner.
-struct TemporaryFolder(std::path::PathBuf);
-
-impl TemporaryFolder {
-    fn new() -> std::io::Result<Self> {
-        loop {
-            let path = temporary_path();
-            let mut folder = std::fs::DirBuilder::new();
-            // Configurations may hold secrets.
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-            match folder.create(&path) {
-                Ok(()) => return Ok(TemporaryFolder(path)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn write(&self, contents: &[u8]) -> std::io::Result<String> {
-        let path = self.0.join("config.yaml");
-        std::fs::write(&path, contents)?;
-        Ok(path.display().to_string())
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        // Somebody else may have cleaned up.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

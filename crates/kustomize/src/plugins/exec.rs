@@ -2,7 +2,7 @@
 
 use kiln_value::Value;
 
-use super::group::{self, is_name};
+use super::group::{self, Listed, is_name};
 use super::{exchange, running};
 use crate::decode::record;
 use crate::error::{Error, Result};
@@ -29,9 +29,8 @@ pub(crate) struct Exec {
     directory: String,
 }
 
-/// Where the program of a configuration object must lie, if there is a folder for such programs.
-fn place(config: &Resource, session: &Session<'_>) -> Option<String> {
-    let home = session.programs.plugin_home()?;
+/// Where below a folder for such programs the one of a configuration object lies, if it can lie there.
+fn place(config: &Resource, home: &str) -> Option<String> {
     let gvk = &config.original_id().gvk;
     let kind = &gvk.kind;
     // A kind like `../x` leads elsewhere.
@@ -39,45 +38,33 @@ fn place(config: &Resource, session: &Session<'_>) -> Option<String> {
         return None;
     }
     let relative = format!("{}/{}/{}", gvk.group, gvk.version, kind.to_lowercase());
-    Some(crate::paths::join(&crate::paths::join(&home, &relative), kind))
+    Some(crate::paths::join(&crate::paths::join(home, &relative), kind))
 }
 
 /// The program of a configuration object, if it is there.
 pub(super) fn find(config: &Resource, session: &Session<'_>) -> Option<String> {
-    let place = place(config, session)?;
+    let place = place(config, &session.programs.plugin_home()?)?;
     session.files.system().is_executable(&place).map(|_| place)
 }
 
 /// Why there is no plugin for a configuration object, with all places that were looked at.
-fn missing(config: &Resource, session: &Session<'_>) -> Error {
-    let gvk = &config.original_id().gvk;
-    let kind = &gvk.kind;
-    let group = group::places(&gvk.group, group::Listed::Transformers, session);
-    let error = match place(config, session) {
-        Some(place) => {
-            let places: Vec<String> = std::iter::once(place).chain(group).collect();
-            Error::new(format!(
-                "unable to load plugin {kind}: no executable at {}",
-                places.join(", nor at ")
-            ))
-        }
-        None if session.programs.plugin_home().is_some() => {
-            Error::new(format!("unable to load plugin {kind}: {gvk} names no file"))
-        }
-        None => {
-            let error = Error::new(format!(
-                "unable to find plugin root - tried: KUSTOMIZE_PLUGIN_HOME, XDG_CONFIG_HOME, HOME; plugin {kind} cannot be loaded"
-            ));
-            if group.is_empty() {
-                error
-            } else {
-                error.reword(|message| {
-                    format!("{message}: no executable at {}", group.join(", nor at "))
-                })
-            }
-        }
+fn missing(config: &Resource, listed: Listed, session: &Session<'_>) -> Error {
+    let id = config.original_id();
+    let home = session.programs.plugin_home();
+    let homes = session.programs.absent_plugin_homes().into_iter().chain(home.clone());
+    let mut places: Vec<String> = homes.filter_map(|home| place(config, &home)).collect();
+    places.extend(group::places(&id.gvk.group, listed, session));
+    let about = format!("unable to load plugin {} ({id})", id.gvk.kind);
+    let message = match (places.is_empty(), home) {
+        (false, _) => format!("{about}: no executable at {}", places.join(", nor at ")),
+        (true, Some(_)) => format!("{about}: {} names no file", id.gvk),
+        // kustomize: the folder is the first of these that exists.
+        (true, None) => format!(
+            "unable to find plugin root - tried: KUSTOMIZE_PLUGIN_HOME, XDG_CONFIG_HOME, HOME; {about}"
+        ),
     };
-    error.hint("install the plugin at one of these places, or annotate the object as a function")
+    Error::new(message)
+        .hint("install the plugin at one of these places, or annotate the object as a function")
 }
 
 /// Variables longer than this are left out: no system takes them.
@@ -90,12 +77,13 @@ impl Exec {
     /// When it is not there or may not be run; the message names where it was looked for.
     pub(super) fn configured(
         config: &Resource,
+        listed: Listed,
         target: &Target,
         session: &Session<'_>,
     ) -> Result<Self> {
         let kind = config.original_id().gvk.kind.to_string();
         let Some(program) = find(config, session) else {
-            return Err(missing(config, session));
+            return Err(missing(config, listed, session));
         };
         if session.files.system().is_executable(&program) != Some(true) {
             return Err(Error::new(format!("unexecutable plugin at: {program}"))
@@ -151,8 +139,8 @@ impl Exec {
     }
 
     fn check(&self, finished: &Finished, session: &Session<'_>) -> Result<()> {
-        let error = match (&finished.stopped, finished.code) {
-            (None, 0) => {
+        let error = match (&finished.stopped, finished.exit) {
+            (None, exit) if exit.is_success() => {
                 running::forward(&self.kind, finished, session);
                 return Ok(());
             }
@@ -161,11 +149,10 @@ impl Exec {
                 self.kind,
                 running::said(finished)
             )),
-            (None, code) => Error::new(format!(
-                "failure in plugin configured via {}; exit status {code}",
-                finished.file
-            ))
-            .context(&finished.errors),
+            (None, exit) => {
+                Error::new(format!("failure in plugin configured via {}; {exit}", finished.file))
+                    .context(&finished.errors)
+            }
         };
         Err(error.hint(running::advice(&self.program, finished)))
     }

@@ -13,6 +13,10 @@ use crate::resources::Resources;
 use crate::session::Session;
 use crate::target::Target;
 
+mod how;
+
+use how::run_arguments;
+
 const ANNOTATIONS: [&str; 2] = ["config.kubernetes.io/function", "config.k8s.io/function"];
 
 record! {
@@ -52,66 +56,46 @@ record! {
 
 /// A function with its configuration.
 pub(crate) struct Function {
-    spec: Spec,
+    how: How,
+    defer_failure: bool,
     config: Value,
     kind: String,
+    /// The kind and the name of its configuration.
+    name: String,
     directory: String,
-    /// The program that runs containers.
-    runtime: String,
+}
+
+/// What runs when a function runs.
+enum How {
+    /// Nothing: it is a program, and programs are not allowed.
+    NotAllowed,
+    /// A program, at an absolute path.
+    Program(ExecSpec),
+    /// A container, with the program that runs it.
+    Container { runtime: String, spec: ContainerSpec },
 }
 
 impl Function {
     /// The function that a configuration object names, if it names one.
     ///
     /// # Errors
-    /// When the annotation is malformed, or wants to mount what is not below the kustomization.
+    /// When the annotation is malformed, or wants to run or mount what is not below the kustomization.
     pub(super) fn configured(
         config: &Resource,
         target: &Target,
         session: &Session<'_>,
     ) -> Result<Option<Self>> {
         let Some(spec) = spec_of(config)? else { return Ok(None) };
-        for mount in &spec.container.mounts {
-            let cleaned = crate::paths::clean(&mount.src);
-            let place = if mount.src.starts_with('/') {
-                "relative to"
-            } else if cleaned == ".." || cleaned.starts_with("../") {
-                "under"
-            } else {
-                continue;
-            };
-            return Err(Error::new(format!(
-                "plugin {} with mount path '{}' is not permitted; mount paths must be {place} the current kustomization directory",
-                config.original_id(),
-                mount.src
-            )));
-        }
         let mut object = crate::annotations::with_memory(config);
         // A configuration object passed validation: metadata is a map.
         let _ = object.set(["metadata", "annotations", LOCAL_CONFIG], "true");
-        if !spec.exec.path.is_empty() && !session.options.enable_exec {
-            session.warn(
-                Diagnostic::warning(format!(
-                    "the function {} was not run: programs are not allowed",
-                    config.id()
-                ))
-                .hint("build with --enable-exec to allow it"),
-            );
-        }
-        let runtime = session.programs.container_runtime();
-        if spec.exec.path.is_empty() && runtime.is_none() {
-            return Err(Error::new(format!(
-                "cannot run the function {} in a container: neither docker nor podman nor nerdctl is in PATH",
-                config.id()
-            ))
-            .hint("install one of them, or use a function that is a program"));
-        }
         Ok(Some(Function {
-            spec,
+            defer_failure: spec.defer_failure,
+            how: How::configured(spec, config, target, session)?,
             config: object,
             kind: config.kind().to_string(),
+            name: format!("{} {}", config.kind(), config.name()),
             directory: target.root.path().to_owned(),
-            runtime: runtime.unwrap_or_default(),
         }))
     }
 
@@ -140,42 +124,45 @@ impl Function {
         let items = exchange::outgoing(resources);
         let output = match self.command(items.clone(), session) {
             Some(command) => running::ask_one(command, session)
-                .map_err(|error| error.context("couldn't execute function"))
-                .and_then(|finished| self.output(&finished, session))
-                .map_err(|error| error.reword(|message| format!("{message} ")))?,
+                .map_err(|error| error.context(self.failed()))
+                .and_then(|finished| self.output(&finished, session))?,
             None => kiln_yaml::emit_documents(&items).into_bytes(),
         };
         exchange::transformed(&output, &self.kind, resources, session)
     }
 
+    /// How messages about a failure begin.
+    fn failed(&self) -> String {
+        format!("function {}: couldn't execute function", self.name)
+    }
+
     /// What the function wrote, as documents.
     fn output(&self, finished: &Finished, session: &Session<'_>) -> Result<Vec<u8>> {
-        running::forward(&self.kind, finished, session);
-        let failed = finished.stopped.is_some() || finished.code != 0;
         let written = read_answer(&finished.output, &self.kind, session);
         if let Ok((_, results)) = &written {
             for result in results {
                 session.warn(self.shown(result));
             }
         }
-        if let Some(why) = &finished.stopped {
-            return Err(Error::new(format!(
-                "couldn't execute function: {} did not end: {why}",
-                self.kind
-            )));
-        }
-        if failed && !self.spec.defer_failure {
-            return Err(Error::new(format!(
-                "couldn't execute function: exit status {}",
-                finished.code
-            ))
-            .hint(match finished.errors.trim() {
-                "" => format!("the function {} said nothing about it", self.kind),
-                said => format!("the function {} says: {said}", self.kind),
-            }));
-        }
-        let (items, _) = written?;
-        Ok(kiln_yaml::emit_documents(&items).into_bytes())
+        let (failed, said) = (self.failed(), running::said(finished));
+        let error = match (&finished.stopped, finished.exit) {
+            (Some(why), _) => Error::new(format!("{failed}: it did not end: {why}{said}")),
+            (None, exit) if !exit.is_success() && !self.defer_failure => {
+                Error::new(format!("{failed}: {exit}{said}"))
+            }
+            (None, _) => {
+                running::forward(&self.kind, finished, session);
+                let (items, _) = written?;
+                return Ok(kiln_yaml::emit_documents(&items).into_bytes());
+            }
+        };
+        Err(error.hint(match &self.how {
+            How::Container { runtime, spec } => {
+                format!("it is the image {}, run by {runtime}", spec.image)
+            }
+            How::Program(ExecSpec { path, .. }) => running::advice(path, finished),
+            How::NotAllowed => "build with --enable-exec to allow it".to_owned(),
+        }))
     }
 
     /// One of the results that a function reports beside its items.
@@ -240,69 +227,32 @@ impl Function {
     }
 
     fn program(&self, session: &Session<'_>) -> Option<Command> {
-        let options = session.options;
-        let pair = |text: &String| {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            (name.to_owned(), value.to_owned())
-        };
-        let exec = &self.spec.exec;
-        if !exec.path.is_empty() {
-            if !options.enable_exec {
-                return None;
-            }
-            let program = if exec.path.starts_with('/') {
-                exec.path.clone()
-            } else {
-                crate::paths::join(&self.directory, &exec.path)
-            };
-            return Some(Command {
-                program,
+        let directory = self.directory.clone();
+        match &self.how {
+            How::NotAllowed => None,
+            How::Program(exec) => Some(Command {
+                program: exec.path.clone(),
                 arguments: exec.args.iter().map(Argument::from).collect(),
-                environment: exec.envs.iter().map(pair).collect(),
-                directory: self.directory.clone(),
+                environment: exec.envs.iter().map(|text| pair(text)).collect(),
+                directory,
                 trust: Trust::Plugin(Vec::new()),
                 ..Command::default()
-            });
+            }),
+            How::Container { runtime, spec } => Some(Command {
+                program: runtime.clone(),
+                arguments: run_arguments(spec, session),
+                directory,
+                trust: Trust::Container,
+                ..Command::default()
+            }),
         }
-        Some(self.container(session))
     }
+}
 
-    fn container(&self, session: &Session<'_>) -> Command {
-        let options = session.options;
-        let container = &self.spec.container;
-        let network = if container.network && options.network { "host" } else { "none" };
-        let mut arguments: Vec<String> =
-            ["run", "--rm", "-i", "-a", "STDIN", "-a", "STDOUT", "-a", "STDERR", "--network"]
-                .map(str::to_owned)
-                .to_vec();
-        arguments.push(network.to_owned());
-        let user = options.as_current_user.then(|| session.programs.user()).flatten();
-        arguments.extend(["--user".to_owned(), user.unwrap_or_else(|| "nobody".to_owned())]);
-        arguments.push("--security-opt=no-new-privileges".to_owned());
-        for mount in &container.mounts {
-            let source = crate::paths::join(&self.directory, &mount.src);
-            let mode = if mount.rw { "" } else { ",readonly" };
-            arguments.extend([
-                "--mount".to_owned(),
-                format!("type={},source={source},target={}{mode}", mount.kind, mount.dst),
-            ]);
-        }
-        for mount in &options.mounts {
-            arguments.extend(["--mount".to_owned(), mount.clone()]);
-        }
-        let fixed = ["LOG_TO_STDERR=true", "STRUCTURED_RESULTS=true"].map(str::to_owned);
-        for variable in fixed.iter().chain(&options.environment).chain(&container.envs) {
-            arguments.extend(["-e".to_owned(), variable.clone()]);
-        }
-        arguments.push(container.image.clone());
-        Command {
-            program: self.runtime.clone(),
-            arguments: arguments.into_iter().map(Argument::from).collect(),
-            directory: self.directory.clone(),
-            trust: Trust::Container,
-            ..Command::default()
-        }
-    }
+/// A variable as `NAME=VALUE` says it.
+fn pair(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (name.to_owned(), value.to_owned())
 }
 
 fn spec_of(config: &Resource) -> Result<Option<Spec>> {

@@ -8,7 +8,7 @@ use kiln_value::Value;
 
 use super::{exchange, running};
 use crate::error::{Error, Result};
-use crate::host::{Command, Finished, Trust};
+use crate::host::{Command, Exit, Finished, Trust};
 use crate::id::split_api_version;
 use crate::resource::{Resource, scalar_text};
 use crate::resources::Resources;
@@ -16,9 +16,10 @@ use crate::session::Session;
 use crate::target::Target;
 
 /// Exits with this: what was asked is not supported.
-const UNSUPPORTED: i32 = 127;
+const UNSUPPORTED: Exit = Exit::Code(127);
 
-/// The list in which a configuration stands, which says what is wanted of its plugin.
+/// The list in which a configuration stands, which says what is wanted of its plugin. Validators are
+/// transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
     Generators,
@@ -145,7 +146,7 @@ impl Group {
 
     pub(super) fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         let finished = running::ask_one(self.command("transform", Some(resources)), session)?;
-        if finished.code == UNSUPPORTED && finished.stopped.is_none() && !self.wanted {
+        if finished.exit == UNSUPPORTED && finished.stopped.is_none() && !self.wanted {
             return Ok(());
         }
         self.check("transform", &finished)?;
@@ -159,23 +160,27 @@ impl Group {
     fn check(&self, word: &str, finished: &Finished) -> Result<()> {
         let said = running::said(finished);
         let group = &self.group;
-        let error = match (&finished.stopped, finished.code) {
-            (None, 0) => return Ok(()),
+        let error = match (&finished.stopped, finished.exit) {
+            (None, exit) if exit.is_success() => return Ok(()),
             (Some(why), _) => Error::new(format!("plugin {group} {word} did not end: {why}{said}")),
-            (None, UNSUPPORTED) => Error::new(format!(
-                "plugin {group} does not support {word}: exit status {UNSUPPORTED}{said}"
-            ))
-            .hint(match word {
-                "generate" => {
-                    format!("list it under transformers; it is the executable {}", self.program)
-                }
-                _ => {
-                    format!("list it under generators only; it is the executable {}", self.program)
-                }
-            }),
-            (None, code) => {
-                Error::new(format!("plugin {group} {word} failed: exit status {code}{said}"))
+            (None, UNSUPPORTED) => {
+                Error::new(format!("plugin {group} does not support {word}: {UNSUPPORTED}{said}"))
+                    .hint(match word {
+                        "generate" => {
+                            format!(
+                                "list it under transformers; it is the executable {}",
+                                self.program
+                            )
+                        }
+                        _ => {
+                            format!(
+                                "list it under generators only; it is the executable {}",
+                                self.program
+                            )
+                        }
+                    })
             }
+            (None, exit) => Error::new(format!("plugin {group} {word} failed: {exit}{said}")),
         };
         Err(error.hint(running::advice(&self.program, finished)))
     }

@@ -14,19 +14,22 @@ mod virtual_resources;
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_diagnostic::Diagnostic;
 use kiln_value::Segment;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use group::Listed;
 pub(crate) use virtual_resources::{VirtualResources, virtual_resource};
 
 use crate::accumulate::{Accumulator, accumulate_resources};
 use crate::at::{At, Located};
 use crate::error::{Context, Error, Result};
 use crate::host::Command;
+use crate::id::ResId;
 use crate::objects::Purpose;
 use crate::origin::{ConfiguredBy, Origin};
 use crate::resource::Resource;
-use crate::resources::Resources;
+use crate::resources::{Resources, Slot};
 use crate::session::Session;
 use crate::steps::{Generate, GeneratorStep, Step};
 use crate::target::Target;
@@ -98,18 +101,19 @@ pub(crate) fn generators<'t>(
         .into_iter()
         .map(|config| {
             let origin = origin_of(&config);
-            let what: Box<dyn Generate + 't> = match load(&config, target, session)
-                .map_err(|error| error.context("failed to load generator"))?
-            {
-                Plugin::Generator(generator) => generator,
-                Plugin::Program(program) => program,
-                Plugin::Transformer(_) => {
-                    return Err(Error::new(format!(
-                        "failed to load generator: plugin {} not a generator",
-                        config.original_id()
-                    )));
-                }
-            };
+            let what: Box<dyn Generate + 't> =
+                match load(&config, Listed::Generators, target, session)
+                    .map_err(|error| error.context("failed to load generator"))?
+                {
+                    Plugin::Generator(generator) => generator,
+                    Plugin::Program(program) => program,
+                    Plugin::Transformer(_) => {
+                        return Err(Error::new(format!(
+                            "failed to load generator: plugin {} not a generator",
+                            config.original_id()
+                        )));
+                    }
+                };
             Ok(GeneratorStep { what, origin, at: at(&config) })
         })
         .collect()
@@ -128,17 +132,18 @@ pub(crate) fn transformers(
         .into_iter()
         .map(|config| {
             let origin = origin_of(&config);
-            let what: Box<dyn Transform> = match load(&config, target, session)? {
-                Plugin::Transformer(transformer) => transformer,
-                Plugin::Program(program) => program,
-                Plugin::Generator(_) => {
-                    return Err(Error::new(format!(
-                        "plugin {} not a transformer",
-                        config.original_id()
-                    ))
-                    .hint("list it under generators"));
-                }
-            };
+            let what: Box<dyn Transform> =
+                match load(&config, Listed::Transformers, target, session)? {
+                    Plugin::Transformer(transformer) => transformer,
+                    Plugin::Program(program) => program,
+                    Plugin::Generator(_) => {
+                        return Err(Error::new(format!(
+                            "plugin {} not a transformer",
+                            config.original_id()
+                        ))
+                        .hint("list it under generators"));
+                    }
+                };
             Ok(Step { what, origin, at: at(&config) })
         })
         .collect()
@@ -168,34 +173,47 @@ fn at(config: &Resource) -> At {
     At::new::<Segment>(document.as_ref(), [])
 }
 
-fn load<'t>(config: &Resource, target: &'t Target, session: &Session<'_>) -> Result<Plugin<'t>> {
-    let gvk = &config.id().gvk;
-    let place = || at(config).place();
-    if gvk.group.is_empty() && gvk.version == "builtin" {
-        return builtin::load(config, target, session).map_err(|error| error.at(place()));
-    }
-    if !session.options.enable_plugins {
-        return Err(Error::new(format!(
-            "external plugins disabled; unable to load external plugin '{}'",
-            config.original_id().gvk.kind
-        ))
-        .at(place())
-        .hint("build with --enable-alpha-plugins to allow it"));
-    }
+fn load<'t>(
+    config: &Resource,
+    listed: Listed,
+    target: &'t Target,
+    session: &Session<'_>,
+) -> Result<Plugin<'t>> {
+    let loaded = || {
+        let gvk = &config.id().gvk;
+        if gvk.group.is_empty() && gvk.version == "builtin" {
+            return builtin::load(config, target, session);
+        }
+        if !session.options.enable_plugins {
+            return Err(Error::new(format!(
+                "external plugins disabled; unable to load external plugin '{}'",
+                config.original_id().gvk.kind
+            ))
+            .hint("build with --enable-alpha-plugins to allow it"));
+        }
+        program(config, listed, target, session).map(|program| Plugin::Program(Box::new(program)))
+    };
+    loaded().map_err(|error| error.at(at(config).place()))
+}
+
+/// The program that a configuration object asks for.
+fn program(
+    config: &Resource,
+    listed: Listed,
+    target: &Target,
+    session: &Session<'_>,
+) -> Result<Program> {
     if let Some(function) = function::Function::configured(config, target, session)? {
-        return Ok(Plugin::Program(Box::new(Program::Function(function))));
+        return Ok(Program::Function(function));
     }
     if exec::find(config, session).is_none() {
-        let listed = group::Listed::Transformers;
-        let plugin = group::Group::configured(vec![config.clone()], listed, true, target, session)
-            .map_err(|error| error.at(place()))?;
+        let configs = vec![config.clone()];
+        let plugin = group::Group::configured(configs, listed, true, target, session)?;
         if let Some(plugin) = plugin {
-            return Ok(Plugin::Program(Box::new(Program::Group(plugin))));
+            return Ok(Program::Group(plugin));
         }
     }
-    let exec =
-        exec::Exec::configured(config, target, session).map_err(|error| error.at(place()))?;
-    Ok(Plugin::Program(Box::new(Program::Exec(exec))))
+    exec::Exec::configured(config, listed, target, session).map(Program::Exec)
 }
 
 /// Lets programs generate, side by side; the answers come in their order.
@@ -243,27 +261,34 @@ impl Program {
     fn check_idempotence(&self, resources: &Resources, session: &Session<'_>) -> Result<()> {
         let mut again = resources.clone();
         self.transform_once(&mut again, session).context("when it transforms its own output")?;
-        for (slot, resource) in again.iter() {
-            let before = resources.iter().find(|(known, _)| *known == slot);
-            if before.is_none_or(|(_, before)| before.object() != resource.object()) {
-                session.warn(
-                    Diagnostic::new(
-                        Severity::Warning,
-                        format!(
-                            "plugin {} changes {} again when it transforms its own output",
-                            Generate::kind(self),
-                            resource.id()
-                        ),
-                    )
-                    .hint(
-                        "a plugin that leaves alone what is as it should be can be run at any time",
-                    ),
-                );
-                break;
-            }
-        }
+        let Some((does, id)) = first_difference(resources, &again) else { return Ok(()) };
+        session.warn(
+            Diagnostic::warning(format!(
+                "plugin {} {does} {id} again when it transforms its own output",
+                Generate::kind(self),
+            ))
+            .hint("a plugin that leaves alone what is as it should be can be run at any time"),
+        );
         Ok(())
     }
+}
+
+/// What a plugin did to the first object that is not as it was, if there is one.
+fn first_difference<'r>(
+    before: &'r Resources,
+    after: &'r Resources,
+) -> Option<(&'static str, &'r ResId)> {
+    let known: FxHashMap<Slot, &Resource> = before.iter().collect();
+    let kept: FxHashSet<Slot> = after.iter().map(|(slot, _)| slot).collect();
+    let changed = after.iter().find_map(|(slot, resource)| match known.get(&slot) {
+        Some(old) if old.object() == resource.object() => None,
+        Some(old) => Some(("changes", old.id())),
+        None => Some(("adds", resource.id())),
+    });
+    changed.or_else(|| {
+        let removed = before.iter().find(|(slot, _)| !kept.contains(slot));
+        removed.map(|(_, resource)| ("removes", resource.id()))
+    })
 }
 
 impl Generate for Program {

@@ -3,8 +3,11 @@
 use kiln_diagnostic::{Diagnostic, Severity};
 
 use crate::error::{Error, Result};
-use crate::host::{Command, Finished, Trust};
+use crate::host::{Command, Exit, Finished, Trust};
 use crate::session::Session;
+
+/// The signal that nobody can ignore.
+const KILLED: i32 = 9;
 
 /// Runs programs that know nothing of each other; the answers come in the order of the commands.
 pub(super) fn ask(commands: Vec<Command>, session: &Session<'_>) -> Vec<Result<Finished>> {
@@ -37,9 +40,9 @@ fn same(first: Result<Finished>, second: Result<Finished>, command: &Command) ->
     let (first, second) = (first?, second?);
     let differs = if first.stopped.is_some() || second.stopped.is_some() {
         return Ok(if first.stopped.is_some() { first } else { second });
-    } else if first.code != second.code {
-        format!("it ended with {} and then with {}", first.code, second.code)
-    } else if first.code == 0 && first.output != second.output {
+    } else if first.exit != second.exit {
+        format!("{} and then {}", first.exit, second.exit)
+    } else if first.exit.is_success() && first.output != second.output {
         let line = first
             .output
             .split(|byte| *byte == b'\n')
@@ -76,6 +79,9 @@ pub(super) fn said(finished: &Finished) -> String {
 /// What to do about a program that failed.
 pub(super) fn advice(program: &str, finished: &Finished) -> String {
     let mut advice = format!("it is the executable {program}");
+    if finished.exit == Exit::Signal(KILLED) && finished.stopped.is_none() {
+        advice.push_str("; nobody here sent that signal, the system may have run out of memory");
+    }
     if finished.errors.contains("ermission denied") {
         advice.push_str("; --plugin-read and --plugin-write let it touch more files than those of its kustomization");
     }

@@ -157,6 +157,107 @@ END
 }
 
 #[test]
+fn a_function_that_fails_is_told_once_with_its_name_its_words_and_its_program() {
+    let case = |script: &str| {
+        Case::new(
+            "resources: [a.yaml]\ntransformers: [f.yaml]\n",
+            &[("app/a.yaml", CONFIG_MAP), ("app/f.yaml", FUNCTION)],
+        )
+        .executable("app/fn.sh", script)
+    };
+    let said = case("#!/bin/sh\necho no love >&2\nexit 3\n").fails(&["--enable-exec"]);
+    holds(
+        &said,
+        &[
+            "function Labeler f: couldn't execute function: exit status 3: no love",
+            "app/f.yaml:1:1",
+            "it is the executable",
+            "app/fn.sh",
+        ],
+    );
+    assert_eq!(said.matches("no love").count(), 1, "{said}");
+    let said =
+        case("#!/bin/sh\nsleep 100\n").fails(&["--enable-exec", "--plugin-timeout", "300ms"]);
+    holds(&said, &["function Labeler f:", "it did not end", "--plugin-timeout", "app/f.yaml:1:1"]);
+}
+
+#[test]
+fn a_function_is_a_program_of_its_kustomization() {
+    let case = |path: &str| {
+        let case = Case::new(
+            "resources: [a.yaml]\ntransformers: [f.yaml]\n",
+            &[("app/a.yaml", CONFIG_MAP), ("app/f.yaml", &FUNCTION.replace("./fn.sh", path))],
+        )
+        .executable("outside/fn.sh", "#!/bin/sh\ncat\n")
+        .executable("app/own.sh", "#!/bin/sh\ncat\n");
+        std::os::unix::fs::symlink("../outside/fn.sh", case.0.path().join("app/link.sh")).unwrap();
+        std::os::unix::fs::symlink("own.sh", case.0.path().join("app/also.sh")).unwrap();
+        case
+    };
+    for path in ["../outside/fn.sh", "/bin/cat", "./link.sh"] {
+        holds(
+            &case(path).fails(&["--enable-exec"]),
+            &[
+                &format!("the program '{path}' of the function Labeler"),
+                "is not in or below",
+                "app/f.yaml:1:1",
+                "--load-restrictor LoadRestrictionsNone",
+            ],
+        );
+        case(path).builds(&["--enable-exec", "--load-restrictor", "LoadRestrictionsNone"]);
+    }
+    for path in ["own.sh", "./also.sh", "../app/own.sh"] {
+        case(path).builds(&["--enable-exec"]);
+    }
+    holds(
+        &case("./gone.sh").fails(&["--enable-exec"]),
+        &["cannot find the program './gone.sh'", "no such file", "app/f.yaml:1:1"],
+    );
+}
+
+#[test]
+fn a_function_that_is_wrongly_written_is_told_with_its_place() {
+    let case = Case::new(
+        "transformers: [f.yaml]\n",
+        &[("app/f.yaml", &FUNCTION.replace("exec:", "exce:"))],
+    );
+    holds(&case.fails(&[]), &["failed to get FunctionSpec", "app/f.yaml:1:1"]);
+}
+
+#[test]
+fn all_places_are_told_where_a_plugin_could_lie() {
+    let config = "apiVersion: g.example.com/v1\nkind: Maker\nmetadata: {name: m}\n";
+    for (field, own, other) in [
+        ("generators", "plugins/generators/g.example.com", "plugins/transformers/g.example.com"),
+        ("transformers", "plugins/transformers/g.example.com", "no such place"),
+        ("validators", "plugins/transformers/g.example.com", "no such place"),
+    ] {
+        let case = Case::new(&format!("{field}: [m.yaml]\n"), &[("app/m.yaml", config)]);
+        let said = case.fails(&[]);
+        holds(
+            &said,
+            &[
+                "unable to load plugin Maker (Maker.v1.g.example.com/m.[noNs])",
+                "exec/g.example.com/v1/maker/Maker",
+                "config/kustomize/plugin/g.example.com/v1/maker/Maker",
+                "home/.config/kustomize/plugin/g.example.com/v1/maker/Maker",
+                "home/kustomize/plugin/g.example.com/v1/maker/Maker",
+                "config/kustomize/plugins/g.example.com",
+                "home/.config/kustomize/plugins/g.example.com",
+                own,
+                "app/m.yaml:1:1",
+            ],
+        );
+        assert!(!said.contains(other), "{said}");
+        // Behind the first folder that is there nobody looks.
+        case.0.write("config/kustomize/plugin/.keep", "");
+        let said = case.fails(&[]);
+        holds(&said, &["exec/g.example.com", "config/kustomize/plugin/g.example.com"]);
+        assert!(!said.contains("home/kustomize/plugin/"), "{said}");
+    }
+}
+
+#[test]
 fn functions_that_are_programs_need_a_permission_of_their_own() {
     let case = Case::new(
         "resources: [a.yaml]\ntransformers: [f.yaml]\n",
@@ -165,6 +266,9 @@ fn functions_that_are_programs_need_a_permission_of_their_own() {
     .executable("app/fn.sh", "#!/bin/sh\ntouch ran\ncat\n");
     let run = case.build(&[]);
     assert_eq!((run.code, run.stdout.contains("k: v\n")), (0, true), "{}", run.stderr);
-    holds(&run.stderr, &["was not run: programs are not allowed", "--enable-exec"]);
+    holds(
+        &run.stderr,
+        &["was not run: programs are not allowed", "--enable-exec", "app/f.yaml:1:1"],
+    );
     assert!(!case.0.path().join("app/ran").exists());
 }

@@ -162,7 +162,7 @@ fn places_are_searched_in_order_and_listed_when_nothing_is_there() {
     holds(
         &said,
         &[
-            "plugin CommonApp cannot be loaded: no executable at ",
+            "unable to load plugin CommonApp (CommonApp.v1beta1.team.example.com/[noName].[noNs]): no executable at ",
             "/config/kustomize/plugins/team.example.com",
             "/config/kustomize/plugins/generators/team.example.com",
             "/home/.config/kustomize/plugins/team.example.com",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{CONFIG_MAP, Case, TEAM, besides_landlock, holds};
+use super::{CONFIG_MAP, Case, TEAM, besides_landlock, holds, is_there};
 
 #[test]
 fn one_that_hangs_is_stopped_with_its_children() {
@@ -22,9 +22,7 @@ fn one_that_hangs_is_stopped_with_its_children() {
             "app/app.yaml:1:1",
         ],
     );
-    let child = case.0.read("app/child");
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "the child is still there: {state}");
+    assert!(!is_there(case.0.read("app/child").trim()));
 }
 
 #[test]
@@ -53,11 +51,25 @@ fn one_that_fails_is_named_with_its_code_its_words_and_the_place() {
 }
 
 #[test]
-fn one_that_dies_of_a_signal_has_failed() {
-    holds(
-        &Case::of_team("generators", "#!/bin/sh\nkill -9 $$\n").fails(&[]),
-        &["failed: exit status -1"],
-    );
+fn one_that_dies_of_a_signal_is_told_with_the_signal() {
+    for (signal, wanted) in [("KILL", "out of memory"), ("SEGV", "kustomize/plugins")] {
+        let said =
+            Case::of_team("generators", &format!("#!/bin/sh\nkill -{signal} $$\n")).fails(&[]);
+        holds(&said, &[&format!("failed: ended by the signal SIG{signal}"), wanted]);
+    }
+}
+
+#[test]
+fn what_one_that_hangs_put_into_another_session_is_stopped_too() {
+    let hangs =
+        "#!/bin/sh\nsh -c 'setsid sh -c \"echo \\$\\$ > stray; exec sleep 1000\" &'\nsleep 1000\n";
+    for flags in
+        [&["--plugin-timeout", "2s"][..], &["--plugin-timeout", "2s", "--no-plugin-sandbox"]]
+    {
+        let case = Case::of_team("generators", hangs);
+        holds(&case.fails(flags), &["did not end"]);
+        assert!(!is_there(case.0.read("app/stray").trim()), "{flags:?}");
+    }
 }
 
 #[test]
@@ -190,6 +202,21 @@ fn one_that_changes_its_answer_is_found_out_when_asked_twice() {
         ],
     );
     holds(&run.stdout, &["k: vx\n"]);
+
+    // Each time one object less, and one more.
+    for (script, does) in [
+        ("awk 'BEGIN{RS=\"---\\n\"; ORS=\"---\\n\"} NR == 1 || seen++' ", "removes"),
+        (
+            "i=$(cat); echo \"$i\"; n=$(echo \"$i\" | grep -c 'kind: ConfigMap'); printf -- \"---\\napiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: n$n}\\n\"",
+            "adds",
+        ),
+    ] {
+        let case = Case::of_team("transformers", &format!("#!/bin/sh\n{script}\n"));
+        case.0.write("app/a.yaml", many());
+        let run = case.build(&["--check-plugins", "--unrestricted-transformers"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        holds(&run.stderr, &[&format!("warning: plugin team.example.com {does} ConfigMap.v1")]);
+    }
 }
 
 #[test]

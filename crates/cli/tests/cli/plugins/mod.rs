@@ -4,6 +4,7 @@ mod containers;
 mod examples;
 mod exec;
 mod groups;
+mod interrupted;
 mod misbehaving;
 mod sandbox;
 
@@ -57,18 +58,22 @@ impl Case {
     }
 
     fn kiln(&self, args: &[&str]) -> Run {
-        let root = self.0.path().display().to_string();
+        let variables = self.variables();
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, &**value)).collect();
+        self.0.kiln_with_variables(args, &variables)
+    }
+
+    /// The environment of a build here.
+    fn variables(&self) -> [(&'static str, String); 5] {
+        let root = self.0.path().display();
         let path = std::env::var("PATH").unwrap_or_default();
-        self.0.kiln_with_variables(
-            args,
-            &[
-                ("XDG_CONFIG_HOME", &format!("{root}/config")),
-                ("HOME", &format!("{root}/home")),
-                ("KUSTOMIZE_PLUGIN_HOME", &format!("{root}/exec")),
-                ("PATH", &format!("{root}/bin:{path}")),
-                ("NO_COLOR", "1"),
-            ],
-        )
+        [
+            ("XDG_CONFIG_HOME", format!("{root}/config")),
+            ("HOME", format!("{root}/home")),
+            ("KUSTOMIZE_PLUGIN_HOME", format!("{root}/exec")),
+            ("PATH", format!("{root}/bin:{path}")),
+            ("NO_COLOR", "1".to_owned()),
+        ]
     }
 
     /// What a build prints.
@@ -90,6 +95,12 @@ impl Case {
 fn besides_landlock(said: &str) -> String {
     let warning = "warning: this system cannot keep plugins from files";
     said.lines().filter(|line| !line.starts_with(warning)).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a process runs.
+fn is_there(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
 }
 
 #[track_caller]
