@@ -4,7 +4,8 @@
 //! status that the rule says nothing about. Lists without an order are compared without one.
 
 use kiln_cluster::fold_string_data;
-use kiln_engine::ContentHash;
+use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash};
+use kiln_object::metadata;
 use kiln_schema::{ListType, Node, Schema};
 use kiln_value::{Map, Value};
 
@@ -32,6 +33,7 @@ pub(crate) fn wanted_form(wanted: &Value) -> Value {
 /// A stored object, without what the wanted one says nothing about.
 pub(crate) fn live_form(live: &Value, wanted: &Value) -> Value {
     let mut live = live.clone();
+    take_over_marks(&mut live, wanted);
     strip_volatile(&mut live);
     if wanted.get("status").is_none()
         && let Some(root) = live.as_map_mut()
@@ -47,6 +49,22 @@ pub(crate) fn live_form(live: &Value, wanted: &Value) -> Value {
         }
     }
     live
+}
+
+/// What another engine made carries its labels and none of our annotations; that alone is no difference.
+fn take_over_marks(live: &mut Value, wanted: &Value) {
+    let is_mark = |key: &str| key.starts_with(ANNOTATION_PREFIX);
+    let has_marks =
+        metadata::annotations(live).is_some_and(|texts| texts.keys().any(|key| is_mark(key)));
+    if has_marks || ClaimLabels::read(live).is_none() {
+        return;
+    }
+    for (key, text) in metadata::annotations(wanted).into_iter().flat_map(Map::iter) {
+        if let (true, Some(text)) = (is_mark(key), text.as_str()) {
+            // It has labels, so its metadata is a map.
+            let _ = metadata::set_annotation(live, key, text);
+        }
+    }
 }
 
 /// What a rule wants in the place of a stored object.
