@@ -138,6 +138,17 @@ fn read_secret(secret: &Value) -> Option<Pair> {
     Some(Pair { certificates: text("tls.crt")?, key: text("tls.key")? })
 }
 
+/// From when until when certificates in PEM count, in seconds since 1970.
+pub fn validity(pem: &str) -> Vec<(i64, i64)> {
+    certificates(pem).iter().map(|found| (found.not_before, found.not_after)).collect()
+}
+
+/// The same of what a webhook configuration trusts.
+pub fn bundle_validity(bundle: &str) -> Vec<(i64, i64)> {
+    let pem = STANDARD.decode(bundle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    pem.map(|pem| validity(&pem)).unwrap_or_default()
+}
+
 impl Certificates {
     /// Certificates that are good now: those that are stored as far as they are, new ones otherwise.
     ///

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_diagnostic::Diagnostic;
 
@@ -13,9 +14,16 @@ pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// Whether standard input was read: the second time there is nothing left.
+static STDIN_IS_READ: AtomicBool = AtomicBool::new(false);
+
 /// Reads a file, or standard input for `-`, but never more than the limit.
 pub(crate) fn read(path: &str, limit: u64) -> Result<Input, Diagnostic> {
     if path == "-" {
+        if STDIN_IS_READ.swap(true, Ordering::Relaxed) {
+            return Err(Diagnostic::error("standard input can be read only once")
+                .hint("use - for one thing, and files for the others"));
+        }
         return read_limited(io::stdin().lock(), "<stdin>", limit);
     }
     let file = File::open(path).map_err(|error| cannot("read", path, &error))?;

@@ -54,6 +54,7 @@ mod mirror;
 mod plan;
 mod policies;
 mod record;
+pub mod rehearsal;
 mod requests;
 mod saving;
 mod settings;

@@ -18,6 +18,8 @@ use crate::path::{Address, path};
 
 /// The longest answer that is read: a page of 500 large objects.
 const LONGEST_ANSWER: usize = 512 << 20;
+/// The longest text that is read.
+const LONGEST_TEXT: usize = 1 << 20;
 /// How long an answer may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -121,6 +123,28 @@ impl Client {
     /// What the server says, or why it says nothing.
     pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
         self.send(Method::GET, path, None, "").await
+    }
+
+    /// Reads something that is no JSON.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let response = self.respond(Request::builder().uri(path).body(Body::empty())).await?;
+        let is_good = response.status().is_success();
+        if !is_good {
+            return Err(read(response)
+                .await
+                .err()
+                .unwrap_or_else(|| unavailable("the answer makes no sense")));
+        }
+        let body = Limited::new(response.into_body(), LONGEST_TEXT).collect();
+        let body = tokio::time::timeout(PATIENCE, body).await;
+        match body {
+            Ok(Ok(body)) => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
+            Ok(Err(error)) => Err(unavailable(&format!("the answer broke off: {error}"))),
+            Err(_) => Err(unavailable("the answer did not come to its end")),
+        }
     }
 
     /// Reads something, unless it is as it was when `etag` was told.

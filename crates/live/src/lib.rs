@@ -19,7 +19,7 @@
 //! | `drive` | owns the controller: gives it events, carries out its calls |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
-//! | `reader` | read access for commands that change nothing |
+//! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
@@ -36,6 +36,7 @@ mod lease;
 pub mod metrics;
 pub mod options;
 pub mod path;
+mod plan;
 pub mod reader;
 pub mod registry;
 mod rights;
@@ -46,7 +47,9 @@ mod status;
 pub mod watch;
 
 pub use client::{Client, ConnectError};
+pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use options::{Only, Options};
+pub use plan::{Play, plan};
 pub use reader::Reader;
 pub use run::{logs, run, run_blocking};
 pub use state::Shared;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use http::Method;
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::{ListQuery, Page, ReadError, View};
 use kiln_object::{Gvk, Kinds, ObjectId};
@@ -12,12 +13,13 @@ use crate::calls::{carry_out, list_all};
 use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
 use crate::options::Options;
+use crate::path::{Address, BadPart, path};
 
 /// A cluster that can only be read.
 pub struct Reader {
-    runtime: Runtime,
-    client: Client,
-    kinds: Kinds,
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+    pub(crate) kinds: Kinds,
 }
 
 impl fmt::Debug for Reader {
@@ -80,6 +82,40 @@ impl Reader {
         let listed = list_all(&self.client, &self.kinds, gvk, namespace, "");
         Ok(self.runtime.block_on(listed)?.objects)
     }
+
+    /// The answer to a SubjectAccessReview: whether somebody may do something. Nothing is stored by asking.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub fn review(&self, review: &Value) -> Result<bool, ApiError> {
+        let reviews = Address {
+            group: "authorization.k8s.io",
+            version: "v1",
+            plural: "subjectaccessreviews",
+            ..Address::default()
+        };
+        let path = path(&reviews, &[]).map_err(|bad| unaskable(&bad))?;
+        let asked = self.client.send(Method::POST, &path, Some(review), "");
+        let answer = self.runtime.block_on(asked)?;
+        Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true))
+    }
+
+    /// What an engine says of itself, asked through its Service.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub fn health(&self, namespace: &str, service: &str) -> Result<String, ApiError> {
+        let health = Address {
+            version: "v1",
+            plural: "services",
+            namespace,
+            name: &format!("https:{service}:443"),
+            subresource: "proxy/health",
+            ..Address::default()
+        };
+        let path = path(&health, &[]).map_err(|bad| unaskable(&bad))?;
+        self.runtime.block_on(self.client.text(&path))
+    }
 }
 
 impl View for Reader {
@@ -114,6 +150,10 @@ impl View for Reader {
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         self.kinds.by_resource(group, version, plural).map(kiln_object::Kind::gvk)
     }
+}
+
+fn unaskable(bad: &BadPart) -> ApiError {
+    ApiError::new(Reason::Invalid, bad.to_string())
 }
 
 fn read_error(error: &ApiError) -> ReadError {

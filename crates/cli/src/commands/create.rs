@@ -8,7 +8,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::{Create, FILE_NAMES, Labelled, Pairs, create, parse_pairs};
 
 use super::edit::expand_or_directories;
-use crate::args::Global;
+use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::input;
 use crate::ui::Ui;
@@ -50,7 +50,8 @@ pub(crate) struct Args {
     annotations: Vec<String>,
 }
 
-pub(crate) fn run(_: &Ui, global: &Global, args: &Args) -> CommandResult {
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
     let mut resources = expand_or_directories(&args.resources)?;
     let there = FILE_NAMES.into_iter().find(|name| fs::symlink_metadata(name).is_ok());
     if let Some(name) = there {

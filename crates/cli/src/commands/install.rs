@@ -50,6 +50,7 @@ enum Rights {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
     let mut options = Options {
         namespace: args.namespace.clone(),
         replicas: args.replicas,

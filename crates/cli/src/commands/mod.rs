@@ -1,17 +1,21 @@
 //! One file per command: its arguments, whose comments are the user's help, and one function that
 //! runs it.
 
+mod adopt;
 mod apply;
 mod build;
 mod check;
 mod completion;
+mod connection;
 mod create;
+mod doctor;
 mod edit;
 mod eval;
 mod explain;
 mod fmt;
 mod install;
 mod man;
+mod plan;
 mod plugin_sandbox;
 mod plugins;
 mod rules;
@@ -37,6 +41,9 @@ pub(crate) enum Command {
     Fmt(fmt::Args),
     Eval(eval::Args),
     Explain(explain::Args),
+    Plan(plan::Args),
+    Adopt(adopt::Args),
+    Doctor(doctor::Args),
     Install(install::Args),
     Run(run::Args),
     Version(version::Args),
@@ -59,6 +66,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),
+        Command::Adopt(command) => adopt::run(&ui, &command),
+        Command::Doctor(command) => doctor::run(&ui, &command),
+        Command::Plan(command) => plan::run(&ui, &args.global, &command),
         Command::Install(command) => install::run(&ui, &command),
         Command::Run(command) => run::run(&ui, &command),
         Command::Version(command) => version::run(&ui, &command),

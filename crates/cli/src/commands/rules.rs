@@ -40,7 +40,17 @@ pub(super) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document
 pub(super) fn kinds_of<'d>(
     documents: impl IntoIterator<Item = &'d Document>,
 ) -> Result<Kinds, Failure> {
-    let mut kinds = Kinds::builtin();
+    more_kinds(Kinds::builtin(), documents)
+}
+
+/// These kinds, and those that the documents define.
+///
+/// # Errors
+/// When a definition cannot be used.
+pub(super) fn more_kinds<'d>(
+    mut kinds: Kinds,
+    documents: impl IntoIterator<Item = &'d Document>,
+) -> Result<Kinds, Failure> {
     let mut problems = Vec::new();
     for document in documents {
         if document.value().str_at(["kind"]) != Some("CustomResourceDefinition") {

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_live::{Only, Options};
 
+use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
 use crate::ui::Ui;
 
@@ -90,7 +91,8 @@ enum Part {
     Controller,
 }
 
-pub(crate) fn run(_: &Ui, args: &Args) -> CommandResult {
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
     kiln_live::logs(&args.log, args.log_json)
         .map_err(|problem| Diagnostic::error(format!("--log {:?}: {problem}", args.log)))?;
     let options = Options {

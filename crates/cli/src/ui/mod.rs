@@ -1,6 +1,7 @@
 //! All output of the command line. Colours, form and quietness are decided here, once.
 
 mod diagnostic;
+mod difference;
 mod progress;
 mod table;
 
@@ -9,6 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::{Color, Format, Global};
+pub(crate) use difference::difference;
 pub(crate) use progress::Progress;
 pub(crate) use table::table;
 

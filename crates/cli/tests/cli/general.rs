@@ -35,14 +35,73 @@ fn wrong_usage_ends_with_code_2_and_a_suggestion() {
     assert_eq!(kiln(&[]).code, 2);
 }
 
+/// Each command as it may be typed, and the forms that its output has.
+const FORMS: &[(&[&str], &[&str])] = &[
+    (&["adopt", "--plan", "--kubeconfig", "none"], &["text", "json"]),
+    (&["apply", "r.yaml"], &["text", "table", "yaml", "json"]),
+    (&["build"], &["text", "yaml", "json"]),
+    (&["check", "r.yaml"], &["text", "json"]),
+    (&["completion", "bash"], &["text"]),
+    (&["create"], &["text", "json"]),
+    (&["doctor", "--kubeconfig", "none"], &["text", "json"]),
+    (&["edit", "fix"], &["text", "json"]),
+    (&["edit", "set", "namespace", "n"], &["text", "json"]),
+    (&["eval", "cel", "1"], &["text", "yaml", "json"]),
+    (&["eval", "conditions", "r.yaml"], &["text", "yaml", "json"]),
+    (&["eval", "gotemplate", "x"], &["text", "yaml", "json"]),
+    (&["eval", "jmespath", "`1`"], &["text", "yaml", "json"]),
+    (&["eval", "jsonpath", "$"], &["text", "yaml", "json"]),
+    (&["explain", "Pod/a"], &["text", "json"]),
+    (&["fmt", "r.yaml"], &["text", "yaml", "json"]),
+    (&["install"], &["text", "yaml", "json"]),
+    (&["man", "pages"], &["text"]),
+    (&["plan", "--kubeconfig", "none"], &["text", "table", "json"]),
+    (&["run", "--kubeconfig", "none"], &["text", "json"]),
+    (&["test"], &["text", "table", "yaml", "json", "junit"]),
+    (&["version"], &["text", "yaml", "json"]),
+];
+
 #[test]
 fn a_form_of_output_that_a_command_lacks_is_wrong_usage() {
-    for command in [&["version"][..], &["completion", "bash"], &["eval", "jmespath", "`1`"]] {
-        for form in ["table", "junit"] {
-            let run = kiln(&[command, &["--format", form]].concat());
-            assert_eq!(run.code, 2, "{command:?}");
+    for (command, forms) in FORMS {
+        for form in ["text", "table", "yaml", "json", "junit"] {
+            let run = kiln(&[*command, &["--format", form]].concat());
             let said = format!("this command has no output of the form {form}");
-            assert!(run.stderr.contains(&said), "{command:?}: {}", run.stderr);
+            if forms.contains(&form) {
+                assert!(!run.stderr.contains(&said), "{command:?}: {}", run.stderr);
+            } else {
+                assert_eq!(run.code, 2, "{command:?}");
+                assert!(run.stderr.contains(&said), "{command:?}: {}", run.stderr);
+            }
         }
     }
+    let help = kiln(&["--help"]).stdout;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    for line in listed.take_while(|line| !line.is_empty()).filter(is_command) {
+        let command = line.split_whitespace().next().unwrap();
+        assert!(
+            FORMS.iter().any(|(words, _)| words[0] == command),
+            "{command} is not in the table"
+        );
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = Folder::with(&[("r.yaml", "a: 1\n")]);
+    for command in [
+        &["fmt", "-", "-"][..],
+        &["check", "-", "-"],
+        &["apply", "-", "--resource", "-"],
+        &["apply", "-", "--userinfo", "-"],
+        &["eval", "conditions", "-"],
+        &["eval", "conditions", "-", "--input", "-"],
+    ] {
+        let run = folder.kiln_with_input(command, b"all: []\n");
+        assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);
+    }
+    let run = folder.kiln_with_input(&["fmt", "-", "-"], b"a: 1\n");
+    assert!(run.stderr.contains("standard input can be read only once"), "{}", run.stderr);
+    assert_eq!(run.stdout, "");
 }

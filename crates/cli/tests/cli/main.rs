@@ -1,9 +1,11 @@
 //! The real binary: whole commands, whole output, exit codes.
 
+mod adopt;
 mod apply;
 mod authors;
 mod build;
 mod build_remote;
+mod doctor;
 mod documentation;
 mod edit;
 mod eval;
@@ -16,6 +18,7 @@ mod install;
 mod live;
 mod modrule;
 mod modrule_live;
+mod plan;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod run;

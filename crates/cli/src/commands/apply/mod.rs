@@ -12,6 +12,7 @@ use kiln_value::Value;
 use kiln_yaml::emit_documents;
 
 use super::eval::Surroundings;
+use super::plan::{PlanArgs, plan};
 use super::rules::{compile_rules, kinds_of, objects_of, read_all, read_only, rule_set};
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -85,20 +86,28 @@ pub(crate) struct Args {
     #[arg(long)]
     warn_no_pass: bool,
 
+    /// Take all objects of a cluster for resources, and say what would be created, changed and deleted there
+    ///
+    /// This is `kiln plan --all`: nothing is changed.
+    #[arg(long, short, conflicts_with_all = ["resource", "target_resource", "values_file", "set", "output"])]
+    cluster: bool,
+
+    #[command(flatten)]
+    plan: PlanArgs,
+
     /// Accepted for compatibility: one bad policy never stops the others
     #[arg(long, hide = true)]
     continue_on_fail: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json])?;
-    let inputs = [&args.rules, &args.resource, &args.target_resource].into_iter().flatten();
-    if inputs.filter(|path| *path == "-").count() > 1 {
-        return Err(Diagnostic::error("standard input can be read only once")
-            .hint("use - for the rules or for the resources, and a file for the other")
-            .into());
+    if args.cluster {
+        return plan(ui, global, &args.rules, true, &args.plan);
     }
+    ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json])?;
     let rules = read_all(&args.rules, global)?;
+    let resources = read_all(&args.resource, global)?;
+    let others = read_all(&args.target_resource, global)?;
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
@@ -106,8 +115,6 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             )
             .into());
     }
-    let resources = read_all(&args.resource, global)?;
-    let others = read_all(&args.target_resource, global)?;
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others))?;
     let compiled = compile_rules(ui, &rules, &kinds);
     let rules = rule_set(&compiled);

@@ -8,11 +8,10 @@ use kiln_object::ObjectId;
 use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
-use similar::TextDiff;
 
 use super::Args;
 use crate::args::Format;
-use crate::ui::Ui;
+use crate::ui::{Ui, difference};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
@@ -78,11 +77,9 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
         .collect();
     if args.diff {
         for made in &changed {
-            let before = made.before.as_ref().map_or_else(String::new, emit);
-            let after = emit(&made.object);
-            let diff = TextDiff::from_lines(&before, &after);
-            let id = made.id.to_string();
-            write!(out, "{}", diff.unified_diff().header(&format!("{id} as given"), &id))?;
+            let (id, before) = (made.id.to_string(), made.before.as_ref());
+            let text = difference(&format!("{id} as given"), &id, before, Some(&made.object));
+            out.write_all(text.as_bytes())?;
         }
     } else if args.output.is_none() && !changed.is_empty() {
         writeln!(out)?;

@@ -9,7 +9,7 @@ mod set;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::KustomizationFile;
 
-use crate::args::Global;
+use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
 
@@ -40,6 +40,7 @@ enum Command {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
     if let Command::Fix(args) = &args.command {
         return fix::run(ui, global, args);
     }

@@ -2,25 +2,21 @@
 
 mod show;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use kiln_admission::Settings;
-use kiln_diagnostic::{Diagnostic, Source};
-use kiln_dialects::{compile, is_exception, is_policy};
+use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     ClaimLabels, Effect, Event, Limits, Offline, Outcome as Evaluated, RuleSet, Step, User,
     Verdict, World,
 };
-use kiln_live::{Options, Reader};
+use kiln_live::Reader;
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocking_step;
 use kiln_rules::RuleId;
-use kiln_value::{Value, json};
-use kiln_yaml::{Document, ReadOptions, read};
+use kiln_value::Value;
 
+use super::connection::{Connection, settings_of, stored_rules};
 use super::eval::Surroundings;
 use super::rules::rule_set;
+use crate::args::Format;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
 
@@ -55,13 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     engine_namespace: String,
 
-    /// The kubeconfig; otherwise KUBECONFIG, or ~/.kube/config
-    #[arg(long, value_name = "FILE", help_heading = "Connection")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The context of the kubeconfig, if not the current one
-    #[arg(long, value_name = "NAME", help_heading = "Connection")]
-    context: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// What is said of an object.
@@ -95,13 +86,8 @@ struct Request {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    let options = Options {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        ..Options::default()
-    };
-    let reader = Reader::connect(&options)
-        .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
+    ui.has_forms(&[Format::Text, Format::Json])?;
+    let reader = args.connection.reader()?;
     let id = meant(&reader, args)?;
     let object = reader
         .object(&id)
@@ -110,7 +96,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             Diagnostic::error(format!("there is no {id}"))
                 .hint("give its namespace with --namespace")
         })?;
-    let rules = load(ui, &reader)?;
+    let rules = rule_set(&stored_rules(ui, &reader)?);
     let explanation = explain(&reader, args, &id, &object, &rules)?;
     show::explanation(ui, args.trace, &explanation)?;
     Ok(Outcome::Done)
@@ -128,54 +114,6 @@ fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
     })?;
     let namespace = if kind.is_namespaced() { args.namespace.as_str() } else { "" };
     Ok(ObjectId::new(kind.gvk(), namespace, name))
-}
-
-/// Every policy and exception that the cluster has.
-fn load(ui: &Ui, reader: &Reader) -> Result<RuleSet, Failure> {
-    let mut documents = Vec::new();
-    for gvk in policy_kinds(reader) {
-        let found = reader.all(&gvk, "").map_err(|error| {
-            Diagnostic::error(format!("cannot list {}: {error}", gvk.kind))
-                .hint("explaining needs the right to list policies, exceptions and what rules read")
-        })?;
-        for policy in found {
-            documents.extend(document(&policy));
-        }
-    }
-    let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile(wanted, reader.kinds());
-    for problem in &compiled.diagnostics {
-        ui.problem(problem);
-    }
-    Ok(rule_set(&compiled))
-}
-
-/// Kinds of groups that hold rules, each in the version that the server prefers.
-fn policy_kinds(reader: &Reader) -> Vec<Gvk> {
-    let groups = ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"];
-    let mut kinds: Vec<Gvk> = reader
-        .kinds()
-        .iter()
-        .filter(|kind| groups.contains(&kind.group()))
-        .filter(|kind| {
-            kind.kind().ends_with("Policy")
-                || kind.kind().ends_with("PolicyException")
-                || kind.kind() == "ModRule"
-        })
-        .filter(|kind| !kind.kind().ends_with("CleanupPolicy"))
-        .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
-        .map(kiln_object::Kind::gvk)
-        .collect();
-    kinds.sort();
-    kinds.dedup();
-    kinds
-}
-
-/// An object of the cluster as a document, so that problems have places.
-fn document(object: &Value) -> Option<Document> {
-    let name = ObjectId::of(object).ok()?.to_string();
-    let source = Arc::new(Source::new(name, json::to_string_pretty(object)));
-    read(&source, ReadOptions::kubernetes()).ok()?.into_iter().next()
 }
 
 fn explain(
@@ -234,11 +172,7 @@ fn unseen(
     id: &ObjectId,
     user: Option<&User>,
 ) -> Result<Option<String>, Failure> {
-    let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), &args.engine_namespace, "kyverno");
-    let config = reader
-        .object(&config)
-        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
-    let (settings, _) = Settings::new(&args.engine_namespace).read(config.as_ref());
+    let settings = settings_of(reader, &args.engine_namespace)?;
     if settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
         return Ok(Some(format!(
             "a resource filter in the ConfigMap {}/kyverno keeps it from all rules",

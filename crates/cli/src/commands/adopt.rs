@@ -1,0 +1,232 @@
+//! `kiln adopt`
+
+use std::io::Write;
+
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_dialects::{compile, is_exception, is_policy};
+use kiln_engine::ClaimLabels;
+use kiln_live::{Planned, Play, Reader, Rehearsed};
+use kiln_object::Gvk;
+use kiln_object::identity::describe;
+use kiln_rules::Program;
+use kiln_yaml::Document;
+use serde_json::json;
+
+use super::connection::{Connection, stored_policies};
+use super::doctor::other_engine;
+use super::rules::rule_set;
+use crate::args::Format;
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::{Ui, counted};
+
+/// Say what becomes of a cluster's Kyverno or KubeMod when Kiln takes over
+///
+/// Reads the policies of the cluster and what they made, and says of each policy whether it runs unchanged, in part or not
+/// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted; and which
+/// engines are to be stopped first. Nothing is changed: taking over is what `kiln run` does.
+///
+/// Exit code 0 when everything goes on as before, 1 otherwise.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only say it
+    #[arg(long, required = true)]
+    plan: bool,
+
+    /// The namespace that the engine lives in
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    engine_namespace: String,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What becomes of a policy.
+#[derive(Debug)]
+struct Fate {
+    policy: String,
+    runs: Runs,
+    /// What differs.
+    why: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    Unchanged,
+    InPart,
+    NotAtAll,
+}
+
+impl Runs {
+    fn word(self) -> &'static str {
+        match self {
+            Runs::Unchanged => "unchanged",
+            Runs::InPart => "differs",
+            Runs::NotAtAll => "not run",
+        }
+    }
+}
+
+struct Adoption {
+    fates: Vec<Fate>,
+    /// Objects that rules made.
+    made: usize,
+    now: Rehearsed,
+    /// Deployments to stop first.
+    engines: Vec<(String, &'static str)>,
+}
+
+impl Adoption {
+    /// What would happen to objects that rules made.
+    fn touched(&self) -> impl Iterator<Item = &Planned> {
+        self.now.changes.iter().filter(|planned| planned.before.is_some())
+    }
+
+    fn is_smooth(&self) -> bool {
+        self.fates.iter().all(|fate| fate.runs == Runs::Unchanged)
+            && self.now.changes.is_empty()
+            && self.now.undone.is_empty()
+    }
+}
+
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
+    let reader = args.connection.reader()?;
+    let documents = stored_policies(&reader)?;
+    let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
+    let compiled = compile(wanted, reader.kinds());
+    let play = Play {
+        kinds: reader.kinds(),
+        policies: None,
+        exceptions: compiled.exceptions.clone(),
+        all: false,
+        namespace: &args.engine_namespace,
+    };
+    let now = kiln_live::plan(&reader, play)
+        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
+    let adoption = Adoption {
+        fates: documents.iter().filter(|d| !is_exception(d)).map(|d| fate(d, &reader)).collect(),
+        made: made(&reader, &rule_set(&compiled))?,
+        now,
+        engines: deployments.iter().filter_map(other_engine).collect(),
+    };
+    show(ui, &adoption)?;
+    Ok(if adoption.is_smooth() { Outcome::Done } else { Outcome::No })
+}
+
+fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<kiln_value::Value>, Failure> {
+    reader.all(gvk, "").map_err(|error| {
+        Failure::from(Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)))
+    })
+}
+
+/// What becomes of one policy.
+fn fate(document: &Document, reader: &Reader) -> Fate {
+    let policy = describe(document.value());
+    if !is_policy(document) {
+        let kind = document.value().str_at(["kind"]).unwrap_or_default();
+        let why = vec![format!("Kiln has no rules of kind {kind}: they stay with their engine")];
+        return Fate { policy, runs: Runs::NotAtAll, why };
+    }
+    let compiled = compile([document], reader.kinds());
+    let mut why: Vec<String> = compiled.not_run.iter().map(ToString::to_string).collect();
+    why.extend(
+        compiled
+            .diagnostics
+            .iter()
+            .filter(|problem| problem.severity >= Severity::Warning)
+            .map(|problem| problem.message.clone()),
+    );
+    why.dedup();
+    let acts = compiled.policies.iter().any(|policy| !policy.rules.is_empty());
+    let runs = match (acts, why.is_empty()) {
+        (false, _) => Runs::NotAtAll,
+        (true, true) => Runs::Unchanged,
+        (true, false) => Runs::InPart,
+    };
+    Fate { policy, runs, why }
+}
+
+/// How many objects of the kinds that rules make carry the labels of a rule.
+fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<usize, Failure> {
+    let mut kinds: Vec<Gvk> = rules
+        .rules()
+        .filter_map(|rule| match &rule.program {
+            Program::Generate(generate) => Some(generate),
+            Program::Mutate(_) | Program::Modify(_) => None,
+        })
+        .flat_map(|generate| generate.emitters().flat_map(|(_, _, emitter)| emitter.target_kinds()))
+        .filter_map(|gvk| reader.kinds().preferred(&gvk.group, &gvk.kind))
+        .map(kiln_object::Kind::gvk)
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    let mut count = 0;
+    for gvk in kinds {
+        let objects = all(reader, &gvk)?;
+        count += objects.iter().filter(|object| ClaimLabels::read(object).is_some()).count();
+    }
+    Ok(count)
+}
+
+fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
+    let mut out = ui.stdout();
+    if ui.format() == Format::Json {
+        writeln!(out, "{:#}", as_json(adoption))?;
+        return out.flush();
+    }
+    for fate in &adoption.fates {
+        writeln!(out, "{:<9} {}", fate.runs.word(), fate.policy)?;
+        for why in &fate.why {
+            writeln!(out, "          {why}")?;
+        }
+    }
+    for planned in &adoption.now.changes {
+        writeln!(out, "{:<9} {}", planned.action(), planned.target)?;
+    }
+    for undone in &adoption.now.undone {
+        writeln!(out, "not done  {}: {}", undone.what, undone.why)?;
+    }
+    for (deployment, engine) in &adoption.engines {
+        writeln!(out, "stop      Deployment {deployment} ({engine}), before `kiln run` starts")?;
+    }
+    let count = |runs: Runs| adoption.fates.iter().filter(|fate| fate.runs == runs).count();
+    let stay = adoption.made.saturating_sub(adoption.touched().count());
+    writeln!(
+        out,
+        "{}: {} unchanged, {} in part, {} not run; {}",
+        counted(adoption.fates.len(), "policy", "policies"),
+        count(Runs::Unchanged),
+        count(Runs::InPart),
+        count(Runs::NotAtAll),
+        counted(
+            stay,
+            "object that rules made stays as it is",
+            "objects that rules made stay as they are"
+        ),
+    )?;
+    out.flush()
+}
+
+fn as_json(adoption: &Adoption) -> serde_json::Value {
+    let policies: Vec<_> = adoption
+        .fates
+        .iter()
+        .map(|fate| json!({"policy": fate.policy, "runs": fate.runs.word(), "why": fate.why}))
+        .collect();
+    let changes =
+        adoption.now.changes.iter().map(
+            |planned| json!({"action": planned.action(), "object": planned.target.to_string()}),
+        );
+    let undone = adoption.now.undone.iter();
+    let undone = undone.map(|undone| json!({"what": undone.what, "why": undone.why}));
+    let engines = adoption.engines.iter();
+    let engines = engines.map(|(name, engine)| json!({"deployment": name, "engine": engine}));
+    json!({
+        "policies": policies,
+        "made": adoption.made,
+        "changes": changes.collect::<Vec<_>>(),
+        "notDone": undone.collect::<Vec<_>>(),
+        "stopFirst": engines.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,102 @@
+//! Which cluster a command asks, and what it finds there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kiln_admission::Settings;
+use kiln_diagnostic::{Diagnostic, Source};
+use kiln_dialects::{Compiled, compile, is_exception, is_policy};
+use kiln_live::{Options, Reader};
+use kiln_object::{Gvk, ObjectId};
+use kiln_value::{Value, json};
+use kiln_yaml::{Document, ReadOptions, read};
+
+use crate::exit::Failure;
+use crate::ui::Ui;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(super) struct Connection {
+    /// The kubeconfig; otherwise KUBECONFIG, or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig, if not the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl Connection {
+    pub(super) fn reader(&self) -> Result<Reader, Diagnostic> {
+        let options = Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..Options::default()
+        };
+        Reader::connect(&options).map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+    }
+}
+
+/// What the ConfigMap of the engine says.
+pub(super) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, Failure> {
+    let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
+    let config = reader
+        .object(&config)
+        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    Ok(Settings::new(namespace).read(config.as_ref()).0)
+}
+
+/// Every policy and exception that a cluster has.
+pub(super) fn stored_rules(ui: &Ui, reader: &Reader) -> Result<Compiled, Failure> {
+    let documents = stored_policies(reader)?;
+    let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
+    let compiled = compile(wanted, reader.kinds());
+    for problem in &compiled.diagnostics {
+        ui.problem(problem);
+    }
+    Ok(compiled)
+}
+
+/// The objects of all kinds that hold rules.
+pub(super) fn stored_policies(reader: &Reader) -> Result<Vec<Document>, Failure> {
+    let mut documents = Vec::new();
+    for gvk in policy_kinds(reader) {
+        let found = reader.all(&gvk, "").map_err(|error| {
+            Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)).hint(
+                "this command needs the right to list policies, exceptions and what rules read",
+            )
+        })?;
+        for policy in found {
+            documents.extend(document(&policy));
+        }
+    }
+    Ok(documents)
+}
+
+/// Kinds of groups that hold rules, each in the version that the server prefers.
+fn policy_kinds(reader: &Reader) -> Vec<Gvk> {
+    let groups = ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"];
+    let mut kinds: Vec<Gvk> = reader
+        .kinds()
+        .iter()
+        .filter(|kind| groups.contains(&kind.group()))
+        .filter(|kind| {
+            kind.kind().ends_with("Policy")
+                || kind.kind().ends_with("PolicyException")
+                || kind.kind() == "ModRule"
+        })
+        .filter(|kind| !kind.kind().ends_with("CleanupPolicy"))
+        .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
+        .map(kiln_object::Kind::gvk)
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+/// An object of the cluster as a document, so that problems have places.
+fn document(object: &Value) -> Option<Document> {
+    let name = ObjectId::of(object).ok()?.to_string();
+    let source = Arc::new(Source::new(name, json::to_string_pretty(object)));
+    read(&source, ReadOptions::kubernetes()).ok()?.into_iter().next()
+}

@@ -1,0 +1,199 @@
+//! `kiln doctor`
+
+mod certificates;
+mod engine;
+mod policies;
+mod webhooks;
+
+pub(super) use engine::other_engine;
+
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kiln_admission::Settings;
+use kiln_cluster::ApiError;
+use kiln_diagnostic::Diagnostic;
+use kiln_live::Reader;
+use kiln_object::{Gvk, ObjectId};
+use kiln_value::Value;
+
+use super::connection::{Connection, settings_of};
+use crate::args::Format;
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::{Ui, counted};
+
+/// Say what keeps rules from working in a cluster, and what to do about it
+///
+/// Looks at definitions, the Lease and the health of the engine, webhooks and who answers them, certificates, the rights
+/// that policies need, policies that are not ready, work that waits or failed, objects that somebody else keeps changing,
+/// and other engines that act on the same rules. Nothing is changed.
+///
+/// Exit code 0 when nothing is wrong, 1 otherwise.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The namespace that the engine lives in
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    engine_namespace: String,
+
+    /// The Service through which the API server reaches the webhook
+    #[arg(long, value_name = "NAME", default_value = "kyverno-svc")]
+    service: String,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// How serious a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Good,
+    Doubtful,
+    Bad,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Good => "ok",
+            State::Doubtful => "warning",
+            State::Bad => "problem",
+        }
+    }
+}
+
+/// What was found when something was looked at.
+#[derive(Debug)]
+struct Finding {
+    about: &'static str,
+    state: State,
+    message: String,
+    /// What to do next.
+    hint: Option<String>,
+}
+
+/// What all examinations have.
+struct Examination<'r> {
+    reader: &'r Reader,
+    settings: Settings,
+    service: &'r str,
+    /// Seconds since 1970.
+    now: i64,
+    findings: Vec<Finding>,
+}
+
+impl Examination<'_> {
+    fn good(&mut self, about: &'static str, message: impl Into<String>) {
+        self.note(about, State::Good, message, None);
+    }
+
+    fn doubtful(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
+        self.note(about, State::Doubtful, message, Some(hint));
+    }
+
+    fn bad(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
+        self.note(about, State::Bad, message, Some(hint));
+    }
+
+    fn note(
+        &mut self,
+        about: &'static str,
+        state: State,
+        message: impl Into<String>,
+        hint: Option<&str>,
+    ) {
+        let hint = hint.map(str::to_owned);
+        self.findings.push(Finding { about, state, message: message.into(), hint });
+    }
+
+    /// One object; what keeps it from being read is a finding.
+    fn object(&mut self, about: &'static str, gvk: Gvk, name: &str) -> Option<Value> {
+        let namespaced =
+            self.reader.kinds().get(&gvk).is_some_and(kiln_object::Kind::is_namespaced);
+        let namespace =
+            if namespaced { self.settings.namespace.to_string() } else { String::new() };
+        let id = ObjectId::new(gvk, &namespace, name);
+        match self.reader.object(&id) {
+            Ok(found) => found,
+            Err(error) => self.unread(about, &id.to_string(), &error),
+        }
+    }
+
+    /// All objects of a kind; what keeps them from being read is a finding.
+    fn all(&mut self, about: &'static str, gvk: &Gvk, namespace: &str) -> Vec<Value> {
+        match self.reader.all(gvk, namespace) {
+            Ok(found) => found,
+            Err(error) => self.unread(about, &format!("objects of kind {}", gvk.kind), &error),
+        }
+    }
+
+    fn unread<T: Default>(&mut self, about: &'static str, what: &str, error: &ApiError) -> T {
+        let hint = "ask with credentials that may read it";
+        self.doubtful(about, format!("cannot read {what}: {error}"), hint);
+        T::default()
+    }
+}
+
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
+    let reader = args.connection.reader()?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut examination = Examination {
+        settings: settings_of(&reader, &args.engine_namespace)?,
+        reader: &reader,
+        service: &args.service,
+        now: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        findings: Vec::new(),
+    };
+    if engine::definitions(&mut examination) {
+        engine::lease(&mut examination);
+        engine::health(&mut examination);
+        engine::others(&mut examination);
+        webhooks::look(&mut examination);
+        certificates::look(&mut examination);
+        policies::look(&mut examination)?;
+        policies::work(&mut examination);
+    }
+    let findings = examination.findings;
+    show(ui, &findings)?;
+    let is_well = findings.iter().all(|finding| finding.state != State::Bad);
+    Ok(if is_well { Outcome::Done } else { Outcome::No })
+}
+
+fn show(ui: &Ui, findings: &[Finding]) -> Result<(), Diagnostic> {
+    let mut out = ui.stdout();
+    let written = match ui.format() {
+        Format::Json => {
+            let all: Vec<_> = findings
+                .iter()
+                .map(|finding| {
+                    serde_json::json!({
+                        "about": finding.about, "state": finding.state.word(),
+                        "message": finding.message, "hint": finding.hint,
+                    })
+                })
+                .collect();
+            writeln!(out, "{:#}", serde_json::Value::from(all))
+        }
+        _ => text(&mut out, findings),
+    };
+    written
+        .and_then(|()| out.flush())
+        .map_err(|error| Diagnostic::error(format!("cannot write: {error}")))
+}
+
+fn text(out: &mut impl Write, findings: &[Finding]) -> std::io::Result<()> {
+    for finding in findings {
+        writeln!(out, "{:<8} {}: {}", finding.state.word(), finding.about, finding.message)?;
+        if let Some(hint) = &finding.hint {
+            writeln!(out, "         {}", hint.trim_end().replace('\n', "\n         "))?;
+        }
+    }
+    let count = |state: State| findings.iter().filter(|finding| finding.state == state).count();
+    let (bad, doubtful) = (count(State::Bad), count(State::Doubtful));
+    writeln!(
+        out,
+        "{}, {}",
+        counted(bad, "problem", "problems"),
+        counted(doubtful, "warning", "warnings")
+    )
+}

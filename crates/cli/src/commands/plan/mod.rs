@@ -1,0 +1,143 @@
+//! `kiln plan`
+
+mod next_write;
+mod show;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_dialects::is_policy;
+use kiln_live::{Play, Rehearsed};
+use kiln_object::{Kinds, list};
+use kiln_rules::Program;
+use kiln_value::Value;
+use kiln_yaml::Document;
+
+use super::connection::{Connection, stored_rules};
+use super::rules::{compile_rules, more_kinds, read_all, rule_set};
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+use next_write::NextWrite;
+
+/// Say what rules would do to a cluster, and do none of it
+///
+/// Reads the cluster and says what would be created, changed and deleted if these policies were stored in it now, with
+/// differences and counts; and which of its objects would be changed or refused on their next write. Without RULES the
+/// policies of the cluster are taken. Writes are tried as dry runs where that is allowed, so that what the server adds
+/// is no difference.
+///
+/// Exit code 0 when nothing would change, 1 when something would, or could not be done.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Policies: files, folders, or - for standard input; otherwise those of the cluster
+    #[arg(value_name = "RULES")]
+    rules: Vec<String>,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// How a plan is made and shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct PlanArgs {
+    /// Name the objects, and do not show how they differ
+    #[arg(long)]
+    pub(super) brief: bool,
+
+    /// The namespace that the engine lives in
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    pub(super) engine_namespace: String,
+
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+#[derive(Debug, clap::Args)]
+struct How {
+    /// Let rules that act on new objects only act on all that are there
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    plan: PlanArgs,
+}
+
+/// What would happen.
+struct Plan {
+    now: Rehearsed,
+    next_write: Vec<NextWrite>,
+    /// Rules that act on new objects only.
+    waiting: Vec<String>,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    plan(ui, global, &args.rules, args.how.all, &args.how.plan)
+}
+
+/// Makes a plan for these rules, and shows it.
+pub(super) fn plan(
+    ui: &Ui,
+    global: &Global,
+    rules: &[String],
+    all: bool,
+    args: &PlanArgs,
+) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Table, Format::Json])?;
+    let documents = read_all(rules, global)?;
+    if !rules.is_empty() && !documents.iter().any(is_policy) {
+        return Err(Diagnostic::error(format!("there is no policy in {}", rules.join(", "))).into());
+    }
+    let reader = args.connection.reader()?;
+    let kinds = more_kinds(reader.kinds().clone(), &documents)?;
+    let compiled = if rules.is_empty() {
+        stored_rules(ui, &reader)?
+    } else {
+        compile_rules(ui, &documents, &kinds)
+    };
+    let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
+    let set = rule_set(&compiled);
+    let play = Play {
+        kinds: &kinds,
+        policies,
+        exceptions: compiled.exceptions.clone(),
+        all,
+        namespace: &args.engine_namespace,
+    };
+    let now = kiln_live::plan(&reader, play)
+        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    let waits = |rule: &kiln_rules::Rule| {
+        !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))
+    };
+    let plan = Plan {
+        now,
+        next_write: next_write::all(&set, &reader, &kinds, &args.engine_namespace)?,
+        waiting: set.rules().filter(|rule| waits(rule)).map(|rule| show::rule(&rule.id)).collect(),
+    };
+    show::plan(ui, args.brief, &plan)?;
+    if compiled.has_errors() {
+        // What is wrong has been shown already.
+        return Err(Failure::BadInput(Vec::new()));
+    }
+    let is_quiet =
+        plan.now.changes.is_empty() && plan.now.undone.is_empty() && plan.next_write.is_empty();
+    Ok(if is_quiet { Outcome::Done } else { Outcome::No })
+}
+
+/// The policies among documents, as a cluster would store them.
+fn policies(documents: &[Document], kinds: &Kinds) -> Vec<Value> {
+    let mut policies = Vec::new();
+    for document in documents.iter().filter(|document| is_policy(document)) {
+        for mut policy in list::flatten(document.value().clone()) {
+            let gvk = kiln_object::Gvk::of(&policy).unwrap_or_default();
+            let known = kinds.preferred(&gvk.group, &gvk.kind);
+            let is_namespaced = known
+                .map_or(gvk.kind == "Policy", kiln_object::Kind::is_namespaced)
+                || gvk.kind.starts_with("Namespaced");
+            if is_namespaced && policy.str_at(["metadata", "namespace"]).is_none() {
+                // A policy has metadata.
+                let _ = policy.set(["metadata", "namespace"], "default");
+            }
+            policies.push(policy);
+        }
+    }
+    policies
+}

@@ -1,0 +1,95 @@
+//! `kiln doctor`, on a real control plane without an engine.
+
+use kiln_testkit::control_plane::ControlPlane;
+
+use crate::harness::{Folder, Run};
+
+const BROKEN: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: kyverno-resource-mutating-webhook-cfg}
+webhooks:
+- name: mutate.kyverno.svc-fail
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  objectSelector: {matchLabels: {nobody: has-this}}
+  clientConfig: {service: {namespace: kyverno, name: kyverno-svc, path: /mutate}}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: kiln-controller, namespace: kyverno}
+spec: {holderIdentity: kiln-0, leaseDurationSeconds: 10, renewTime: '2020-01-01T00:00:00.000000Z'}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kyverno-admission-controller, namespace: kyverno}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: kyverno, image: 'reg.example.com/kyverno/kyverno:v1.15.0'}]}
+";
+
+const REQUESTS: &str = "
+apiVersion: kyverno.io/v2
+kind: UpdateRequest
+metadata: {name: ur-1, namespace: kyverno}
+spec: {requestType: generate, policy: zk-kafka-address, resource: {apiVersion: v1, kind: Namespace, name: shop}}
+";
+
+#[test]
+fn says_what_is_wrong_and_what_to_do() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let folder = Folder::with(&[]);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let doctor = |args: &[&str]| -> Run {
+        folder.kiln(&[&["doctor", "--kubeconfig", &kubeconfig], args].concat())
+    };
+    let run = doctor(&[]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(
+        run.stdout
+            .starts_with("problem  definitions: the cluster does not know ClusterPolicy, Policy"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("kiln install | kubectl apply"), "{}", run.stdout);
+
+    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    let rules = kiln_testkit::project_root().join("examples/generate/zk-kafka-address/rules.yaml");
+    cluster.kubectl(&["create", "-f", &rules.display().to_string()]).unwrap();
+    let run = doctor(&[]);
+    for wanted in [
+        "ok       definitions: the cluster knows policies",
+        "problem  controller: nobody holds the Lease kiln-controller",
+        "warning  watches: the engine cannot be asked",
+        "ok       other engines: neither Kyverno nor KubeMod runs",
+        "warning  webhooks: kyverno-resource-mutating-webhook-cfg is not registered",
+        "holds no certificate",
+        "ok       policies: 1 policy can be run",
+        "problem  rights: policy zk-kafka-address:",
+        "aggregate-to-background-controller",
+        "ok       work: no work waits or failed",
+    ] {
+        assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+
+    cluster.apply(BROKEN).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], REQUESTS).unwrap();
+    let status = r#"{"status": {"state": "Failed", "message": "somebody else keeps changing it"}}"#;
+    let patch = ["--subresource=status", "--type=merge", "--patch", status];
+    let patch = [&["patch", "updaterequest", "ur-1", "--namespace=kyverno"][..], &patch].concat();
+    cluster.kubectl(&patch).unwrap();
+    let run = doctor(&[]);
+    for wanted in [
+        "problem  controller: kiln-0 held the Lease, and renewed it",
+        "problem  other engines: Kyverno runs too: Deployment kyverno/kyverno-admission-controller",
+        "problem  certificates: mutate.kyverno.svc-fail in kyverno-resource-mutating-webhook-cfg trusts no certificate",
+        "problem  loops: policy zk-kafka-address: work failed (1 time): somebody else keeps changing it",
+    ] {
+        assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+    assert_eq!(run.code, 1);
+    let run = doctor(&["--format=json"]);
+    assert!(run.stdout.contains("\"about\": \"loops\""), "{}", run.stdout);
+}

@@ -1,0 +1,152 @@
+//! What rules would do to a cluster, found out without doing it.
+//!
+//! A controller works as ever, but on a [`stage`]: what it reads is what the cluster holds, what it writes stays
+//! here. When it has come to rest, the stage says what would be another object by then.
+//!
+//! Time is played too, and only a few seconds of it: what waits for longer is told as a problem.
+
+mod stage;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kiln_cluster::{ApiError, Call};
+use kiln_engine::ClaimLabels;
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_rules::{Exception, RuleId};
+use kiln_value::Value;
+
+use crate::controller::{Compile, Controller};
+use crate::settings::Settings;
+use stage::Stage;
+
+/// So much time is played, in milliseconds.
+const PLAYED: u64 = 10_000;
+/// So often the controller is asked at the most, for each object on the stage.
+const ROUNDS: usize = 100_000;
+
+/// A cluster that is only asked.
+pub trait Audience {
+    /// All objects of a kind.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    fn all(&self, kind: &Gvk) -> Result<Vec<Value>, ApiError>;
+
+    /// What the cluster would store, if it can be asked without storing it.
+    ///
+    /// # Errors
+    /// What the server has against it.
+    fn dry_run(&self, call: &Call) -> Option<Result<Value, ApiError>>;
+}
+
+/// A change that rules would make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Which object.
+    pub target: ObjectId,
+    /// The rule that makes it or made it, if its labels say so.
+    pub rule: Option<RuleId>,
+    /// The object as it is; none for a new one.
+    pub before: Option<Value>,
+    /// The object as it would be; none for one that would be deleted.
+    pub after: Option<Value>,
+}
+
+impl Planned {
+    /// What would be done, in a word: `create`, `change` or `delete`.
+    pub fn action(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (None, _) => "create",
+            (Some(_), Some(_)) => "change",
+            (Some(_), None) => "delete",
+        }
+    }
+}
+
+/// Something that would not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The rule or the policy.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What a rehearsal showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rehearsed {
+    /// What would change, in the order of kinds, namespaces and names.
+    pub changes: Vec<Planned>,
+    /// What would not be done.
+    pub undone: Vec<Undone>,
+}
+
+/// Plays what rules do to a cluster.
+///
+/// With policies, only those act, whether the cluster has them, has others by their names, or has none. Without,
+/// the policies of the cluster do.
+pub fn rehearse(
+    audience: &dyn Audience,
+    kinds: &Kinds,
+    settings: &Settings,
+    compile: Box<dyn Compile>,
+    policies: Option<Vec<Value>>,
+    exceptions: Vec<Arc<Exception>>,
+    now: u64,
+) -> Rehearsed {
+    let policy_kinds = compile.kinds();
+    let mut controller = Controller::new(settings.clone(), kinds.clone(), compile);
+    controller.set_exceptions(exceptions);
+    let mut stage = Stage::new(audience, &settings.namespace, now);
+    if let Some(policies) = policies {
+        stage.only_policies(&policy_kinds, policies);
+    }
+    let undone_anyway = play(&mut controller, &mut stage, now);
+
+    let own: BTreeSet<&RuleId> = controller.rules().collect();
+    let changes = stage.changes(&policy_kinds).map(|(target, before, after)| {
+        let claim = after.as_ref().or(before.as_ref()).and_then(ClaimLabels::read);
+        let rule = claim.and_then(|claim| own.iter().copied().find(|rule| claim.names(rule)));
+        Planned { target, rule: rule.cloned(), before, after }
+    });
+    let mut rehearsed = Rehearsed { changes: changes.collect(), undone: undone_anyway };
+    let undone = |what: String, why: &str| Undone { what, why: why.to_owned() };
+    let broken = controller.broken_policies();
+    rehearsed.undone.extend(broken.map(|(policy, why)| undone(policy.to_string(), why)));
+    let waiting = controller.conditions();
+    rehearsed.undone.extend(waiting.map(|(key, why)| undone(key.rule.to_string(), &why.message)));
+    rehearsed.undone.sort_by(|a, b| (&a.what, &a.why).cmp(&(&b.what, &b.why)));
+    rehearsed.undone.dedup();
+    rehearsed
+}
+
+/// Lets the controller work until it has nothing left to do.
+fn play(controller: &mut Controller, stage: &mut Stage<'_>, begin: u64) -> Vec<Undone> {
+    let mut now = begin;
+    for _ in 0..ROUNDS {
+        let requests = controller.poll(now);
+        let is_quiet = requests.is_empty();
+        for request in requests {
+            let answer = stage.carry_out(&request.call);
+            controller.answer(request.ticket, answer, now);
+        }
+        let watched: BTreeSet<Gvk> = controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
+        let events = stage.take_events();
+        let is_quiet = is_quiet && events.is_empty();
+        for (kind, event) in events {
+            for gvk in watched.iter().filter(|gvk| kiln_cluster::KindKey::of(gvk) == kind) {
+                controller.watched(gvk, &event, now);
+            }
+        }
+        if is_quiet && controller.is_idle() {
+            match controller.next_time() {
+                Some(next) if next <= begin + PLAYED => now = now.max(next),
+                _ => return Vec::new(),
+            }
+        }
+    }
+    let why =
+        format!("it has not come to rest after {ROUNDS} rounds; perhaps rules fire each other");
+    vec![Undone { what: "this plan".to_owned(), why }]
+}
