@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
-use kiln_engine::{ContentHash, RuleSet, User};
+use kiln_engine::{ContentHash, Globals, Outside as _, RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
@@ -17,6 +17,7 @@ use crate::keys::{Condition, Key, Keys};
 use crate::mirror::{Mirror, State};
 use crate::plan::Job;
 use crate::record::{Checkpoint, LABEL, Record};
+use crate::reports::Reports;
 use crate::requests::Requests;
 use crate::settings::Settings;
 
@@ -110,6 +111,9 @@ pub struct Controller {
     pub(crate) contests: HashMap<ObjectId, Contest>,
     pub(crate) checkpoint: CheckpointState,
     pub(crate) requests: Requests,
+    pub(crate) reports: Reports,
+    /// What rules ask besides objects.
+    pub(crate) globals: Arc<Globals>,
     /// Keys that cannot go on before a kind is known.
     pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
     pub(crate) next_resync: u64,
@@ -205,6 +209,7 @@ pub(crate) enum Purpose {
     Checkpoint,
     CheckpointRead,
     UpdateRequest(String),
+    Report(ObjectId),
 }
 
 impl Controller {
@@ -236,6 +241,8 @@ impl Controller {
             contests: HashMap::new(),
             checkpoint: CheckpointState::default(),
             requests: Requests::default(),
+            reports: Reports::default(),
+            globals: Arc::default(),
             waiting: BTreeMap::new(),
             next_resync,
             tickets: HashMap::new(),
@@ -261,6 +268,7 @@ impl Controller {
             }
         }
         self.follow_trigger_kinds();
+        self.follow_reports();
     }
 
     /// Tells which objects rules leave alone. What was made of them stays as it is.
@@ -272,6 +280,15 @@ impl Controller {
         self.exceptions = exceptions;
         self.rebuild_rules();
         self.look_at_everything();
+    }
+
+    /// Tells what the global context holds. What was made of something else is looked at again.
+    pub fn set_globals(&mut self, globals: Arc<Globals>) {
+        let before = std::mem::replace(&mut self.globals, globals);
+        let changed = |name: &str| before.global(name) != self.globals.global(name);
+        for key in self.keys.readers_of_globals(changed) {
+            self.keys.enqueue(&key, self.now);
+        }
     }
 
     /// Changes what a host decides, from now on.
@@ -322,6 +339,7 @@ impl Controller {
             let Some(key) = self.keys.pop(|key| jobs.contains_key(key)) else { break };
             self.work(&key);
         }
+        self.write_reports();
         self.list_kinds();
         self.save_checkpoint();
         std::mem::take(&mut self.out)
@@ -341,6 +359,7 @@ impl Controller {
             Purpose::Checkpoint => self.checkpoint_answered(answer),
             Purpose::CheckpointRead => self.checkpoint_read(answer),
             Purpose::UpdateRequest(name) => self.request_answered(&name, answer),
+            Purpose::Report(id) => self.report_answered(&id, answer),
         }
     }
 
@@ -390,6 +409,7 @@ impl Controller {
             start,
             checkpoint,
             self.requests.next_time(),
+            self.reports.next_time(),
             (self.retry_records > self.now).then_some(self.retry_records),
         ]
         .into_iter()

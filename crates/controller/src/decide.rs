@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Offline, Outcome, Patch,
-    PatchTarget, Read, User, Verdict, World,
+    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, Patch, PatchTarget, Read,
+    User, Verdict, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -20,6 +20,7 @@ use crate::keys::{Cause, Condition, Key, KeyState, Pending, Waiting};
 use crate::mark::{Mark, patterns};
 use crate::mirror::{KindMirror, Sight, State};
 use crate::plan::{Plan, Step};
+use crate::reports::Said;
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -46,6 +47,7 @@ struct Wanted {
     nothing: bool,
     /// Labels or annotations changed, and the rule makes nothing of it.
     skipped: bool,
+    said: Option<Said>,
 }
 
 impl Wanted {
@@ -59,6 +61,7 @@ impl Wanted {
             settle: false,
             nothing: true,
             skipped: false,
+            said: None,
         }
     }
 }
@@ -92,9 +95,10 @@ impl Controller {
             .collect();
         if wanted.nothing && wanted.failures.is_empty() {
             let member = rule.lifecycle.synchronize && !claimed.is_empty() && state.cause.is_some();
-            return match member || wanted.skipped {
+            return match member || wanted.skipped || wanted.said.is_some() {
                 true => Decision::Do(Box::new(Plan {
                     skipped: wanted.skipped,
+                    said: wanted.said,
                     keep: member,
                     ..Plan::default()
                 })),
@@ -156,6 +160,7 @@ impl Controller {
             cause: wanted.cause,
             keep: rule.lifecycle.synchronize,
             skipped: wanted.skipped,
+            said: wanted.said,
         }))
     }
 
@@ -257,17 +262,21 @@ impl Controller {
             }
             let event = Self::event_of(pending, Some(live));
             let outcome = self.run(rule, &event, sight, state);
+            let said = Said::of(&outcome);
             match outcome.verdict {
+                // What was made of it before stays as it is.
+                _ if outcome.is_excepted() => once.said = said,
                 Verdict::Pass | Verdict::Error => {
                     let user = event.user.clone();
                     let cause = Cause { operation: event.operation, user };
                     let mut wanted =
-                        Wanted { cause: Some(cause), settle: true, ..Wanted::nothing() };
+                        Wanted { cause: Some(cause), settle: true, said, ..Wanted::nothing() };
                     wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
                     return Ok(wanted);
                 }
                 Verdict::Lapsed => {
-                    return Ok(Wanted { settle: true, nothing: false, ..Wanted::nothing() });
+                    let lapsed = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
+                    return Ok(Wanted { said, ..lapsed });
                 }
                 Verdict::Skip | Verdict::NoMatch => {
                     once.skipped |= outcome.verdict == Verdict::Skip && only_labels(pending, live);
@@ -293,10 +302,13 @@ impl Controller {
         event.matched_as = cause.operation.unwrap_or(Operation::Create);
         event.user = cause.user.clone();
         let outcome = self.run(rule, &event, sight, state);
-        if outcome.excepted {
-            return Ok(once);
+        let said = Said::of(&outcome);
+        if outcome.is_excepted() {
+            return Ok(Wanted { said, ..once });
         }
         let mut wanted = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
+        // What is no trigger any more has nothing to report.
+        wanted.said = said.or(Some(Said::Nothing));
         wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
         wanted.nothing = false;
         Ok(wanted)
@@ -326,7 +338,9 @@ impl Controller {
             }
             let event = Self::event_of(pending, live.filter(|_| !of_nothing));
             let outcome = self.run(rule, &event, sight, state);
+            wanted.said = Said::of(&outcome).or(wanted.said);
             match outcome.verdict {
+                _ if outcome.is_excepted() => {}
                 Verdict::Pass | Verdict::Error => {
                     wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
                 }
@@ -388,7 +402,7 @@ impl Controller {
             view: sight,
             kinds: &self.kinds,
             sources: &chance,
-            outside: &Offline,
+            outside: &*self.globals,
             limits: self.settings.limits,
         };
         let mut event = event.clone();

@@ -19,6 +19,7 @@ impl Controller {
         let worst = conditions.iter().max_by_key(|condition| severity(condition.reason)).cloned();
         let now = self.now;
         self.show(key, worst.as_ref(), plan.skipped, &made);
+        self.report(key, plan.said, worst.as_ref());
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = std::mem::replace(&mut state.condition, worst.clone());
         let trigger = state.trigger.clone();

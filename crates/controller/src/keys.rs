@@ -133,6 +133,7 @@ pub(crate) struct Keys {
     wanted: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
     readers: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
     listers: HashMap<(KindKey, Option<Str>), BTreeMap<Key, Vec<Selector>>>,
+    global_readers: BTreeMap<Str, BTreeSet<Key>>,
 }
 
 fn place(id: &ObjectId) -> (KindKey, Str, Str) {
@@ -263,6 +264,14 @@ impl Keys {
                         }
                     }
                 }
+                Read::Global(name) => {
+                    if let Some(keys) = self.global_readers.get_mut(&name) {
+                        keys.remove(key);
+                        if keys.is_empty() {
+                            self.global_readers.remove(&name);
+                        }
+                    }
+                }
             }
         }
         for read in &state.reads {
@@ -275,6 +284,9 @@ impl Keys {
                     let keys = self.listers.entry(list).or_default();
                     keys.entry(key.clone()).or_default().push(selector.clone());
                 }
+                Read::Global(name) => {
+                    self.global_readers.entry(name.clone()).or_default().insert(key.clone());
+                }
             }
         }
     }
@@ -286,6 +298,12 @@ impl Keys {
         key: &'k Key,
     ) -> impl Iterator<Item = &'k Key> {
         self.wanted.get(&place(id)).into_iter().flatten().filter(move |other| *other != key)
+    }
+
+    /// The keys whose evaluation asked for entries of the global context that changed.
+    pub(crate) fn readers_of_globals(&self, changed: impl Fn(&str) -> bool) -> Vec<Key> {
+        let readers = self.global_readers.iter().filter(|(name, _)| changed(name));
+        readers.flat_map(|(_, keys)| keys).cloned().collect()
     }
 
     /// The keys whose evaluation read an object, or would now.

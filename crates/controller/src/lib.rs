@@ -34,6 +34,7 @@
 //! | hints: who sent what | process | [`Settings::hints`], [`Settings::hint_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
 //! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
 //! | corrections of contested objects | process | one per such object | the count begins again |
+//! | results for reports | reports of the triggers; in the process until they are written | one per trigger and policy | the report says what was true before |
 //! | UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
 //!
 //! # Errors
@@ -55,6 +56,7 @@ mod plan;
 mod policies;
 mod record;
 pub mod rehearsal;
+mod reports;
 mod requests;
 mod saving;
 mod settings;

@@ -12,6 +12,8 @@ use kiln_rules::{Emitter, Operation, Program, Rule, RuleId, TargetNamespace, Wha
 use kiln_value::{Map, Str, Value, json};
 use kiln_variables::Template;
 
+use crate::keys::Key;
+
 /// The claim on an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
@@ -72,6 +74,11 @@ impl Mark {
             Some(named) => *named == rule.to_string(),
             None => self.labels.names(rule),
         }
+    }
+
+    /// Whether a rule made it of a trigger.
+    pub(crate) fn is_by(&self, key: &Key) -> bool {
+        self.is_of(&key.rule) && self.labels.trigger_uid.as_ref() == Some(&key.trigger)
     }
 
     /// Whether it comes from this life of the policy. Claims of others say nothing about it.

@@ -15,6 +15,7 @@ use crate::finish::backoff;
 use crate::keys::{Cause, Condition, Key, Pending, Waiting};
 use crate::mark::{Mark, marked, released};
 use crate::mirror::State;
+use crate::reports::Said;
 
 /// What is to be done about a key.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) keep: bool,
     /// Labels changed, and nothing came of it.
     pub(crate) skipped: bool,
+    /// What is reported of it.
+    pub(crate) said: Option<Said>,
 }
 
 /// One thing to do.
@@ -326,16 +329,12 @@ impl Controller {
             return Next::Done;
         }
         let mark = Mark::read(&live);
-        let mine = mark.as_ref().is_some_and(|mark| {
-            mark.is_of(&key.rule) && mark.labels.trigger_uid.as_ref() == Some(&key.trigger)
-        });
+        let mine = mark.as_ref().is_some_and(|mark| mark.is_by(key));
         let form = wanted_form(&wanted);
         let live_form = live_form(&live, &wanted);
         let other = mark.as_ref().filter(|_| !mine).and_then(|mark| {
             let mut others = self.keys.others_wanting(&id, key);
-            others.find(|other| {
-                mark.is_of(&other.rule) && mark.labels.trigger_uid.as_ref() == Some(&other.trigger)
-            })
+            others.find(|other| mark.is_by(other))
         });
         if let Some(other) = other.cloned() {
             if rule.lifecycle.synchronize {

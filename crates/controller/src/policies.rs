@@ -98,6 +98,7 @@ impl Controller {
             }
         }
         if first && self.start == Start::Running {
+            self.prune_reports();
             if self.is_policy_kind(&Gvk {
                 group: key.group.clone(),
                 version: Str::default(),
@@ -133,6 +134,8 @@ impl Controller {
             held.change();
             // Nothing fires any more; what is left is seen to when the record is stored.
             self.rebuild_rules();
+            self.follow_reports();
+            self.prune_reports();
             return;
         };
         let policy = match self.compile.compile(object, &self.kinds) {
@@ -226,6 +229,7 @@ impl Controller {
             })
             .collect();
         self.rebuild_rules();
+        self.follow_reports();
         for (key, kinds) in removed {
             for kind in kinds {
                 self.mirror.follow(&kind);

@@ -38,6 +38,8 @@ pub struct Settings {
     pub failed_request_life: u64,
     /// How long work waits before an UpdateRequest shows it.
     pub pending_after: u64,
+    /// How long a report waits for more results, so that several are one write.
+    pub report_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
     pub filters: Vec<ResourceFilter>,
     /// What one evaluation may cost.
@@ -62,6 +64,7 @@ impl Default for Settings {
             hints: 10_000,
             failed_request_life: 60_000,
             pending_after: 5_000,
+            report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
             limits: Limits::default(),
         }

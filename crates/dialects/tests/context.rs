@@ -291,6 +291,7 @@ fn reads_are_recorded_for_whoever_watches() {
         .map(|read| match read {
             kiln_engine::Read::Object(id) => id.to_string(),
             kiln_engine::Read::List { kind, .. } => format!("all {kind}"),
+            kiln_engine::Read::Global(name) => format!("global {name}"),
         })
         .collect();
     assert_eq!(reads, ["all v1/Namespace", "v1/ConfigMap/dev/settings"]);

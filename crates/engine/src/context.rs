@@ -17,8 +17,9 @@ use kiln_variables::{
 use crate::failure::{Failure, FailureKind};
 use crate::images;
 use crate::limits::Counters;
+use crate::outside::OutsideError;
 use crate::trace::{Answer, Step, Tracer};
-use crate::view::Gate;
+use crate::view::{Gate, Read};
 use crate::world::World;
 
 /// What all contexts of one evaluation share.
@@ -44,6 +45,12 @@ const CANNOT_LOAD: &str = "cannot load the context entry";
 const LEVELS_OF_A_LOAD: usize = 10;
 
 impl Shared<'_> {
+    /// A value that the host keeps for all rules; none when there is no such value.
+    pub(crate) fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        self.gate.note(Read::Global(name.into()));
+        self.world.outside.global(name)
+    }
+
     /// Searches, and counts how deep in other searches this one is.
     fn search(
         &self,

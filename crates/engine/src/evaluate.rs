@@ -13,9 +13,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_rules::{
-    Act, Exception, Modify, Mutate, Operation, Program, Reported, Rule, RuleId, Script, Unmet,
-};
+use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, RuleId, Script, Unmet};
 use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
@@ -43,8 +41,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Why it ended so, in words, where the verdict alone does not say.
     pub why: Option<Cow<'static, str>>,
-    /// An exception means the object: whatever the rule made of it stays as it is.
-    pub excepted: bool,
+    /// The exceptions that mean the object: whatever the rule made of it stays as it is.
+    pub exceptions: Vec<Str>,
     /// What is to be done. After failures this is what did work; a host must not take it for all that
     /// the rule wants.
     pub effects: Vec<Effect>,
@@ -75,6 +73,13 @@ pub enum Verdict {
     Lapsed,
     /// Something failed.
     Error,
+}
+
+impl Outcome {
+    /// Whether an exception means the object.
+    pub fn is_excepted(&self) -> bool {
+        !self.exceptions.is_empty()
+    }
 }
 
 impl Verdict {
@@ -130,7 +135,7 @@ pub(crate) fn evaluate_except(
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
-    let Ended { mut effects, failures, lineage, why, excepted, properties } = evaluation.ended;
+    let Ended { mut effects, failures, lineage, why, exceptions, properties } = evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -160,7 +165,7 @@ pub(crate) fn evaluate_except(
         rule: rule.id.clone(),
         verdict,
         why,
-        excepted,
+        exceptions,
         effects,
         failures,
         reads,
@@ -186,7 +191,7 @@ struct Ended {
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
     properties: Vec<(Str, Str)>,
-    excepted: bool,
+    exceptions: Vec<Str>,
 }
 
 impl<'e> Evaluation<'e> {
@@ -233,7 +238,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, event.old_object.as_ref());
         if let Some(exception) = self.excepted(object, &context)? {
-            self.ended.excepted = true;
+            self.ended.exceptions = vec![exception.name.clone()];
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {
@@ -409,7 +414,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, old);
         if let Some(exception) = self.excepted(object, &context)? {
-            self.ended.excepted = true;
+            self.ended.exceptions = vec![exception.name.clone()];
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {
@@ -443,12 +448,9 @@ impl<'e> Evaluation<'e> {
         let context = Context::new(shared, Map::new(), &[], deleted);
         let verdict = in_session(script, shared, &bound, |running| {
             if let Some(excepted) = running.exceptions(self.exceptions)? {
-                let verdict = match excepted.reported {
-                    Reported::Skip => Verdict::Skip,
-                    Reported::Pass => Verdict::Pass,
-                };
-                self.ended.excepted = true;
-                return Ok(Some(self.because(verdict, excepted.message())));
+                let verdict = self.because(excepted.verdict(), excepted.message());
+                self.ended.exceptions = excepted.names;
+                return Ok(Some(verdict));
             }
             if !running.conditions_hold()? {
                 return Ok(None);

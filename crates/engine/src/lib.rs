@@ -12,7 +12,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `event`, `world`, `view`, `outside` | what is given: what happened, objects, the rest of the world |
+//! | `event`, `world`, `view`, `outside`, `globals` | what is given: what happened, objects, the rest of the world |
 //! | `roles` | the roles that are bound to a user |
 //! | `rule_set` | all rules, found by kind, operation and namespace |
 //! | `evaluate` | one rule for one event, from the match to the verdict |
@@ -33,6 +33,7 @@ mod evaluate;
 mod event;
 mod failure;
 mod generate;
+mod globals;
 mod images;
 mod limits;
 mod lineage;
@@ -57,6 +58,7 @@ pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
 pub use evaluate::{Outcome, Verdict, evaluate};
 pub use event::{Event, User};
 pub use failure::{Failure, FailureKind, MissingSource};
+pub use globals::{Entry, Globals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};

@@ -20,7 +20,7 @@ impl Layer<'_> {
             Load::Call(call) => self.call(call),
             Load::Global { name, query } => {
                 let name = text_of(self.fill(name)?, "the name of a global reference")?;
-                let found = self.shared().world.outside.global(&name).map_err(outside)?;
+                let found = self.shared().global(&name).map_err(outside)?;
                 let found = found.ok_or_else(|| {
                     Failure::new(FailureKind::Value, format!("there is no global value {name:?}"))
                         .hint("give the GlobalContextEntry, or a value of this name")

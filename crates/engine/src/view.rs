@@ -142,6 +142,8 @@ pub enum Read {
         /// The selector.
         selector: Selector,
     },
+    /// A value that the host keeps for all rules, whether it was there or not.
+    Global(Str),
 }
 
 /// The view of one evaluation: limited to what its rule may see, counted, and recorded.
@@ -232,12 +234,17 @@ impl Gate<'_> {
             namespace: namespace.map(Str::from),
             selector: selector.clone(),
         };
-        // A loop lists the same again and again, mostly right after the last time.
+        self.note(read);
+        Ok(found)
+    }
+
+    /// Takes note of a read.
+    pub(crate) fn note(&self, read: Read) {
+        // A loop reads the same again and again, mostly right after the last time.
         let mut reads = self.reads.borrow_mut();
         if !reads.iter().rev().take(REMEMBERED).any(|earlier| *earlier == read) {
             reads.push(read);
         }
-        Ok(found)
     }
 
     fn check(

@@ -80,6 +80,7 @@ pub(crate) async fn drive(
     let (answers, mut answered) = mpsc::channel(256);
     let mut kinds = shared.kinds.clone();
     let mut registry = shared.registry.clone();
+    let mut globals = shared.globals.subscribe();
     let mut shutdown = shared.shutdown.clone();
     let known = kinds.borrow_and_update().clone();
     let watcher = Watcher {
@@ -105,6 +106,7 @@ pub(crate) async fn drive(
     driver.shared.health.bad("controller", "it has not read everything yet");
     let stored = registry.borrow_and_update().clone();
     driver.stored(&stored);
+    driver.controller.set_globals(globals.borrow_and_update().clone());
     let mut ending = false;
     loop {
         if !ending {
@@ -138,6 +140,9 @@ pub(crate) async fn drive(
             Ok(()) = registry.changed() => {
                 let stored = registry.borrow_and_update().clone();
                 driver.stored(&stored);
+            }
+            Ok(()) = globals.changed() => {
+                driver.controller.set_globals(globals.borrow_and_update().clone());
             }
             Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
             () = tokio::time::sleep(wait) => {}

@@ -16,6 +16,7 @@
 //! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
 //! | `watch` | follows a kind for as long as the process lives |
 //! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
+//! | `globals` | what the entries of the global context hold |
 //! | `drive` | owns the controller: gives it events, carries out its calls |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
@@ -31,6 +32,7 @@ pub mod client;
 pub mod discovery;
 mod drive;
 mod events;
+mod globals;
 pub mod health;
 mod lease;
 pub mod metrics;

@@ -24,6 +24,8 @@ pub struct Registry {
     pub exceptions: Vec<Arc<Exception>>,
     /// The rules of all policies that are in order, with their exceptions.
     pub rules: RuleSet,
+    /// The entries of the global context.
+    pub globals: Vec<Value>,
     /// The configuration's ConfigMap, if there is one.
     pub config: Option<Value>,
     /// Everything was read at least once.
@@ -60,6 +62,10 @@ fn exception_kinds() -> [Gvk; 2] {
     ["kyverno.io/v2", "policies.kyverno.io/v1"].map(|version| Gvk::new(version, "PolicyException"))
 }
 
+fn global_kind() -> Gvk {
+    Gvk::new("kyverno.io/v2", "GlobalContextEntry")
+}
+
 /// Compiles a stored policy.
 ///
 /// # Errors
@@ -80,11 +86,32 @@ fn documents(object: &Value) -> Result<Vec<Document>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Something that was read.
-enum News {
+/// Something that was read: everything there is of a subject, or what happened to one object of it.
+pub(crate) enum News {
     All(usize, Vec<Value>),
     One(usize, WatchEvent),
 }
+
+impl News {
+    /// Makes objects what they are by this.
+    pub(crate) fn take_into(self, objects: &mut BTreeMap<Place, Value>) {
+        match self {
+            News::All(number, all) => {
+                objects.retain(|(known, _, _), _| *known != number);
+                objects.extend(all.into_iter().map(|object| (place(number, &object), object)));
+            }
+            News::One(number, event) if event.change == Change::Deleted => {
+                objects.remove(&place(number, &event.object));
+            }
+            News::One(number, event) => {
+                objects.insert(place(number, &event.object), event.object);
+            }
+        }
+    }
+}
+
+/// The number of a subject, and the namespace and name of one of its objects.
+type Place = (usize, String, String);
 
 /// Keeps the registry as the cluster has it, for as long as somebody listens.
 pub async fn keep(
@@ -95,6 +122,7 @@ pub async fn keep(
 ) {
     let mut subjects: Vec<Subject> = policy_kinds().into_iter().map(Subject::all).collect();
     subjects.extend(exception_kinds().into_iter().map(Subject::all));
+    subjects.push(Subject::all(global_kind()));
     subjects.push(Subject {
         gvk: Gvk::new("v1", "ConfigMap"),
         namespace,
@@ -132,7 +160,12 @@ pub async fn keep(
 }
 
 /// Lists and watches one subject, again and again.
-async fn follow(watcher: Watcher, number: usize, subject: Subject, news: mpsc::Sender<News>) {
+pub(crate) async fn follow(
+    watcher: Watcher,
+    number: usize,
+    subject: Subject,
+    news: mpsc::Sender<News>,
+) {
     let mut pause = Duration::from_millis(500);
     while !news.is_closed() {
         let kinds = watcher.kinds.borrow().clone();
@@ -177,36 +210,26 @@ async fn follow(watcher: Watcher, number: usize, subject: Subject, news: mpsc::S
 /// Everything that is stored, as it came.
 #[derive(Default)]
 struct Shelf {
-    objects: BTreeMap<(usize, String, String), Value>,
+    objects: BTreeMap<Place, Value>,
     known: BTreeSet<usize>,
     compiled: BTreeMap<ObjectId, (String, Result<Arc<Policy>, String>)>,
-    exceptions: BTreeMap<(usize, String, String), CompiledExceptions>,
+    exceptions: BTreeMap<Place, CompiledExceptions>,
 }
 
 /// The version of a stored exception, and what came of it.
 type CompiledExceptions = (String, Vec<Arc<Exception>>);
 
-fn place(number: usize, object: &Value) -> (usize, String, String) {
+fn place(number: usize, object: &Value) -> Place {
     let namespace = metadata::namespace(object).unwrap_or_default().to_owned();
     (number, namespace, metadata::name(object).unwrap_or_default().to_owned())
 }
 
 impl Shelf {
     fn take(&mut self, news: News) {
-        match news {
-            News::All(number, objects) => {
-                self.objects.retain(|(known, _, _), _| *known != number);
-                self.objects
-                    .extend(objects.into_iter().map(|object| (place(number, &object), object)));
-                self.known.insert(number);
-            }
-            News::One(number, event) if event.change == Change::Deleted => {
-                self.objects.remove(&place(number, &event.object));
-            }
-            News::One(number, event) => {
-                self.objects.insert(place(number, &event.object), event.object);
-            }
+        if let News::All(number, _) = &news {
+            self.known.insert(*number);
         }
+        news.take_into(&mut self.objects);
     }
 
     fn registry(&mut self, kinds: &Kinds, recompile: bool, complete: bool) -> Registry {
@@ -228,7 +251,9 @@ impl Shelf {
                 };
                 registry.exceptions.extend(compiled.iter().cloned());
                 self.exceptions.insert(place, (version, compiled));
-            } else if *number >= first_other {
+            } else if *number == first_other {
+                registry.globals.push(object.clone());
+            } else if *number > first_other {
                 registry.config = Some(object.clone());
             }
             let (Some(_), Ok(id)) = (policy_kinds.get(*number), ObjectId::of(object)) else {

@@ -19,7 +19,7 @@ use crate::options::{Only, Options};
 use crate::registry::{self, Registry};
 use crate::state::Shared;
 use crate::watch::Watcher;
-use crate::{drive, events, serve, status};
+use crate::{drive, events, globals, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
@@ -49,6 +49,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
         admission,
         kinds,
         registry,
+        globals: watch::Sender::new(Arc::default()),
         hints,
         webhooks: watch::Sender::new(BTreeMap::new()),
         health: Arc::new(Health::default()),
@@ -69,6 +70,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
         metrics: Arc::clone(&shared.metrics),
     };
     let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());
+    parts.spawn(globals::keep(shared.clone(), watcher.clone()));
     parts.spawn(registry::keep(watcher, namespace, config_map, registry_sender));
     // With webhooks to wait for, the admission side says when a policy is ready.
     parts.spawn(status::keep(shared.clone(), reader.clone(), admits));

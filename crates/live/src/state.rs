@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_controller::Hint;
+use kiln_engine::Globals;
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Str;
 use tokio::sync::{mpsc, watch};
@@ -27,6 +28,8 @@ pub struct Shared {
     pub kinds: watch::Receiver<Kinds>,
     /// The policies, exceptions and configuration that are stored.
     pub registry: watch::Receiver<Arc<Registry>>,
+    /// What the global context holds.
+    pub globals: watch::Sender<Arc<Globals>>,
     /// Where the admission side tells what only a request knows.
     pub hints: mpsc::Sender<Hint>,
     /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The

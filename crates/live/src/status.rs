@@ -140,7 +140,7 @@ fn status(ready: bool, message: &str, policy: Option<&Policy>) -> Value {
 }
 
 /// Whether a status says what it should, whatever else it says.
-fn covers(live: &Value, wanted: &Value) -> bool {
+pub(crate) fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Map(live), Value::Map(wanted)) => wanted
             .iter()
@@ -152,10 +152,15 @@ fn covers(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The status with the times at which its conditions became what they are.
-fn timed(policy: &Value, mut status: Value) -> Value {
+/// The time, as objects have it.
+pub(crate) fn rfc3339() -> String {
     let seconds = i64::try_from(now() / 1000).unwrap_or(0);
-    let time = Time::from_unix(seconds, 0).map(|time| time.rfc3339()).unwrap_or_default();
+    Time::from_unix(seconds, 0).map(|time| time.rfc3339()).unwrap_or_default()
+}
+
+/// The status with the times at which its conditions became what they are.
+pub(crate) fn timed(policy: &Value, mut status: Value) -> Value {
+    let time = rfc3339();
     for place in [&["conditions"][..], &["conditionStatus", "conditions"]] {
         let Some(conditions) = status.get_path(place.iter().copied()).and_then(Value::as_list)
         else {

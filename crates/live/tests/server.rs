@@ -91,6 +91,7 @@ users: [{name: u, user: {token: t}}]
         admission: client,
         kinds,
         registry,
+        globals: watch::Sender::new(Arc::default()),
         hints: hints_sender,
         webhooks: watch::Sender::new(BTreeMap::new()),
         health: Arc::new(Health::default()),

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{Entry, Globals, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 use kiln_jmespath::{Environment, Expression, Limits, NoSources};
 use kiln_rules::Method;
-use kiln_value::{Map, Str, Value};
+use kiln_value::{Str, Value};
 
 use crate::format::{ApiCallResponse, GlobalEntry, Response};
 
@@ -13,7 +13,7 @@ use crate::format::{ApiCallResponse, GlobalEntry, Response};
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     calls: Vec<ApiCallResponse>,
-    global: HashMap<Str, Value>,
+    globals: Globals,
     images: HashMap<Str, Value>,
 }
 
@@ -37,25 +37,31 @@ impl Answers {
             (Some(_), Some(_)) => return Err("has data and resources, and one is needed".into()),
             (None, None) => return Err("has neither data nor resources".into()),
         };
-        let search = |field: &str, text: &str, value: &Value| {
-            let expression =
-                Expression::compile(text).map_err(|error| format!("{field} {text:?}: {error}"))?;
-            let environment = Environment { sources: &NoSources, limits: Limits::default() };
-            expression
-                .search(value, &environment)
-                .map_err(|error| format!("{field} {text:?}: {error}"))
+        let compile = |field: &str, text: &str| {
+            Expression::compile(text).map_err(|error| format!("{field} {text:?}: {error}"))
         };
         let root = match entry.field_path.as_str() {
             "" => root,
-            path => search("fieldPath", path, &root)?,
+            path => {
+                let environment = Environment { sources: &NoSources, limits: Limits::default() };
+                let found = compile("fieldPath", path)?.search(&root, &environment);
+                found.map_err(|error| format!("fieldPath {path:?}: {error}"))?
+            }
         };
-        let mut projected = Map::new();
-        for projection in &entry.projections {
-            let found = search("projection", &projection.path, &root)?;
-            projected.insert(projection.name.as_str(), found);
+        let projections: Vec<(Str, Expression)> = entry
+            .projections
+            .iter()
+            .map(|wanted| Ok((wanted.name.clone(), compile("projection", &wanted.path)?)))
+            .collect::<Result<_, String>>()?;
+        let mut held = Entry::of(root, &projections)?;
+        if !held.projections.is_empty() {
+            // Kyverno: by its name alone, such an entry is the map of its parts.
+            let parts = held.projections.iter();
+            let parts =
+                parts.map(|(name, part)| (kiln_value::Key::from(name.as_str()), part.clone()));
+            held.value = Value::Map(parts.collect());
         }
-        let held = if entry.projections.is_empty() { root } else { Value::Map(projected) };
-        self.global.insert(entry.name.clone(), held);
+        self.globals.insert(entry.name.clone(), Ok(held));
         Ok(())
     }
 
@@ -128,6 +134,6 @@ impl Outside for Answers {
     }
 
     fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
-        Ok(self.global.get(name).cloned())
+        self.globals.global(name)
     }
 }

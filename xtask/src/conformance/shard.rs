@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Command;
@@ -36,6 +36,16 @@ apiVersion: v1
 kind: Node
 metadata: {name: kind-control-plane, labels: {foo: empty}}
 spec: {taints: [{key: kiln.dev/no-pods, effect: NoSchedule}]}
+";
+
+/// The port that webhooks of a Service are called at.
+const SERVICE_PORT: u16 = 443;
+/// Where the API server finds the engine.
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: kyverno-svc, namespace: kyverno}
+spec: {type: ExternalName, externalName: ADDRESS}
 ";
 
 /// Kinds of the engine, by scope.
@@ -106,18 +116,31 @@ impl Shard {
     /// Starts the engine as the account of its pod: it may act as the two accounts of Kyverno, and nothing else.
     fn start_engine(&mut self, settings: &Settings) -> Result<()> {
         let kubeconfig = self.cluster.kubeconfig_of_account("kyverno", "kiln")?;
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let address = free_address(self.number)?;
+        let place = address.to_string();
+        let reached = if address.port() == SERVICE_PORT {
+            // The API server calls a Service of this type at the name that it gives, at the webhook's port.
+            self.cluster.apply(&SERVICE.replace("ADDRESS", &address.ip().to_string()))?;
+            "--service=kyverno-svc".to_owned()
+        } else {
+            eprintln!(
+                "shard {}: tests that look at the Service of webhooks fail, because port {SERVICE_PORT} \
+                       cannot be had",
+                self.number
+            );
+            format!("--webhook-url=https://{place}")
+        };
         let mut command = Command::new(&settings.kiln);
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args([
             "--as-admission=system:serviceaccount:kyverno:kyverno-admission-controller",
             "--as-controller=system:serviceaccount:kyverno:kyverno-background-controller",
-            &format!("--listen=127.0.0.1:{port}"),
-            &format!("--webhook-url=https://127.0.0.1:{port}"),
+            &format!("--listen={place}"),
+            &reached,
             &format!("--log={}", settings.log),
         ]);
         let engine = Watched::spawn(&command, &self.engine_log)?;
         let begin = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while TcpStream::connect(address).is_err() {
             if engine.has_ended() || begin.elapsed() > Duration::from_secs(60) {
                 let log = fs::read_to_string(&self.engine_log).unwrap_or_default();
                 bail!("the engine does not start: {}", log.trim());
@@ -187,5 +210,18 @@ impl Shard {
     fn outside(&self) -> Result<BTreeSet<String>> {
         let names = self.cluster.kubectl(&["get", OUTSIDE, "--output=name"])?;
         Ok(names.lines().map(str::to_owned).collect())
+    }
+}
+
+/// An address on loopback for one engine: at the port of webhooks if that may be had, otherwise at any.
+fn free_address(shard: usize) -> Result<SocketAddr> {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let own = |last: u8| SocketAddr::from((Ipv4Addr::new(127, high, low, last), SERVICE_PORT));
+    // A shard that is started again may have its last address still.
+    let mut own = (2..=254).skip(shard % 64).step_by(64).map(own);
+    let free = own.find(|address| TcpListener::bind(address).is_ok());
+    match free {
+        Some(address) => Ok(address),
+        None => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?),
     }
 }

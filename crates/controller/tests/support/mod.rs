@@ -83,6 +83,20 @@ impl World {
         World { memory, controller, now: 1_000_000, user, settings, calls: Vec::new() }
     }
 
+    /// The same cluster with the kinds of reports.
+    pub fn with_reports() -> Self {
+        let mut world = World::new();
+        for (kind, plural, scope) in [
+            ("PolicyReport", "policyreports", "Namespaced"),
+            ("ClusterPolicyReport", "clusterpolicyreports", "Cluster"),
+        ] {
+            let definition = definition("wgpolicyk8s.io", "v1alpha2", scope, kind, plural);
+            world.memory.create(definition).unwrap();
+        }
+        world.restart();
+        world
+    }
+
     /// A new process that knows nothing.
     pub fn restart(&mut self) {
         self.controller =
@@ -288,6 +302,7 @@ pub fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
         "ClusterPolicy" | "Policy" => "kyverno.io/v1",
         "GeneratingPolicy" | "NamespacedGeneratingPolicy" => "policies.kyverno.io/v1",
         "UpdateRequest" => "kyverno.io/v2",
+        "PolicyReport" | "ClusterPolicyReport" => "wgpolicyk8s.io/v1alpha2",
         _ => "v1",
     };
     ObjectId::new(Gvk::new(api_version, kind), namespace, name)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kiln_object::{Gvk, ObjectId};
 use kiln_patch::{Atomic, JsonPatch, JsonPatchProblem, JsonPatchRules, structured_merge};
 use kiln_rules::{
-    Change, Exception, Filters, FindParams, MissingParams, Mutate, Named, Params, PatchForm,
-    Reported, Rule, Script, ScriptedPatch, TakenTargets, Targets, Unmet,
+    Change, Exception, Filters, FindParams, MissingParams, Mutate, Named, Params, PatchForm, Rule,
+    Script, ScriptedPatch, TakenTargets, Targets, Unmet,
 };
 use kiln_schema::{Schema, Version};
 use kiln_value::{Map, Str, Value};
@@ -63,11 +63,7 @@ impl Changing<'_> {
     /// Asks exceptions and conditions for the trigger; why nothing is to be done, if so.
     fn passed_over(&self, running: &mut Running<'_>) -> Result<Option<(Verdict, String)>, Failure> {
         if let Some(excepted) = running.exceptions(self.exceptions)? {
-            let verdict = match excepted.reported {
-                Reported::Skip => Verdict::Skip,
-                Reported::Pass => Verdict::Pass,
-            };
-            return Ok(Some((verdict, excepted.message())));
+            return Ok(Some((excepted.verdict(), excepted.message())));
         }
         Ok((!running.conditions_hold()?).then(|| {
             let verdict = match self.script.unmet {

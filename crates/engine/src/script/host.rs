@@ -145,7 +145,7 @@ impl Host for CelHost<'_> {
             Some(projection) => format!("{name}.{projection}"),
             None => name.to_owned(),
         };
-        self.shared.world.outside.global(&name).map_err(|error| self.outside(error))
+        self.shared.global(&name).map_err(|error| self.outside(error))
     }
 
     fn http(&mut self, request: HttpRequest<'_>) -> HostResult<HttpResponse> {

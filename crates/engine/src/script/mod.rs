@@ -29,6 +29,7 @@ use self::host::CelHost;
 use self::log::Log;
 use crate::claim::ObjectRef;
 use crate::context::Shared;
+use crate::evaluate::Verdict;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind, MissingSource};
 use crate::trace::{Answer, Step};
@@ -63,6 +64,14 @@ pub(crate) struct Excepted {
 }
 
 impl Excepted {
+    /// How it is reported.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.reported {
+            Reported::Skip => Verdict::Skip,
+            Reported::Pass => Verdict::Pass,
+        }
+    }
+
     /// What is reported of it.
     // Kyverno's words.
     pub(crate) fn message(&self) -> String {

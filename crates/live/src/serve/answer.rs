@@ -11,7 +11,7 @@ use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
 use kiln_admission::webhooks::POLICY_PATH;
 use kiln_admission::{BadReview, Hooks, Request, Reviewed};
-use kiln_engine::{Offline, World};
+use kiln_engine::World;
 use kiln_object::Kinds;
 use kiln_value::Value;
 use tokio::runtime::Handle;
@@ -165,6 +165,7 @@ async fn answer(
     let policies = asked.path == POLICY_PATH;
     let (client, runtime) = (shared.admission.clone(), Handle::current());
     let settings = desk.settings.clone();
+    let globals = shared.globals.borrow().clone();
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
     let work = tokio::task::spawn_blocking(move || {
         let request = Request::read(&body, desk.settings.review_bytes, &kinds)?;
@@ -181,7 +182,7 @@ async fn answer(
             view: &view,
             kinds: &kinds,
             sources: &Machine,
-            outside: &Offline,
+            outside: &*globals,
             limits: desk.settings.limits,
         };
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);

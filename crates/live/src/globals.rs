@@ -1,0 +1,332 @@
+//! The global context: what GlobalContextEntries hold, kept up to date for all rules.
+//!
+//! An entry of a resource follows its objects; an entry of a call asks the API server again and again. What
+//! an entry held stays while it cannot be had anew. Services outside the cluster are not asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_cluster::{Call, ObjectPatch, Reason};
+use kiln_engine::{Entry, Globals};
+use kiln_jmespath::Expression;
+use kiln_object::{Gvk, Kind, ObjectId, metadata};
+use kiln_value::{Map, Str, Value, value};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::calls::carry_out;
+use crate::client::Client;
+use crate::registry::follow;
+use crate::state::Shared;
+use crate::status::{covers, rfc3339, timed};
+use crate::watch::{Subject, Watcher};
+
+/// How long to wait before something is asked for again that could not be had.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Changes that come together are one.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// How often an entry asks if it does not say.
+const USUAL: Duration = Duration::from_secs(600);
+
+/// Where an entry has its value from.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    /// All objects of a resource, in one namespace or in all.
+    Objects { group: Str, version: Str, resource: Str, namespace: Str },
+    /// An answer of the API server.
+    Answer { path: Str, every: Duration },
+}
+
+/// An entry, as it is written.
+#[derive(Clone, Debug)]
+struct Written {
+    source: Source,
+    projections: Vec<(Str, Expression)>,
+}
+
+impl Written {
+    fn read(entry: &Value) -> Result<Self, String> {
+        let spec = entry.get("spec").unwrap_or(&Value::Null);
+        let text = |path: [&str; 2]| spec.str_at(path).unwrap_or_default();
+        let is_there = |key: &str| spec.get(key).is_some_and(|value| !value.is_null());
+        let source = match (is_there("kubernetesResource"), is_there("apiCall")) {
+            (true, false) => {
+                let of = |key: &str| Str::from(text(["kubernetesResource", key]));
+                if of("resource").is_empty() || of("version").is_empty() {
+                    return Err("kubernetesResource needs resource and version".to_owned());
+                }
+                Source::Objects {
+                    group: of("group"),
+                    version: of("version"),
+                    resource: of("resource"),
+                    namespace: of("namespace"),
+                }
+            }
+            (false, true) => {
+                let path = text(["apiCall", "urlPath"]);
+                if path.is_empty() || matches!(text(["apiCall", "method"]), "POST") {
+                    return Err("only answers of the API server to GET are kept: give \
+                                apiCall.urlPath, or kubernetesResource"
+                        .to_owned());
+                }
+                let every = match text(["apiCall", "refreshInterval"]) {
+                    "" => USUAL,
+                    written => interval(written)?,
+                };
+                Source::Answer { path: path.into(), every }
+            }
+            _ => return Err("give one of kubernetesResource and apiCall".to_owned()),
+        };
+        let list = spec.get("projections").and_then(Value::as_list);
+        let read = |projection: &Value| -> Result<(Str, Expression), String> {
+            let name = projection.str_at(["name"]).unwrap_or_default();
+            let query = projection.str_at(["jmesPath"]).unwrap_or_default();
+            let query = Expression::compile(query)
+                .map_err(|error| format!("projection {name:?}: {error}"))?;
+            Ok((name.into(), query))
+        };
+        let projections = list.into_iter().flat_map(|list| list.iter()).map(read);
+        Ok(Written { source, projections: projections.collect::<Result<_, _>>()? })
+    }
+}
+
+fn interval(written: &str) -> Result<Duration, String> {
+    let parsed = kiln_text::duration::Duration::parse(written);
+    let parsed = parsed.map_err(|error| format!("apiCall.refreshInterval: {error}"))?;
+    // Asking without a pause helps nobody.
+    Ok(Duration::try_from_secs_f64(parsed.as_secs_f64()).unwrap_or(AGAIN).max(AGAIN))
+}
+
+/// What came of an entry: its life, and what it holds.
+type Came = (Str, String, Result<Entry, String>);
+
+/// Keeps the global context as the entries say, until the process is to end.
+pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
+    let (came, mut told) = mpsc::channel::<Came>(64);
+    let mut registry = shared.registry.clone();
+    let mut shutdown = shared.shutdown.clone();
+    let mut running: BTreeMap<Str, (String, AbortHandle)> = BTreeMap::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut globals = Globals::default();
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let entries: BTreeMap<Str, Value> =
+            stored.globals.iter().map(|entry| (name_of(entry), entry.clone())).collect();
+        let mut changed = false;
+        running.retain(|name, (life, task)| {
+            let stays = entries.get(name).is_some_and(|entry| life_of(entry) == *life);
+            if !stays {
+                task.abort();
+                globals.remove(name);
+                changed = true;
+            }
+            stays
+        });
+        for (name, entry) in &entries {
+            if running.contains_key(name) {
+                continue;
+            }
+            let life = life_of(entry);
+            let task = tasks.spawn(follow_entry(
+                watcher.clone(),
+                name.clone(),
+                life.clone(),
+                Written::read(entry),
+                came.clone(),
+            ));
+            running.insert(name.clone(), (life, task));
+            globals.insert(name.clone(), Err("nothing was read yet".to_owned()));
+            changed = true;
+        }
+        if changed {
+            shared.globals.send_replace(Arc::new(globals.clone()));
+        }
+        loop {
+            tokio::select! {
+                changed = registry.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                Some((name, life, held)) = told.recv() => {
+                    let Some(entry) = entries.get(&name).filter(|entry| life_of(entry) == life)
+                    else {
+                        continue;
+                    };
+                    say(&shared, &watcher.client, entry, held.as_ref().err()).await;
+                    globals.insert(name, held);
+                    shared.globals.send_replace(Arc::new(globals.clone()));
+                }
+                _ = shutdown.changed() => return,
+            }
+        }
+    }
+}
+
+fn name_of(entry: &Value) -> Str {
+    metadata::name(entry).unwrap_or_default().into()
+}
+
+/// What changes when an entry says something else.
+fn life_of(entry: &Value) -> String {
+    let generation = entry.get_path(["metadata", "generation"]);
+    format!("{} {generation:?}", metadata::uid(entry).unwrap_or_default())
+}
+
+/// Tells what an entry holds, whenever that changes.
+async fn follow_entry(
+    watcher: Watcher,
+    name: Str,
+    life: String,
+    written: Result<Written, String>,
+    came: mpsc::Sender<Came>,
+) {
+    let told = |held| came.send((name.clone(), life.clone(), held));
+    let written = match written {
+        Ok(written) => written,
+        Err(why) => return drop(told(Err(why)).await),
+    };
+    match &written.source {
+        Source::Answer { path, every } => {
+            let mut known = false;
+            loop {
+                let (held, wait) = match watcher.client.get(path).await {
+                    Ok(answer) => (Entry::of(answer, &written.projections), *every),
+                    Err(error) => (Err(error.to_string()), AGAIN),
+                };
+                // What was had stays while it cannot be had anew.
+                if held.is_ok() || !known {
+                    known |= held.is_ok();
+                    if told(held).await.is_err() {
+                        return;
+                    }
+                }
+                tokio::time::sleep(wait).await;
+            }
+        }
+        Source::Objects { group, version, resource, namespace } => {
+            let mut kinds = watcher.kinds.clone();
+            let gvk: Gvk = loop {
+                let found =
+                    kinds.borrow_and_update().by_resource(group, version, resource).map(Kind::gvk);
+                match found {
+                    Some(gvk) => break gvk,
+                    None => {
+                        let why = format!(
+                            "the cluster has no resource {resource:?} in {group}/{version}"
+                        );
+                        if told(Err(why)).await.is_err() || kinds.changed().await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            };
+            let fields = String::new();
+            let subject = Subject { gvk, namespace: namespace.to_string(), fields };
+            let (news, mut read) = mpsc::channel(256);
+            let following = follow(watcher.clone(), 0, subject, news);
+            let telling = async {
+                let mut objects = BTreeMap::new();
+                while let Some(first) = read.recv().await {
+                    first.take_into(&mut objects);
+                    tokio::time::sleep(TOGETHER).await;
+                    while let Ok(more) = read.try_recv() {
+                        more.take_into(&mut objects);
+                    }
+                    let all = Value::from_iter(objects.values().cloned());
+                    if told(Entry::of(all, &written.projections)).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! { () = following => {}, () = telling => {} }
+        }
+    }
+}
+
+/// Writes the status of an entry.
+async fn say(shared: &Shared, client: &Client, entry: &Value, problem: Option<&String>) {
+    let Ok(id) = ObjectId::of(entry) else { return };
+    let asks = entry.get_path(["spec", "apiCall"]).is_some();
+    let status = status(problem.map(String::as_str));
+    let there = entry.get("status").unwrap_or(&Value::Null);
+    let refreshed = asks && problem.is_none();
+    if covers(there, &status) && !refreshed {
+        return;
+    }
+    let mut status = timed(entry, status);
+    if refreshed && let Some(map) = status.as_map_mut() {
+        map.insert("lastRefreshTime", rfc3339());
+    }
+    let patch = ObjectPatch::Merge(value!({"status": status}));
+    let call = Call::Patch { target: id.clone(), patch, subresource: "status".into() };
+    let kinds = shared.kinds.borrow().clone();
+    if let Err(error) = carry_out(client, &kinds, &call).await
+        && error.reason != Reason::NotFound
+    {
+        tracing::debug!(entry = %id, %error, "cannot write the status");
+    }
+}
+
+fn status(problem: Option<&str>) -> Value {
+    let (word, reason, message) = match problem {
+        None => ("True", "Succeeded", "Ready"),
+        Some(why) => ("False", "Failed", why),
+    };
+    let mut condition = Map::new();
+    condition.insert("type", "Ready");
+    condition.insert("status", word);
+    condition.insert("reason", reason);
+    condition.insert("message", message);
+    value!({"ready": problem.is_none(), "conditions": [Value::Map(condition)]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read() {
+        let read = |spec: Value| Written::read(&value!({"spec": spec}));
+        let call = read(value!({
+            "apiCall": {"urlPath": "/api/v1/namespaces", "refreshInterval": "1h30m"},
+            "projections": [{"name": "names", "jmesPath": "items[].metadata.name"}],
+        }))
+        .unwrap();
+        let every = Duration::from_secs(5_400);
+        assert_eq!(call.source, Source::Answer { path: "/api/v1/namespaces".into(), every });
+        let answer = value!({"items": [{"metadata": {"name": "a"}}]});
+        let held = Entry::of(answer.clone(), &call.projections).unwrap();
+        assert_eq!((held.value, held.projections["names"].clone()), (answer, value!(["a"])));
+        let objects = value!({"group": "apps", "version": "v1", "resource": "deployments"});
+        let objects = read(value!({"kubernetesResource": objects})).unwrap();
+        assert!(
+            matches!(objects.source, Source::Objects { resource, .. } if resource == "deployments")
+        );
+        assert_eq!(interval("1ms").unwrap(), AGAIN, "nobody is asked without a pause");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_said() {
+        for (spec, why) in [
+            (value!({}), "give one of"),
+            (
+                value!({"apiCall": {"service": {"url": "https://x"}}}),
+                "only answers of the API server",
+            ),
+            (
+                value!({"apiCall": {"urlPath": "/x", "method": "POST"}}),
+                "only answers of the API server",
+            ),
+            (value!({"apiCall": {"urlPath": "/x", "refreshInterval": "soon"}}), "refreshInterval"),
+            (value!({"kubernetesResource": {"resource": "pods"}}), "needs resource and version"),
+            (
+                value!({"apiCall": {"urlPath": "/x"}, "projections": [{"name": "p", "jmesPath": "a["}]}),
+                "projection \"p\"",
+            ),
+        ] {
+            let error = Written::read(&value!({"spec": spec})).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
