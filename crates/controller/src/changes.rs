@@ -109,7 +109,7 @@ impl Controller {
             let waiting: Vec<Key> = self
                 .rules
                 .rules()
-                .filter(|rule| rule.trigger.asks_for_user())
+                .filter(|rule| rule.asks_for_user())
                 .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
                 .filter(|key| {
                     self.keys.get(key).is_some_and(|state| {
@@ -146,7 +146,8 @@ impl Controller {
         event.subresource = hint.subresource.clone();
         event.namespace = Some(hint.namespace.clone()).filter(|n| !n.is_empty());
         let own = hint.user.username == self.settings.user;
-        let rules: Vec<_> = self.rules.candidates(&event).map(|rule| rule.id.clone()).collect();
+        let rules = self.rules.candidates(&event).filter(|rule| !rule.trigger.existing_only);
+        let rules: Vec<_> = rules.map(|rule| rule.id.clone()).collect();
         for rule in rules {
             let key = Key { rule, trigger: format!("request/{}", self.hints.sent).into() };
             let sent = Sent {
@@ -247,6 +248,10 @@ impl Controller {
             self.rules.candidates(&event).filter(|rule| wants(rule, own)).cloned().collect();
         for rule in rules {
             let key = Key { rule: rule.id.clone(), trigger: uid.clone() };
+            // What it made of objects that were there is kept in step all the same.
+            if rule.trigger.existing_only && self.keys.get(&key).is_none() {
+                continue;
+            }
             let gone_without_trace = operation == Operation::Delete
                 && self.keys.get(&key).is_none()
                 && !rule.trigger.named_operations().contains(Operation::Delete)

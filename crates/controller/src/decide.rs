@@ -224,7 +224,7 @@ impl Controller {
         let Some(live) = live else {
             if let Some(pending) = deleted {
                 let event = Self::event_of(pending, None);
-                if rule.trigger.asks_for_user() && event.user.is_none() {
+                if rule.asks_for_user() && event.user.is_none() {
                     return Ok(once);
                 }
                 let outcome = self.run(rule, &event, sight, state);
@@ -235,10 +235,10 @@ impl Controller {
                         return Ok(once);
                     }
                     Verdict::Lapsed => {}
-                    _ if rule.trigger.asks_for_user() => return Ok(once),
+                    _ if rule.asks_for_user() => return Ok(once),
                     _ => {}
                 }
-            } else if rule.trigger.asks_for_user() || !once.nothing {
+            } else if rule.asks_for_user() || !once.nothing {
                 return Ok(once);
             }
             if !self.trigger_kind_is_known(key) {
@@ -255,8 +255,7 @@ impl Controller {
             if pending.sent.is_some() {
                 continue;
             }
-            if rule.trigger.asks_for_user() && pending.user.is_none() && pending.operation.is_some()
-            {
+            if rule.asks_for_user() && pending.user.is_none() && pending.operation.is_some() {
                 unknown_user = true;
                 continue;
             }
@@ -288,9 +287,7 @@ impl Controller {
             let condition = Condition { reason: Waiting::Missing, message: who.into() };
             return if unknown_user { Err(Some(condition)) } else { Ok(once) };
         };
-        if rule.trigger.asks_for_user()
-            && state.pending.iter().any(|pending| pending.user.is_some())
-        {
+        if rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some()) {
             // Somebody whom the rule passes over changed the trigger.
             return Ok(once);
         }
@@ -331,8 +328,7 @@ impl Controller {
             if live.is_none() && !of_nothing {
                 continue;
             }
-            if rule.trigger.asks_for_user() && pending.user.is_none() && pending.operation.is_some()
-            {
+            if rule.asks_for_user() && pending.user.is_none() && pending.operation.is_some() {
                 unknown_user = true;
                 continue;
             }
@@ -486,7 +482,7 @@ impl Controller {
             let content = |ensures: &[Ensure]| -> Vec<_> {
                 ensures.iter().map(|e| (e.target.clone(), e.claim.content)).collect()
             };
-            if rule.trigger.asks_for_user()
+            if rule.asks_for_user()
                 || !other.failures.is_empty()
                 || content(&found(&other)) != content(&ensures)
             {

@@ -397,10 +397,12 @@ impl Controller {
                 Some(None)
             } else if made_by_us {
                 None
-            } else if later(entry, since) {
+            } else if !rule.trigger.existing_only && later(entry, since) {
                 let new = created_at(object).is_none_or(|time| time >= record.time);
                 Some(Some(if new { Operation::Create } else { Operation::Update }))
-            } else if record.existing || (sync && rule.lifecycle.existing) {
+            } else if record.existing
+                || (sync && rule.lifecycle.existing && !rule.trigger.existing_only)
+            {
                 Some(None)
             } else {
                 None

@@ -453,12 +453,12 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "generate:\n- template:\n    interpolate: cel\n    value: |\n      apiVersion: v1\n      kind: ConfigMap\n      metadata: {name: (( objekt.metadata.name )), namespace: a}",
-            vec!["error: policy.yaml:18:30: undeclared reference to 'objekt' (in container '')"],
+            vec!["error: policy.yaml:18:29: undeclared reference to 'objekt' (in container '')"],
         ),
         (
             "generate:\n- template:\n    interpolate: cel\n    value: |\n      (( 'k' )): v",
             vec![
-                "error: policy.yaml:16:20: spec.generate[0].template.value: placeholders are not supported in mapping keys; build the map with a whole-value placeholder",
+                "error: policy.yaml:16:9: spec.generate[0].template.value: placeholders are not supported in mapping keys; build the map with a whole-value placeholder",
             ],
         ),
         (

@@ -204,6 +204,9 @@ impl<'e> Evaluation<'e> {
         if self.event.dry_run && !at_admission {
             return self.because(Verdict::NoMatch, "the request is only a trial");
         }
+        if !self.is_admitted() {
+            return self.because(Verdict::NoMatch, "the conditions on requests do not hold");
+        }
         let verdict = match &self.rule.program {
             Program::Generate(_) => self.generate(),
             Program::Mutate(program) => self.mutate(program),
@@ -213,6 +216,16 @@ impl<'e> Evaluation<'e> {
             self.ended.failures.push(failure);
             Verdict::Error
         })
+    }
+
+    /// Whether an API server would ask about the request.
+    fn is_admitted(&self) -> bool {
+        let Some(script) = &self.rule.trigger.admitted else { return true };
+        let (event, params) = (self.event, Value::Null);
+        let (object, old) = (event.object.as_ref(), event.old_object.as_ref());
+        let bound = Bound { event, object, old, params };
+        in_session(script, self.shared, &bound, |running| running.conditions_hold())
+            .unwrap_or(false)
     }
 
     fn because(&mut self, verdict: Verdict, why: impl Into<Cow<'static, str>>) -> Verdict {

@@ -92,11 +92,12 @@ fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
 }
 
 fn policy(policy: &PolicyId, registry: &Registry) -> Value {
+    const SCRIPTED: &str = "policies.kyverno.io/v1";
     let (version, kind) = match (policy.dialect, policy.namespace.is_some()) {
-        (Dialect::GeneratingPolicy, false) => ("policies.kyverno.io/v1", "GeneratingPolicy"),
-        (Dialect::GeneratingPolicy, true) => {
-            ("policies.kyverno.io/v1", "NamespacedGeneratingPolicy")
-        }
+        (Dialect::GeneratingPolicy, false) => (SCRIPTED, "GeneratingPolicy"),
+        (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
+        (Dialect::MutatingPolicy, false) => (SCRIPTED, "MutatingPolicy"),
+        (Dialect::MutatingPolicy, true) => (SCRIPTED, "NamespacedMutatingPolicy"),
         (_, false) => ("kyverno.io/v1", "ClusterPolicy"),
         (_, true) => ("kyverno.io/v1", "Policy"),
     };

@@ -46,8 +46,13 @@ pub struct StoredPolicy {
 /// The kinds of policies whose rules do something after objects are stored.
 pub fn controller_kinds() -> Vec<Gvk> {
     let rules = ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind));
-    let scripts = ["GeneratingPolicy", "NamespacedGeneratingPolicy"]
-        .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
+    let scripts = [
+        "GeneratingPolicy",
+        "NamespacedGeneratingPolicy",
+        "MutatingPolicy",
+        "NamespacedMutatingPolicy",
+    ]
+    .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
     rules.into_iter().chain(scripts).collect()
 }
 

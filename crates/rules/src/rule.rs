@@ -33,6 +33,12 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether who made the request decides if the rule fires.
+    pub fn asks_for_user(&self) -> bool {
+        self.trigger.asks_for_user()
+            || self.script.as_ref().is_some_and(|script| script.asks_for_user)
+    }
+
     /// Whether objects of this namespace may fire the rule; `none` for what is in no namespace. A
     /// Namespace gives its own name as well.
     pub fn may_be_fired_from(&self, namespace: Option<&str>, is_namespace: Option<&str>) -> bool {

@@ -40,6 +40,8 @@ pub struct Script {
     pub annotations: Vec<Named>,
     /// Some expression looks at the namespace of the trigger.
     pub asks_for_namespace: bool,
+    /// Some condition looks at who made the request.
+    pub asks_for_user: bool,
     /// Objects that the rule is given as parameters, if it asks for some.
     pub params: Option<Params>,
     /// Compute the values afresh for each patch, since the object is another one by then.

@@ -1,12 +1,14 @@
 //! What fires a rule: which objects, in which operations, by whom.
 
+use std::sync::Arc;
+
 use kiln_diagnostic::Place;
 use kiln_object::Gvk;
 use kiln_object::selector::WildcardSelector;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str};
 
-use crate::{KindPattern, Operation, Operations};
+use crate::{KindPattern, Operation, Operations, Script};
 
 /// What fires a rule.
 #[derive(Clone, Debug)]
@@ -24,9 +26,28 @@ pub struct Trigger {
     pub narrowed: Option<Filters>,
     /// What narrows the rule by what must not match.
     pub narrowed_exclude: Filters,
+    /// Conditions on the request that come before everything else. One that fails counts as one that is
+    /// false: an API server does not ask about such a request.
+    pub admitted: Option<Arc<Script>>,
+    /// Only objects that are there when the rule comes fire it, and not what happens to others later.
+    pub existing_only: bool,
 }
 
 impl Trigger {
+    /// What fires a rule when there is nothing special about it.
+    pub fn of(include: Filters, exclude: Filters) -> Self {
+        Trigger {
+            include,
+            exclude,
+            ignore_own_requests: false,
+            own_namespace: false,
+            narrowed: None,
+            narrowed_exclude: Filters::NONE,
+            admitted: None,
+            existing_only: false,
+        }
+    }
+
     /// The operations that some filter names; none when every filter takes all of them.
     pub fn named_operations(&self) -> Operations {
         self.include
@@ -58,9 +79,11 @@ impl Trigger {
     }
 
     /// Whether who made the request decides if the rule fires.
-    pub fn asks_for_user(&self) -> bool {
+    pub(crate) fn asks_for_user(&self) -> bool {
         let asks = |filters: &Filters| filters.filters().iter().any(|f| !f.user.is_empty());
-        asks(&self.include) || asks(&self.exclude)
+        asks(&self.include)
+            || asks(&self.exclude)
+            || self.admitted.as_ref().is_some_and(|script| script.asks_for_user)
     }
 }
 

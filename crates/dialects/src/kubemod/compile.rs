@@ -83,15 +83,8 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
     let origin = Origin::new(report.document().clone(), Path::root());
     let rule = Rule {
         id: RuleId { policy: id.clone(), rule: name },
-        trigger: Trigger {
-            include: Filters::Any(vec![filter]),
-            exclude: Filters::NONE,
-            // Rules act on everything at admission, also on what rules made.
-            ignore_own_requests: false,
-            own_namespace: false,
-            narrowed: None,
-            narrowed_exclude: Filters::NONE,
-        },
+        // Rules act on everything at admission, also on what rules made.
+        trigger: Trigger::of(Filters::Any(vec![filter]), Filters::NONE),
         scope,
         context: Vec::new(),
         guard: None,

@@ -180,12 +180,12 @@ fn compile_rule(
     Some(Rule {
         id: RuleId { policy: policy.clone(), rule: rule.name.clone() },
         trigger: Trigger {
-            include: head.include.filters,
-            exclude: head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
             ignore_own_requests: head.skip_background_requests && !changes_trigger,
-            own_namespace: false,
-            narrowed: None,
-            narrowed_exclude: Filters::NONE,
+            admitted: doc.admitted.clone(),
+            ..Trigger::of(
+                head.include.filters,
+                head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
+            )
         },
         scope: doc.scope.clone(),
         context: head.context,

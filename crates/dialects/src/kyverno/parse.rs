@@ -1,12 +1,15 @@
 //! Policies as they were written: lenient types, every slip reported with its place.
 
-use kiln_rules::{Apply, ContextEntry, QueryText, Scope};
+use std::sync::Arc;
+
+use kiln_rules::{Apply, ContextEntry, QueryText, Scope, Script};
 use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
 
 use crate::fields::{Fields, Node, Report};
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
+use crate::policies::request_conditions;
 
 /// A ClusterPolicy or Policy.
 pub(crate) struct PolicyDoc<'d, 'r> {
@@ -17,6 +20,8 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) apply: Apply,
     pub(crate) background: bool,
     pub(crate) admission: Option<Node<'d, 'r>>,
+    /// What must hold of requests.
+    pub(crate) admitted: Option<Arc<Script>>,
     pub(crate) generate_existing: Option<bool>,
     pub(crate) mutate_existing: Option<bool>,
     pub(crate) server_side_apply: bool,
@@ -257,6 +262,11 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
     Some(PolicyDoc {
         background: spec.flag("background").unwrap_or(true),
         admission: spec.get("admission"),
+        admitted: spec
+            .get("webhookConfiguration")
+            .and_then(|node| node.any_fields())
+            .and_then(|fields| fields.get("matchConditions"))
+            .and_then(|node| request_conditions(&node)),
         generate_existing: spec.flag("generateExisting"),
         mutate_existing: spec.flag("mutateExistingOnPolicyUpdate"),
         server_side_apply: spec.flag("useServerSideApply").unwrap_or(false),

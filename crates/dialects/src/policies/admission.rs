@@ -60,13 +60,9 @@ pub(crate) fn compile(
         compiled.diagnostics.extend(report.finish());
     }
     for document in policies {
-        let report = Report::new(document);
-        let policy =
-            head::read(&report, &RULES).and_then(|head| policy(&head, &report, &read, kinds));
-        if !report.has_errors() {
-            compiled.policies.extend(policy.map(Arc::new));
-        }
-        compiled.diagnostics.extend(report.finish());
+        head::compile(document, compiled, &RULES, |head, report| {
+            policy(head, report, &read, kinds)
+        });
     }
 }
 
@@ -128,13 +124,10 @@ fn policy(
         Rule {
             id: RuleId { policy: id.clone(), rule: name.clone() },
             trigger: Trigger {
-                include: constraints.include.clone(),
-                exclude: constraints.exclude.clone(),
-                ignore_own_requests: false,
-                own_namespace: false,
                 narrowed: narrowed.map(|narrowed| narrowed.include.clone()),
                 narrowed_exclude: narrowed
                     .map_or(Filters::NONE, |narrowed| narrowed.exclude.clone()),
+                ..Trigger::of(constraints.include.clone(), constraints.exclude.clone())
             },
             scope: Scope::Cluster,
             context: Vec::new(),

@@ -1,20 +1,16 @@
 //! GeneratingPolicy and NamespacedGeneratingPolicy, in the shipped and in the proposed spelling.
 
-use std::sync::Arc;
-
 use kiln_cel::Env;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
-    Apply, Block, Dialect, Emitter, Existing, Filters, Generate, Lifecycle, OnPolicyDelete, Origin,
-    OwnershipLabels, Part, Piece, Policy, PolicyId, Program, Rule, RuleId, Script, Trigger, Unmet,
-    What, Write,
+    Block, Dialect, Emitter, Existing, Generate, Lifecycle, OnPolicyDelete, OwnershipLabels, Part,
+    Piece, Policy, Program, Script, Trigger, Unmet, What, Write,
 };
-use kiln_value::Path;
 use kiln_yaml::Document;
 
 use super::constraints::OldLabels;
 use super::expressions::{self, Wanted};
-use super::head::{self, Head, Rules, switch};
+use super::head::{self, Body, Head, Rules, switch};
 use super::{template, tokens};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
@@ -48,14 +44,9 @@ const EVALUATION: &[&str] = &[
     "synchronize",
 ];
 
-/// Compiles a generating policy. One with an error is left out as a whole, as Kyverno refuses it.
+/// Compiles a generating policy.
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
-    let report = Report::new(document);
-    let policy = head::read(&report, &RULES).and_then(|head| policy(&head, &report, kinds));
-    if !report.has_errors() {
-        compiled.policies.extend(policy.map(Arc::new));
-    }
-    compiled.diagnostics.extend(report.finish());
+    head::compile(document, compiled, &RULES, |head, report| policy(head, report, kinds));
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
@@ -71,7 +62,6 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         Script { asks_for_namespace: script.asks_for_namespace || asks_for_namespace, ..script };
     let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
     let evaluation = evaluation.as_ref();
-    switch(evaluation, "admission");
     let lifecycle = Lifecycle {
         synchronize: switch(evaluation, "synchronize").unwrap_or(false),
         existing: switch(evaluation, "generateExisting").unwrap_or(false),
@@ -88,41 +78,16 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         },
         labels: LABELS,
     };
-    let id = PolicyId {
-        dialect: Dialect::GeneratingPolicy,
-        namespace: head.scope.namespace().map(Into::into),
-        name: head.name.clone(),
-    };
     let constraints = constraints?;
-    let origin = Origin::new(report.document().clone(), Path::root());
-    let rule = Rule {
-        id: RuleId { policy: id.clone(), rule: head.name.clone() },
-        trigger: Trigger {
-            include: constraints.include,
-            exclude: constraints.exclude,
-            ignore_own_requests: evaluation
-                .and_then(|fields| fields.flag("skipBackgroundRequests"))
-                .unwrap_or(true),
-            own_namespace: true,
-            narrowed: None,
-            narrowed_exclude: Filters::NONE,
-        },
-        scope: head.scope.clone(),
-        context: Vec::new(),
-        guard: None,
-        script: Some(Arc::new(script)),
-        program: Program::Generate(program),
-        lifecycle,
-        origin: origin.clone(),
+    let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
+    let trigger = Trigger {
+        ignore_own_requests: skip_own.unwrap_or(true),
+        own_namespace: true,
+        existing_only: switch(evaluation, "admission") == Some(false),
+        ..Trigger::of(constraints.include, constraints.exclude)
     };
-    Some(Policy {
-        id,
-        api_version: head.api_version.to_string(),
-        kind: head.kind.to_string(),
-        rules: vec![Arc::new(rule)],
-        apply: Apply::All,
-        origin,
-    })
+    let (dialect, program) = (Dialect::GeneratingPolicy, Program::Generate(program));
+    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
 }
 
 /// What the policy makes, and whether an expression in it looks at the namespace of the trigger.

@@ -1,13 +1,20 @@
 //! What all policies in CEL have in common: name, reach, conditions and named values.
 
+use std::sync::Arc;
+
 use kiln_cel::{Env, EnvBuilder, PolicyScope};
 use kiln_object::Kinds;
-use kiln_rules::{Named, Scope, Script, Unmet};
+use kiln_rules::{
+    Apply, Dialect, Lifecycle, Named, Origin, Policy, PolicyId, Program, Rule, RuleId, Scope,
+    Script, Trigger, Unmet,
+};
 use kiln_value::{Path, Str};
+use kiln_yaml::Document;
 
 use super::constraints::{self, Constraints, Of, OldLabels};
 use super::expressions::{self, Wanted};
 use super::tokens;
+use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 
 /// The beginning of a policy.
@@ -29,8 +36,32 @@ pub(super) struct Rules {
     pub(super) namespaced_versions: &'static [&'static str],
 }
 
+/// What a policy of one rule does.
+pub(super) struct Body {
+    pub(super) dialect: Dialect,
+    pub(super) trigger: Trigger,
+    pub(super) script: Script,
+    pub(super) program: Program,
+    pub(super) lifecycle: Lifecycle,
+}
+
+/// Compiles a policy. One with an error is left out as a whole, as Kyverno refuses it.
+pub(super) fn compile(
+    document: &Document,
+    compiled: &mut Compiled,
+    rules: &Rules,
+    policy: impl FnOnce(&Head<'_, '_>, &Report<'_>) -> Option<Policy>,
+) {
+    let report = Report::new(document);
+    let policy = read(&report, rules).and_then(|head| policy(&head, &report));
+    if !report.has_errors() {
+        compiled.policies.extend(policy.map(Arc::new));
+    }
+    compiled.diagnostics.extend(report.finish());
+}
+
 /// Reads the beginning of a policy; `None` when not even its name can be read.
-pub(super) fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
+fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
     let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
     let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
     let metadata = match root.get("metadata") {
@@ -74,6 +105,33 @@ pub(super) fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head
 }
 
 impl Head<'_, '_> {
+    /// A policy of one rule, which has its name.
+    pub(super) fn policy(&self, report: &Report<'_>, body: Body) -> Policy {
+        let Body { dialect, trigger, script, program, lifecycle } = body;
+        let namespace = self.scope.namespace().map(Into::into);
+        let id = PolicyId { dialect, namespace, name: self.name.clone() };
+        let origin = Origin::new(report.document().clone(), Path::root());
+        let rule = Rule {
+            id: RuleId { policy: id.clone(), rule: self.name.clone() },
+            trigger,
+            scope: self.scope.clone(),
+            context: Vec::new(),
+            guard: None,
+            script: Some(Arc::new(script)),
+            program,
+            lifecycle,
+            origin: origin.clone(),
+        };
+        Policy {
+            id,
+            api_version: self.api_version.to_string(),
+            kind: self.kind.to_string(),
+            rules: vec![Arc::new(rule)],
+            apply: Apply::All,
+            origin,
+        }
+    }
+
     /// What expressions may mention before the policy names values.
     pub(super) fn env(&self) -> Env {
         Env::policies(match &self.scope {
@@ -181,12 +239,25 @@ pub(super) fn script(
         unmet,
         annotations,
         asks_for_namespace: false,
+        asks_for_user: false,
         params: None,
         renew_for_each_patch: false,
     };
     let asks = sources(&script).any(|source| source.contains("namespaceObject"));
     script.asks_for_namespace = asks;
+    script.asks_for_user = script
+        .conditions
+        .iter()
+        .any(|condition| condition.expression.program.source().contains("userInfo"));
     script
+}
+
+/// Conditions on requests that an API server checks; none when there are none.
+pub(crate) fn request_conditions(node: &Node<'_, '_>) -> Option<Arc<Script>> {
+    let env = Env::policies(PolicyScope::Cluster);
+    let conditions = expressions::named(&env, Some(node.clone()), Wanted::Bool);
+    let made = || Arc::new(script(env, Vec::new(), conditions.clone(), Vec::new(), Unmet::NoMatch));
+    (!conditions.is_empty()).then(made)
 }
 
 /// The texts of all expressions of a script.

@@ -26,4 +26,5 @@ mod tokens;
 pub(crate) use admission::compile as compile_admission;
 pub(crate) use exception::compile as compile_exception;
 pub(crate) use generating::compile as compile_generating;
+pub(crate) use head::request_conditions;
 pub(crate) use mutating::compile as compile_mutating;

@@ -1,20 +1,17 @@
 //! MutatingPolicy and NamespacedMutatingPolicy.
 
-use std::sync::Arc;
-
 use kiln_cel::Env;
 use kiln_object::Kinds;
 use kiln_rules::{
-    Apply, AskedTargets, Change, Dialect, Existing, Filters, Lifecycle, Mutate, Named,
-    OnPolicyDelete, Origin, OwnershipLabels, PatchForm, Policy, PolicyId, Program, Rule, RuleId,
-    ScriptedPatch, TakenTargets, Targets, Trigger, Unmet, Write,
+    AskedTargets, Change, Dialect, Existing, Lifecycle, Mutate, Named, OnPolicyDelete,
+    OwnershipLabels, PatchForm, Policy, Program, ScriptedPatch, TakenTargets, Targets, Trigger,
+    Unmet, Write,
 };
-use kiln_value::Path;
 use kiln_yaml::Document;
 
 use super::constraints::{self, Constraints, Of, OldLabels};
 use super::expressions::{self, Wanted};
-use super::head::{self, Head, Rules, switch};
+use super::head::{self, Body, Head, Rules, switch};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 
@@ -57,14 +54,9 @@ pub(super) fn lifecycle(existing: bool) -> Lifecycle {
     }
 }
 
-/// Compiles a mutating policy. One with an error is left out as a whole, as Kyverno refuses it.
+/// Compiles a mutating policy.
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
-    let report = Report::new(document);
-    let policy = head::read(&report, &RULES).and_then(|head| policy(&head, &report, kinds));
-    if !report.has_errors() {
-        compiled.policies.extend(policy.map(Arc::new));
-    }
-    compiled.diagnostics.extend(report.finish());
+    head::compile(document, compiled, &RULES, |head, report| policy(head, report, kinds));
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
@@ -87,7 +79,8 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         ..script
     };
     let existing = switch(evaluation, "mutateExisting").unwrap_or(false);
-    if switch(evaluation, "admission") == Some(false) && !existing {
+    let existing_only = switch(evaluation, "admission") == Some(false);
+    if existing_only && !existing {
         head.spec.error(
             "spec.evaluation: Forbidden: disabling both admission and mutateExisting evaluation \
              modes is not allowed",
@@ -98,39 +91,16 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let changes_trigger = targets.is_none();
     let program = Mutate { targets, change: Change::Steps(steps), pass_unchanged: true };
     let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
-    let id = PolicyId {
-        dialect: Dialect::MutatingPolicy,
-        namespace: head.scope.namespace().map(Into::into),
-        name: head.name.clone(),
-    };
     let Constraints { include, exclude } = constraints?;
-    let origin = Origin::new(report.document().clone(), Path::root());
-    let rule = Rule {
-        id: RuleId { policy: id.clone(), rule: head.name.clone() },
-        trigger: Trigger {
-            include,
-            exclude,
-            ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
-            own_namespace: true,
-            narrowed: None,
-            narrowed_exclude: Filters::NONE,
-        },
-        scope: head.scope.clone(),
-        context: Vec::new(),
-        guard: None,
-        script: Some(Arc::new(script)),
-        program: Program::Mutate(program),
-        lifecycle: lifecycle(existing && !changes_trigger),
-        origin: origin.clone(),
+    let trigger = Trigger {
+        ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
+        own_namespace: true,
+        existing_only,
+        ..Trigger::of(include, exclude)
     };
-    Some(Policy {
-        id,
-        api_version: head.api_version.to_string(),
-        kind: head.kind.to_string(),
-        rules: vec![Arc::new(rule)],
-        apply: Apply::All,
-        origin,
-    })
+    let (dialect, program) = (Dialect::MutatingPolicy, Program::Mutate(program));
+    let lifecycle = lifecycle(existing && !changes_trigger);
+    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
 }
 
 /// Checks what happens to a request when the policy fails, which is the business of admission.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
-use kiln_diagnostic::{Diagnostic, Source};
+use kiln_diagnostic::{Diagnostic, Place, Source};
 use kiln_rules::{Part, Piece};
 use kiln_value::{Path, Value};
 use kiln_yaml::{Document, ReadOptions, Reader, part_of};
@@ -66,8 +66,7 @@ impl DocumentReader<'_, '_, '_> {
         if !matches!(part, Part::Map(_) | Part::Whole(_) | Part::Plain(Value::Map(_))) {
             let line = document.place().position().line;
             self.error(
-                document,
-                &Path::root(),
+                &document.locate(&Path::root()),
                 &format!("line {line}: document must be a mapping describing a resource"),
             );
             return None;
@@ -84,7 +83,7 @@ impl DocumentReader<'_, '_, '_> {
                     if key.as_str().replace("\\((", "").contains("((") {
                         let message = "placeholders are not supported in mapping keys; build the map with a \
                              whole-value placeholder";
-                        self.error(document, &path.join(key), message);
+                        self.error(&document.locate_key(&path.join(key)), message);
                         return None;
                     }
                     entries.push((key.clone(), self.part(value, &path.join(key), document)?));
@@ -117,7 +116,7 @@ impl DocumentReader<'_, '_, '_> {
         let found = match scan(text) {
             Ok(found) => found,
             Err(message) => {
-                self.error(document, path, &message);
+                self.error(&document.locate(path), &message);
                 return None;
             }
         };
@@ -146,9 +145,10 @@ impl DocumentReader<'_, '_, '_> {
         }
     }
 
-    fn error(&self, document: &Document, path: &Path, message: &str) {
-        let inner = document.locate(path).span();
-        let place = part_of(&self.node.report.place(&self.node.path), self.text, inner);
+    /// Reports something at a place in the template.
+    fn error(&self, inner: &Place, message: &str) {
+        let outer = self.node.report.place(&self.node.path);
+        let place = part_of(&outer, self.text, inner.span());
         self.node.report.add(Diagnostic::error(format!("{}: {message}", self.node.path)).at(place));
     }
 }
@@ -170,7 +170,7 @@ fn value_of(written: &Value, entries: &[(kiln_value::Key, Part)]) -> Value {
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Plain(String),
-    /// The bytes between the parentheses.
+    /// The bytes between the parentheses, without white space around them.
     Expression(usize, usize),
 }
 
@@ -186,14 +186,17 @@ fn scan(text: &str) -> Result<Vec<Found>, String> {
             at += 3;
         } else if rest.starts_with("((") {
             let end = placeholder_end(text, at)?;
-            let inside = at + 2..end;
-            if text[inside.clone()].trim().is_empty() {
+            // White space has no place in what is written, so an expression begins behind it.
+            let inside = &text[at + 2..end];
+            let start = end - inside.trim_start().len();
+            let length = inside.trim().len();
+            if length == 0 {
                 return Err(format!("empty placeholder at offset {at}"));
             }
             if !plain.is_empty() {
                 found.push(Found::Plain(std::mem::take(&mut plain)));
             }
-            found.push(Found::Expression(inside.start, inside.end));
+            found.push(Found::Expression(start, start + length));
             at = end + 2;
         } else {
             let c = rest.chars().next().unwrap_or_default();
@@ -254,7 +257,7 @@ mod tests {
                 .into_iter()
                 .map(|found| match found {
                     Found::Plain(plain) => plain,
-                    Found::Expression(start, end) => format!("<{}>", text[start..end].trim()),
+                    Found::Expression(start, end) => format!("<{}>", &text[start..end]),
                 })
                 .collect())
         };
