@@ -1,5 +1,6 @@
 //! A real API server takes what we print, and keeps what users write.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,17 +36,31 @@ fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
         .extend(blocks(&project_root().join("examples"), &["yaml"], |text| vec![text.to_owned()]));
     let ours: Vec<Value> = documents.into_iter().filter(is_ours).collect();
     assert!(ours.len() > 20, "the examples alone have that many policies");
-    let items: Vec<Value> = ours
-        .into_iter()
-        .enumerate()
-        .map(|(index, mut document)| {
-            // The samples share names, and some have none.
-            document.set(["metadata", "name"], Value::from(format!("sample-{index}"))).unwrap();
-            document.as_map_mut().unwrap().remove("status");
-            document
-        })
-        .collect();
-    let namespaces: std::collections::BTreeSet<&str> = items
+    let items = renamed(ours, "sample");
+    let kept = create(&cluster, &items, &["--dry-run=server", "--output=json"]);
+    // kubectl prints the objects one after another, each from the first column on.
+    let kept = json::parse(&format!("[{}]", kept.replace("}\n{", "},\n{"))).unwrap();
+    for (index, document) in items.iter().enumerate() {
+        let mut lost = String::new();
+        compare(document, kept.index(index).unwrap(), "", &mut lost);
+        assert!(lost.is_empty(), "lost:\n{lost}\nof {}", json::to_string(document));
+    }
+    every_example_of_a_generating_policy_is_stored_unpruned(&cluster);
+}
+
+/// Samples share names, and some have none: they get names of their own.
+fn renamed(documents: Vec<Value>, prefix: &str) -> Vec<Value> {
+    let mut renamed = documents;
+    for (index, document) in renamed.iter_mut().enumerate() {
+        document.set(["metadata", "name"], Value::from(format!("{prefix}-{index}"))).unwrap();
+        document.as_map_mut().unwrap().remove("status");
+    }
+    renamed
+}
+
+/// Creates objects in the namespaces that they name, and gives what kubectl prints.
+fn create(cluster: &ControlPlane, items: &[Value], how: &[&str]) -> String {
+    let namespaces: BTreeSet<&str> = items
         .iter()
         .filter_map(|item| item.get_path(["metadata", "namespace"])?.as_str())
         .filter(|namespace| !["default", "kyverno"].contains(namespace))
@@ -54,19 +69,40 @@ fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
         // Another test object may have brought it already.
         let _ = cluster.kubectl(&["create", "namespace", namespace]);
     }
-    let list = value!({"apiVersion": "v1", "kind": "List", "items": items});
-    let kept = cluster
-        .kubectl_with_input(
-            &["create", "--dry-run=server", "--output=json", "--filename=-"],
-            &json::to_string(&list),
-        )
-        .unwrap();
-    // kubectl prints the objects one after another, each from the first column on.
-    let kept = json::parse(&format!("[{}]", kept.replace("}\n{", "},\n{"))).unwrap();
-    for (index, document) in items.iter().enumerate() {
+    let list = value!({"apiVersion": "v1", "kind": "List", "items": Value::from(items.to_vec())});
+    let mut args = vec!["create", "--filename=-"];
+    args.extend(how);
+    cluster.kubectl_with_input(&args, &json::to_string(&list)).unwrap()
+}
+
+/// Each example is stored, read back, and has everything that was written.
+fn every_example_of_a_generating_policy_is_stored_unpruned(cluster: &ControlPlane) {
+    let examples = project_root().join("examples/generating-policy");
+    let mut written = Vec::new();
+    for example in std::fs::read_dir(examples).unwrap().flatten() {
+        let documents = blocks(&example.path(), &["yaml"], |text| vec![text.to_owned()]);
+        let policies: Vec<Value> = documents.into_iter().filter(is_ours).collect();
+        let generating = |policy: &Value| {
+            policy.str_at(["kind"]).is_some_and(|kind| kind.ends_with("GeneratingPolicy"))
+        };
+        assert!(policies.iter().any(generating), "{}", example.path().display());
+        written.extend(policies);
+    }
+    let written = renamed(written, "stored");
+    create(cluster, &written, &[]);
+    let kinds = "generatingpolicies.policies.kyverno.io,namespacedgeneratingpolicies.policies.kyverno.io,\
+                 policyexceptions.policies.kyverno.io";
+    let stored = cluster.kubectl(&["get", kinds, "--all-namespaces", "--output=json"]).unwrap();
+    let stored = json::parse(&stored).unwrap();
+    let stored = stored.get("items").and_then(Value::as_list).unwrap();
+    for policy in &written {
+        let name = policy.str_at(["metadata", "name"]);
+        let found = stored.iter().find(|object| object.str_at(["metadata", "name"]) == name);
         let mut lost = String::new();
-        compare(document, kept.index(index).unwrap(), "", &mut lost);
-        assert!(lost.is_empty(), "lost:\n{lost}\nof {}", json::to_string(document));
+        for part in ["metadata", "spec"] {
+            compare(policy.get(part).unwrap(), found.unwrap().get(part).unwrap(), part, &mut lost);
+        }
+        assert!(lost.is_empty(), "lost:\n{lost}\nof {}", json::to_string(policy));
     }
 }
 

@@ -214,6 +214,13 @@ fn workloads() -> Vec<Workload> {
             runs: once,
         },
         Workload {
+            name: "GeneratingPolicy: one policy, 10,000 Namespaces",
+            policies: GENERATING.to_owned(),
+            resources: namespaces(10_000),
+            sources: String::new(),
+            runs: once,
+        },
+        Workload {
             name: "200 policies, 1,000 resources",
             policies: many(200),
             resources: deployments(1_000),
@@ -232,6 +239,36 @@ const DATA: &str = "      apiVersion: v1
         data:
           owner: \"{{request.object.metadata.labels.owner}}\"
 ";
+
+/// The same in CEL.
+const GENERATING: &str = r#"apiVersion: policies.kyverno.io/v1beta1
+kind: GeneratingPolicy
+metadata:
+  name: settings
+spec:
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [CREATE, UPDATE]
+      resources: [namespaces]
+  matchConditions:
+  - name: has-owner
+    expression: has(object.metadata.labels) && 'owner' in object.metadata.labels
+  variables:
+  - name: name
+    expression: object.metadata.name
+  - name: settings
+    expression: >-
+      [{
+        "apiVersion": dyn("v1"),
+        "kind": dyn("ConfigMap"),
+        "metadata": dyn({"name": "settings", "namespace": string(variables.name)}),
+        "data": dyn({"owner": string(object.metadata.labels['owner'])})
+      }]
+  generate:
+  - expression: generator.Apply(variables.name, variables.settings)
+"#;
 
 const CLONE: &str = "      apiVersion: v1
       kind: Secret
