@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_cel::{Env, EnvBuilder, PolicyScope};
+use kiln_cel::{Env, EnvBuilder, PolicyScope, Type};
 use kiln_object::Kinds;
 use kiln_rules::{
-    Apply, Dialect, Lifecycle, Named, Origin, Policy, PolicyId, Program, Rule, RuleId, Scope,
-    Script, Trigger, Unmet,
+    Apply, Dialect, Expression, Lifecycle, Named, Origin, Policy, PolicyId, Program, Rule, RuleId,
+    Scope, Script, Trigger, Unmet,
 };
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
@@ -182,7 +182,7 @@ impl Head<'_, '_> {
                     .policy_variable(&name, expressions::type_of(&expression.program))
                     .build(),
                 // It has been reported; whoever uses it has nothing to say about that.
-                None => builder.policy_variable(&name, kiln_cel::Type::Dyn).build(),
+                None => builder.policy_variable(&name, Type::Dyn).build(),
             };
             found.extend(expression.map(|expression| Named { name, expression }));
         }
@@ -255,7 +255,15 @@ pub(super) fn script(
 /// Conditions on requests that an API server checks; none when there are none.
 pub(crate) fn request_conditions(node: &Node<'_, '_>) -> Option<Arc<Script>> {
     let env = Env::policies(PolicyScope::Cluster);
-    let conditions = expressions::named(&env, Some(node.clone()), Wanted::Bool);
+    let read = |element: &Node<'_, '_>| {
+        let fields = element.any_fields()?;
+        let (name, source) = (fields.text("name")?, fields.text("expression")?);
+        // A slip is admission's to refuse, and what asks the authorizer the API server's to decide.
+        let program = env.compile_as(&source, &[Type::Bool]).ok()?;
+        let path = element.path.join("expression");
+        Some(Named { name, expression: Expression { program, path, offset: 0 } })
+    };
+    let conditions: Vec<Named> = node.elements().iter().filter_map(read).collect();
     let made = || Arc::new(script(env, Vec::new(), conditions.clone(), Vec::new(), Unmet::NoMatch));
     (!conditions.is_empty()).then(made)
 }
