@@ -20,6 +20,8 @@ use crate::mark::Mark;
 
 /// Who reports, in Kyverno's words.
 const SOURCE: &str = "KyvernoGeneratingPolicy";
+/// The group of reports.
+const GROUP: &str = "wgpolicyk8s.io";
 /// How often a write is tried that the cluster refuses.
 const MOST_TRIES: u32 = 6;
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "info"];
@@ -79,7 +81,8 @@ impl Reports {
 }
 
 fn kinds() -> [Gvk; 2] {
-    ["PolicyReport", "ClusterPolicyReport"].map(|kind| Gvk::new("wgpolicyk8s.io/v1alpha2", kind))
+    let version = format!("{GROUP}/v1alpha2");
+    ["PolicyReport", "ClusterPolicyReport"].map(|kind| Gvk::new(&version, kind))
 }
 
 /// Whether a policy's results are reported.
@@ -126,6 +129,10 @@ impl Controller {
         let Some(said) = said.filter(|_| is_reported(&key.rule.policy)) else { return };
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.mirror.by_uid(&key.trigger) else { return };
+        // Reports about reports would have no end.
+        if trigger.gvk.group == GROUP {
+            return;
+        }
         let kind = match self.kinds.is_namespaced(&trigger.gvk) {
             Some(true) => &kinds()[0],
             _ => &kinds()[1],

@@ -247,3 +247,20 @@ fn what_was_made_of_the_global_context_follows_it() {
     world.seconds(60);
     assert!(world.writes().is_empty(), "the same again changes nothing: {}", world.explain());
 }
+
+#[test]
+fn reports_have_no_reports() {
+    let policy = policy("p", true, "'one'")
+        .replace("apiGroups: ['']", "apiGroups: [wgpolicyk8s.io]")
+        .replace("apiVersions: [v1]", "apiVersions: [v1alpha2]")
+        .replace("resources: [configmaps]", "resources: [policyreports]")
+        .replace("object.data.k", "object.kind");
+    let mut world = world(&[policy]);
+    let mut report = config_map("default", "by-hand", value!({}));
+    report.set(["apiVersion"], "wgpolicyk8s.io/v1alpha2").unwrap();
+    report.set(["kind"], "PolicyReport").unwrap();
+    world.put(report);
+    world.seconds(60);
+    assert!(world.has(&id("ConfigMap", "target", "by-hand-p")), "{}", world.explain());
+    assert!(written(&world).is_empty(), "{}", world.explain());
+}

@@ -224,8 +224,10 @@ impl<'e> Evaluation<'e> {
         let (event, params) = (self.event, Value::Null);
         let (object, old) = (event.object.as_ref(), event.old_object.as_ref());
         let bound = Bound { event, object, old, params };
-        in_session(script, self.shared, &bound, |running| running.conditions_hold())
-            .unwrap_or(false)
+        let held = in_session(script, self.shared, &bound, |running| {
+            running.hold(&script.conditions, "conditions on requests")
+        });
+        held.unwrap_or(false)
     }
 
     fn because(&mut self, verdict: Verdict, why: impl Into<Cow<'static, str>>) -> Verdict {
