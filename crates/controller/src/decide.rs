@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Offline, Outcome, Patch,
-    PatchTarget, Read, User, Verdict, World,
+    Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, Patch, PatchTarget, Read,
+    User, Verdict, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -20,6 +20,7 @@ use crate::keys::{Cause, Condition, Key, KeyState, Pending, Waiting};
 use crate::mark::{Mark, patterns};
 use crate::mirror::{KindMirror, Sight, State};
 use crate::plan::{Plan, Step};
+use crate::questions::Question;
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -29,6 +30,8 @@ pub(crate) enum Decision {
     Wait(Option<Condition>),
     /// These kinds have to be listed first.
     Follow(BTreeSet<Gvk>),
+    /// These services have to be asked first.
+    Ask(Vec<Question>),
     /// This is to be done.
     Do(Box<Plan>),
 }
@@ -70,7 +73,12 @@ impl Controller {
             return self.decide_removed(key);
         }
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Decision::Forget };
-        let sight = Sight { mirror: &self.mirror, kinds: &self.kinds, missing: RefCell::default() };
+        let sight = Sight {
+            mirror: &self.mirror,
+            kinds: &self.kinds,
+            services: self.services(),
+            missing: RefCell::default(),
+        };
         let wanted = if rule.lifecycle.synchronize {
             self.wanted_in_step(&rule, key, state, &sight)
         } else {
@@ -79,6 +87,10 @@ impl Controller {
         let missing = sight.missing.take();
         if !missing.is_empty() {
             return Decision::Follow(missing);
+        }
+        let questions = sight.services.missing.take();
+        if !questions.is_empty() {
+            return Decision::Ask(questions);
         }
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -210,6 +222,9 @@ impl Controller {
         for pending in &state.pending {
             if pending.sent.is_some() {
                 let event = Self::event_of(pending, None);
+                if !self.would_be_asked(rule, &event) {
+                    continue;
+                }
                 let outcome = self.run(rule, &event, sight, state);
                 once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
             }
@@ -219,11 +234,12 @@ impl Controller {
         let Some(live) = live else {
             if let Some(pending) = deleted {
                 let event = Self::event_of(pending, None);
-                if rule.trigger.asks_for_user() && event.user.is_none() {
-                    return Ok(once);
+                if self.asks_for_request(rule) && event.user.is_none() {
+                    return self.user_is_awaited(state).map_or(Ok(once), |wait| Err(Some(wait)));
                 }
                 let outcome = self.run(rule, &event, sight, state);
                 match outcome.verdict {
+                    _ if !self.would_be_asked(rule, &event) => {}
                     // It fires on the end of its trigger, and what it makes stays.
                     Verdict::Pass | Verdict::Error => {
                         once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
@@ -243,19 +259,23 @@ impl Controller {
             once.settle = true;
             return Ok(once);
         };
-        let mut unknown_user = false;
+        let (mut unknown_user, mut unasked) = (false, false);
         for pending in
             state.pending.iter().filter(|pending| pending.operation != Some(Operation::Delete))
         {
             if pending.sent.is_some() {
                 continue;
             }
-            if rule.trigger.asks_for_user() && pending.user.is_none() && pending.operation.is_some()
+            if self.asks_for_request(rule) && pending.user.is_none() && pending.operation.is_some()
             {
                 unknown_user = true;
                 continue;
             }
             let event = Self::event_of(pending, Some(live));
+            if !self.would_be_asked(rule, &event) {
+                unasked = true;
+                continue;
+            }
             let outcome = self.run(rule, &event, sight, state);
             match outcome.verdict {
                 Verdict::Pass | Verdict::Error => {
@@ -275,14 +295,13 @@ impl Controller {
             }
         }
         let Some(cause) = &state.cause else {
-            let who = "nobody knows yet who made the trigger, and the rule asks for it";
-            let condition = Condition { reason: Waiting::Missing, message: who.into() };
-            return if unknown_user { Err(Some(condition)) } else { Ok(once) };
+            let wait = self.user_is_awaited(state).filter(|_| unknown_user);
+            return wait.map_or(Ok(once), |wait| Err(Some(wait)));
         };
-        if rule.trigger.asks_for_user()
-            && state.pending.iter().any(|pending| pending.user.is_some())
-        {
-            // Somebody whom the rule passes over changed the trigger.
+        let passes_over = rule.trigger.asks_for_user()
+            && state.pending.iter().any(|pending| pending.user.is_some());
+        if unasked || passes_over {
+            // The change is none of the rule's business, because of who made it or of what it is.
             return Ok(once);
         }
         let mut event = match cause.operation {
@@ -319,12 +338,15 @@ impl Controller {
             if live.is_none() && !of_nothing {
                 continue;
             }
-            if rule.trigger.asks_for_user() && pending.user.is_none() && pending.operation.is_some()
+            if self.asks_for_request(rule) && pending.user.is_none() && pending.operation.is_some()
             {
                 unknown_user = true;
                 continue;
             }
             let event = Self::event_of(pending, live.filter(|_| !of_nothing));
+            if !self.would_be_asked(rule, &event) {
+                continue;
+            }
             let outcome = self.run(rule, &event, sight, state);
             match outcome.verdict {
                 Verdict::Pass | Verdict::Error => {
@@ -336,11 +358,16 @@ impl Controller {
                 _ => {}
             }
         }
-        if wanted.nothing && unknown_user {
-            let who = "nobody knows yet who made the trigger, and the rule asks for it";
-            return Err(Some(Condition { reason: Waiting::Missing, message: who.into() }));
-        }
-        Ok(wanted)
+        let wait = self.user_is_awaited(state).filter(|_| wanted.nothing && unknown_user);
+        wait.map_or(Ok(wanted), |wait| Err(Some(wait)))
+    }
+
+    /// That nobody knows who made a trigger one; none when it was waited for long enough.
+    fn user_is_awaited(&self, state: &KeyState) -> Option<Condition> {
+        let since = state.at.unwrap_or(self.now);
+        let message = "nobody knows yet who made the trigger, and the rule asks for it";
+        let condition = Condition { reason: Waiting::Missing, message: message.into() };
+        (self.now < since + self.settings.hint_life).then_some(condition)
     }
 
     fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
@@ -388,7 +415,7 @@ impl Controller {
             view: sight,
             kinds: &self.kinds,
             sources: &chance,
-            outside: &Offline,
+            outside: &sight.services,
             limits: self.settings.limits,
         };
         let mut event = event.clone();

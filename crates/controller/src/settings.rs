@@ -34,12 +34,17 @@ pub struct Settings {
     pub hint_life: u64,
     /// How many requests wait at most.
     pub hints: usize,
+    /// How long a change waits for the request behind it, which may say that nobody is to see it. None for
+    /// clusters where nobody is kept out.
+    pub patience: u64,
     /// How long a failed UpdateRequest stays readable.
     pub failed_request_life: u64,
     /// How long work waits before an UpdateRequest shows it.
     pub pending_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
     pub filters: Vec<ResourceFilter>,
+    /// Rules may ask services; whom exactly, the host decides.
+    pub services: bool,
     /// What one evaluation may cost.
     pub limits: Limits,
 }
@@ -60,9 +65,11 @@ impl Default for Settings {
             corrections: 5,
             hint_life: 60_000,
             hints: 10_000,
+            patience: 0,
             failed_request_life: 60_000,
             pending_after: 5_000,
             filters: ResourceFilter::usual("kyverno"),
+            services: false,
             limits: Limits::default(),
         }
     }

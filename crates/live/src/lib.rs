@@ -19,6 +19,7 @@
 //! | `drive` | owns the controller: gives it events, carries out its calls |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
+//! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
@@ -30,7 +31,7 @@ pub mod calls;
 pub mod client;
 pub mod discovery;
 mod drive;
-mod events;
+pub mod events;
 pub mod health;
 mod lease;
 pub mod metrics;
@@ -44,6 +45,7 @@ mod run;
 pub mod serve;
 pub mod state;
 mod status;
+mod uninstall;
 pub mod watch;
 
 pub use client::{Client, ConnectError};
@@ -53,3 +55,4 @@ pub use plan::{Play, plan};
 pub use reader::Reader;
 pub use run::{logs, run, run_blocking};
 pub use state::Shared;
+pub use uninstall::{Uninstall, uninstall};
