@@ -3,6 +3,7 @@
 mod bench;
 mod cluster;
 mod conformance;
+mod faults;
 mod fuzz;
 mod measure;
 mod process;
@@ -37,6 +38,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Run the peers' conformance suites against Kiln on a real control plane
     Conformance(conformance::Args),
+    /// Do to a running engine what networks, servers and people do, in the long form
+    Faults(faults::Args),
     /// Run one command and print what it used, as JSON
     #[command(hide = true)]
     Measure(measure::Args),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Conformance(args) => conformance::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Measure(args) => measure::run(&args).map(|()| true),
     };
     match outcome {

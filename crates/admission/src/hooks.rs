@@ -12,7 +12,7 @@ use kiln_controller::Hint;
 use kiln_engine::{Effect, Event, Outcome, RuleSet, Verdict, World};
 use kiln_object::Kinds;
 use kiln_patch::diff;
-use kiln_rules::{Exception, Policy, RuleId};
+use kiln_rules::{Exception, Operation, Policy, PolicyId, Rule, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value, json};
 
@@ -54,6 +54,54 @@ pub struct Hook {
     asks_for_roles: bool,
     /// Policies whose users are told what changed.
     warns: Vec<Str>,
+    /// What policies need to know that no watch tells.
+    needs: BTreeMap<PolicyId, Needs>,
+}
+
+/// What a policy needs to know that no watch tells.
+#[derive(Clone, Debug)]
+struct Needs {
+    /// Who sent a request.
+    request: bool,
+    /// What an object was before.
+    old: bool,
+    /// When the policy was made, if it was not changed since: whatever came later was seen by it.
+    since: Option<Str>,
+}
+
+impl Needs {
+    fn of(policy: &Policy, registration: &Registration) -> Self {
+        let about = policy.origin.document().value().get("metadata").unwrap_or(&Value::Null);
+        let unchanged = about.get("generation").and_then(Value::as_i64) == Some(1);
+        let since = about.str_at(["creationTimestamp"]).filter(|_| unchanged);
+        Needs {
+            request: registration.asks_for_request,
+            old: registration.asks_for_old,
+            since: since.map(Str::from),
+        }
+    }
+
+    /// Whether a rule of the policy needs what only this request knows, so that it must not be lost.
+    fn hold(&self, rule: &Rule, hint: &Hint) -> bool {
+        let operation = hint.operation;
+        if hint.stores_nothing() {
+            // What is told of the status alone fires nothing.
+            return hint.subresource != "status";
+        }
+        if operation == Operation::Delete {
+            return self.request || rule.trigger.named_operations().contains(operation);
+        }
+        let is_new_to_it = || {
+            let born =
+                hint.object.as_ref().and_then(|o| o.str_at(["metadata", "creationTimestamp"]));
+            // Times of the API server have one form, and sort as they are.
+            let seen = self.since.as_deref().zip(born).is_some_and(|(since, born)| since < born);
+            !(rule.lifecycle.synchronize && seen)
+        };
+        self.request
+            || (operation == Operation::Update && self.old)
+            || (hint.changes_nothing() && is_new_to_it())
+    }
 }
 
 /// All hooks of a host.
@@ -70,6 +118,11 @@ pub struct Reviewed {
     pub response: Response,
     /// What the controller should know.
     pub hint: Option<Hint>,
+    /// The rules that cannot do without it: for them it must outlive this process. None when it only spares
+    /// the controller some waiting.
+    pub needed_by: Vec<RuleId>,
+    /// Rather than lose what these rules need, the request is refused.
+    pub strict: bool,
     /// The rules that ran, and how they ended.
     pub ran: Vec<(RuleId, Verdict)>,
     /// Nobody looked at the request: it is of a kind, or by somebody, that rules do not see.
@@ -320,6 +373,10 @@ impl Hook {
                 .filter(|(_, registration)| registration.warns)
                 .map(|(policy, _)| policy.id.key().into())
                 .collect(),
+            needs: members
+                .iter()
+                .map(|(policy, registration)| (policy.id.clone(), Needs::of(policy, registration)))
+                .collect(),
         }
     }
 
@@ -344,12 +401,18 @@ impl Hook {
                 }
             }
             if !self.unfiltered && settings.excluded.holds(user) {
-                return passed_over();
+                return match self.purpose {
+                    Purpose::Mutate => passed_over(),
+                    // The stored object does not tell that nobody is to see it.
+                    Purpose::Observe => {
+                        Reviewed { passed_over: true, ..self.observe(&event, world.kinds, true) }
+                    }
+                };
             }
         }
         match self.purpose {
             Purpose::Mutate => self.mutate(&event, world),
-            Purpose::Observe => self.observe(&event, world.kinds),
+            Purpose::Observe => self.observe(&event, world.kinds, false),
         }
     }
 
@@ -406,9 +469,9 @@ impl Hook {
     }
 
     /// Allows the request, and tells the controller about it if one of its rules may care.
-    fn observe(&self, event: &Event, kinds: &Kinds) -> Reviewed {
-        let cares = !event.dry_run
-            && self.set.candidates(event).any(|rule| Purpose::of(rule) == Purpose::Observe);
+    fn observe(&self, event: &Event, kinds: &Kinds, passed_over: bool) -> Reviewed {
+        let rules = || self.set.candidates(event).filter(|r| Purpose::of(r) == Purpose::Observe);
+        let cares = !event.dry_run && rules().next().is_some();
         let Some(operation) = event.operation.filter(|_| cares) else { return Reviewed::default() };
         let hint = Hint {
             operation,
@@ -420,8 +483,22 @@ impl Hook {
             old_object: event.old_object.clone(),
             user: event.user.clone().unwrap_or_default(),
             dry_run: false,
+            passed_over,
+            request: None,
         };
-        Reviewed { hint: Some(hint), ..Reviewed::default() }
+        let needs = |rule: &Rule| {
+            if passed_over {
+                // A watch tells what happened, and the rule would fire on it.
+                return !hint.stores_nothing()
+                    && (operation != Operation::Delete
+                        || rule.trigger.named_operations().contains(operation));
+            }
+            self.needs.get(&rule.id.policy).is_some_and(|needs| needs.hold(rule, &hint))
+        };
+        let needed_by: Vec<RuleId> =
+            rules().filter(|rule| needs(rule)).map(|rule| rule.id.clone()).collect();
+        let strict = self.failure == FailurePolicy::Fail && !needed_by.is_empty();
+        Reviewed { hint: Some(hint), needed_by, strict, ..Reviewed::default() }
     }
 
     /// The answer when the rules could not be asked.
@@ -443,6 +520,8 @@ impl Reviewed {
         self.response.warnings = warnings;
         self.response.patch = self.response.patch.or(earlier.response.patch);
         self.hint = earlier.hint.or(self.hint);
+        self.needed_by.splice(0..0, earlier.needed_by);
+        self.strict |= earlier.strict;
         self.ran.splice(0..0, earlier.ran);
         self.panicked |= earlier.panicked;
         self

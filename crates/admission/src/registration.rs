@@ -76,6 +76,10 @@ pub struct Registration {
     pub warns: bool,
     /// Some rule wants to know the roles of the user.
     pub asks_for_roles: bool,
+    /// Some rule wants to know who sent a request, or decides by something else that only requests know.
+    pub asks_for_request: bool,
+    /// Some rule wants to know what an object was before.
+    pub asks_for_old: bool,
 }
 
 impl Registration {
@@ -121,6 +125,10 @@ impl Registration {
             object_selector: of_constraints("objectSelector"),
             warns: spec.get("emitWarning").and_then(Value::as_bool) == Some(true),
             asks_for_roles: mentions_roles(spec),
+            asks_for_request: policy.rules.iter().any(|rule| rule.asks_for_user())
+                || mentions(spec, &["userInfo", "serviceAccount", "request.roles", "clusterRoles"])
+                || hook.get("matchConditions").is_some_and(|c| mentions(c, &["request"])),
+            asks_for_old: mentions(spec, &["oldObject"]),
         }
     }
 
@@ -187,13 +195,25 @@ fn copied(conditions: &[Value], synchronize: bool) -> Vec<Value> {
 }
 
 /// Whether roles are asked for, in filters or in variables.
-fn mentions_roles(value: &Value) -> bool {
+fn mentions_roles(spec: &Value) -> bool {
+    any(spec, &|key| matches!(key, "roles" | "clusterRoles"), &|text| {
+        text.contains("request.roles") || text.contains("clusterRoles")
+    })
+}
+
+/// Whether some text has one of these words in it.
+fn mentions(value: &Value, words: &[&str]) -> bool {
+    any(value, &|_| false, &|text| words.iter().any(|word| text.contains(word)))
+}
+
+/// Whether some key or text somewhere is one that is looked for.
+fn any(value: &Value, key: &dyn Fn(&str) -> bool, text: &dyn Fn(&str) -> bool) -> bool {
     match value {
-        Value::Map(map) => map.iter().any(|(key, value)| {
-            matches!(key.as_str(), "roles" | "clusterRoles") || mentions_roles(value)
-        }),
-        Value::List(list) => list.iter().any(mentions_roles),
-        Value::String(text) => text.contains("request.roles") || text.contains("clusterRoles"),
+        Value::Map(map) => {
+            map.iter().any(|(name, value)| key(name.as_str()) || any(value, key, text))
+        }
+        Value::List(list) => list.iter().any(|value| any(value, key, text)),
+        Value::String(found) => text(found),
         _ => false,
     }
 }

@@ -6,6 +6,7 @@
 use kiln_controller::ResourceFilter;
 use kiln_engine::{Limits, User};
 use kiln_object::{Gvk, Selector};
+use kiln_services::Allowed;
 use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, json, value};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub review_bytes: usize,
     /// Whose policies are held to the rights of those who store them.
     pub authors: Authors,
+    /// The services that rules may ask.
+    pub services: Allowed,
 }
 
 /// People whose requests no rule sees.
@@ -86,6 +89,7 @@ impl Settings {
             limits: Limits { steps: STEPS, ..Limits::default() },
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
+            services: Allowed::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Settings {
                 self.limits.steps =
                     text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
             }
+            "kiln.services" => self.services = Allowed::read(text)?,
             _ => {}
         }
         Ok(())
@@ -161,6 +166,7 @@ impl Settings {
             "kiln.maxReviewSize" => self.review_bytes = old.review_bytes,
             "kiln.authorRights" => self.authors = old.authors,
             "kiln.maxSteps" => self.limits.steps = old.limits.steps,
+            "kiln.services" => self.services = old.services.clone(),
             _ => {}
         }
     }
@@ -207,6 +213,11 @@ impl Excluded {
         };
         !lists.iter().any(|(patterns, values)| meets(&patterns.back_in, values))
             && lists.iter().any(|(patterns, values)| meets(&patterns.out, values))
+    }
+
+    /// Whether nobody is.
+    pub fn is_empty(&self) -> bool {
+        *self == Excluded::default()
     }
 
     /// Whether roles must be known.
@@ -382,6 +393,7 @@ mod tests {
             ("maxContextSize", "-4Mi"),
             ("kiln.maxSteps", "many"),
             ("kiln.authorRights", "some"),
+            ("kiln.services", "http://a"),
         ] {
             let (new, warnings) = old.read(Some(&config(key, text)));
             assert_eq!(warnings.len(), 1, "{key} {text}");
@@ -408,6 +420,7 @@ mod tests {
             value!({"matchLabels": {"a": "b"}})
         );
         assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
+        assert!(!read("kiln.services", "prices.shop.svc:8080, *.example.com").services.is_empty());
         assert_eq!(read("maxContextSize", "4Mi").limits.context_bytes, 4 << 20);
         let conditions = "- name: a\n  expression: 'true'\n";
         assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);

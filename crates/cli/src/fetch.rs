@@ -1,13 +1,11 @@
 //! What kustomizations name that lies elsewhere: files over HTTP, repositories through `git`. Each
 //! only when the user allows it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_kustomize::local::{Git, Running};
 use kiln_kustomize::{Error, Fetch, Repository, Result};
 use ureq::Agent;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// As long as kustomize gives `git`.
 const TIMEOUT: Duration = Duration::from_secs(27);
@@ -90,16 +88,8 @@ fn unreachable(address: &str, error: &ureq::Error) -> Error {
 }
 
 fn agent() -> Agent {
-    // SSL_CERT_FILE and SSL_CERT_DIR are honoured.
-    let roots: Vec<Certificate<'static>> = rustls_native_certs::load_native_certs()
-        .certs
-        .iter()
-        .map(|der| Certificate::from_der(der).to_owned())
-        .collect();
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
+    // Without authorities of its own there is nothing that could be read wrongly.
+    let tls = kiln_services::tls(None).unwrap_or_default();
     Agent::config_builder()
         .tls_config(tls)
         .timeout_global(Some(TIMEOUT))

@@ -1,173 +1,20 @@
 //! What follows when an object comes, changes or goes, and what requests add to it.
 
-use std::collections::{HashMap, VecDeque};
-
-use kiln_cluster::KindKey;
-use kiln_engine::{Event, User};
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_engine::Event;
+use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Operation, Program, Rule};
 use kiln_value::{Str, Value};
 
 use crate::controller::Controller;
-use crate::keys::{Key, Pending, Sent};
+use crate::keys::{Key, Pending};
 use crate::mark::Mark;
-use crate::mirror::Difference;
-
-/// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
-#[derive(Clone, Debug)]
-pub struct Hint {
-    /// The operation.
-    pub operation: Operation,
-    /// The kind of the object; for a subresource, of its parent.
-    pub kind: Gvk,
-    /// The subresource; empty for the object itself.
-    pub subresource: Str,
-    /// The namespace; empty for cluster-scoped objects.
-    pub namespace: Str,
-    /// The name.
-    pub name: Str,
-    /// What was sent.
-    pub object: Option<Value>,
-    /// What was there before.
-    pub old_object: Option<Value>,
-    /// Who sent it.
-    pub user: User,
-    /// It is only a trial.
-    pub dry_run: bool,
-}
-
-/// Requests whose change was not seen yet. When one is lost, rules that ask for its user do not fire.
-#[derive(Debug, Default)]
-pub(crate) struct Hints {
-    waiting: HashMap<(KindKey, Str, Str), VecDeque<(u64, Hint)>>,
-    count: usize,
-    sent: u64,
-}
-
-impl Hints {
-    fn add(&mut self, hint: Hint, now: u64, most: usize) {
-        if self.count >= most {
-            return;
-        }
-        let place = (KindKey::of(&hint.kind), hint.namespace.clone(), hint.name.clone());
-        self.waiting.entry(place).or_default().push_back((now, hint));
-        self.count += 1;
-    }
-
-    /// The request behind a change. Earlier ones of the object have come to nothing.
-    fn take(&mut self, id: &ObjectId, operation: Operation, uid: Option<&str>) -> Option<Hint> {
-        let place = (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone());
-        let waiting = self.waiting.get_mut(&place)?;
-        let at = waiting.iter().position(|(_, hint)| {
-            let known = hint.object.as_ref().or(hint.old_object.as_ref()).and_then(metadata::uid);
-            hint.operation == operation && (known.is_none() || known == uid)
-        })?;
-        let found = waiting.drain(..=at).next_back().map(|(_, hint)| hint);
-        self.count -= at + 1;
-        if waiting.is_empty() {
-            self.waiting.remove(&place);
-        }
-        found
-    }
-
-    pub(crate) fn forget_old(&mut self, now: u64, life: u64) {
-        if self.count == 0 {
-            return;
-        }
-        self.waiting.retain(|_, waiting| {
-            waiting.retain(|(time, _)| time + life > now);
-            !waiting.is_empty()
-        });
-        self.count = self.waiting.values().map(VecDeque::len).sum();
-    }
-}
+use crate::mirror::{Difference, revision_of};
 
 impl Controller {
-    /// What only a request knows.
-    pub fn hint(&mut self, hint: Hint, now: u64) {
-        self.now = self.now.max(now);
-        if hint.dry_run {
-            return;
-        }
-        let id = ObjectId::new(hint.kind.clone(), &hint.namespace, &hint.name);
-        let stores_nothing = hint.operation == Operation::Connect || !hint.subresource.is_empty();
-        if stores_nothing {
-            if hint.subresource != "status" {
-                self.fire_on_request(&hint, &id);
-            }
-            return;
-        }
-        if changes_nothing(&hint) {
-            // Kyverno: sending an object again as it is fires its rules. No watch will tell of it.
-            let (old, new) = (hint.old_object.clone(), hint.object.clone());
-            self.hints.add(hint, self.now, self.settings.hints);
-            return self.on_trigger(&id, old.as_ref(), new.as_ref(), false);
-        }
-        // The change may have been told before its request.
-        let known = self.mirror.get(&id).and_then(metadata::uid).map(Str::from);
-        if let Some(uid) = known {
-            let waiting: Vec<Key> = self
-                .rules
-                .rules()
-                .filter(|rule| rule.asks_for_user())
-                .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
-                .filter(|key| {
-                    self.keys.get(key).is_some_and(|state| {
-                        let same =
-                            |p: &Pending| p.operation == Some(hint.operation) && p.user.is_none();
-                        state.pending.iter().any(same)
-                    })
-                })
-                .collect();
-            for key in &waiting {
-                let pending = self.keys.entry(key).pending.iter_mut();
-                for event in pending.filter(|p| p.operation == Some(hint.operation)) {
-                    event.user.get_or_insert_with(|| hint.user.clone());
-                }
-                self.keys.enqueue(key, self.now);
-            }
-            if !waiting.is_empty() {
-                return;
-            }
-        }
-        self.hints.add(hint, self.now, self.settings.hints);
-    }
-
-    /// Requests that store nothing fire at once.
-    fn fire_on_request(&mut self, hint: &Hint, id: &ObjectId) {
-        if self.is_filtered(id) {
-            return;
-        }
-        self.hints.sent += 1;
-        let mut event = Event::created(hint.object.clone().unwrap_or(Value::Null));
-        event.operation = Some(hint.operation);
-        event.matched_as = hint.operation;
-        event.kind = hint.kind.clone();
-        event.subresource = hint.subresource.clone();
-        event.namespace = Some(hint.namespace.clone()).filter(|n| !n.is_empty());
-        let own = hint.user.username == self.settings.user;
-        let rules = self.rules.candidates(&event).filter(|rule| !rule.trigger.existing_only);
-        let rules: Vec<_> = rules.map(|rule| rule.id.clone()).collect();
-        for rule in rules {
-            let key = Key { rule, trigger: format!("request/{}", self.hints.sent).into() };
-            let sent = Sent {
-                object: hint.object.clone(),
-                about: id.clone(),
-                subresource: hint.subresource.clone(),
-            };
-            self.keys.entry(&key).add(Pending {
-                operation: Some(hint.operation),
-                old: hint.old_object.clone(),
-                user: Some(hint.user.clone()),
-                own,
-                sent: Some(Box::new(sent)),
-            });
-            self.keys.enqueue(&key, self.now);
-        }
-    }
-
-    pub(crate) fn is_filtered(&self, id: &ObjectId) -> bool {
-        self.settings.filters.iter().any(|filter| filter.matches(&id.gvk, &id.namespace, &id.name))
+    /// Whether no rule sees an object, or a subresource of it.
+    pub(crate) fn is_filtered(&self, id: &ObjectId, subresource: &str) -> bool {
+        let mut filters = self.settings.filters.iter();
+        filters.any(|filter| filter.takes(&id.gvk, subresource, &id.namespace, &id.name))
     }
 
     /// Everything that follows from a change of an object.
@@ -218,9 +65,18 @@ impl Controller {
     }
 
     /// What happened to an object, for the rules that it may fire.
-    fn on_trigger(&mut self, id: &ObjectId, old: Option<&Value>, new: Option<&Value>, own: bool) {
+    pub(crate) fn on_trigger(
+        &mut self,
+        id: &ObjectId,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        own: bool,
+    ) {
         let Some(uid) = new.or(old).and_then(metadata::uid).map(Str::from) else { return };
-        if self.is_filtered(id) {
+        if new.is_none() && self.passed_over.remove(&uid).is_some() {
+            self.checkpoint.dirty = true;
+        }
+        if self.is_filtered(id, "") {
             return;
         }
         let was_ending = old.is_some_and(metadata::is_deleted);
@@ -234,6 +90,17 @@ impl Controller {
             (Some(_), _) => Operation::Delete,
         };
         let hint = self.hints.take(id, operation, Some(&uid));
+        if operation == Operation::Delete {
+            self.hints.has_ended(&uid, self.now);
+        }
+        let passed_over = hint.as_ref().is_some_and(|hint| hint.passed_over);
+        if let Some(hint) = hint.as_ref().filter(|hint| hint.passed_over)
+            && let Some(new) = new.filter(|_| operation != Operation::Delete)
+        {
+            // Whatever it is now, nobody is to make anything of it.
+            return self.remember_passed_over(&uid, revision_of(new), hint.request.clone());
+        }
+        let carrier = hint.as_ref().and_then(|hint| hint.request.clone());
         let user = hint.map(|hint| hint.user);
         let own = own
             || user.as_ref().is_some_and(|user| user.username == self.settings.user)
@@ -266,29 +133,24 @@ impl Controller {
             let state = self.keys.entry(&key);
             state.trigger = Some(id.clone());
             state.failures = 0;
-            state.add(Pending {
-                operation: Some(operation),
-                old: old.cloned(),
-                user: user.clone(),
-                own,
-                sent: None,
-            });
-            self.keys.enqueue(&key, self.now);
+            if !passed_over {
+                state.add(Pending {
+                    old: old.cloned(),
+                    user: user.clone(),
+                    own,
+                    carriers: carrier.iter().cloned().collect(),
+                    ..Pending::of(Some(operation))
+                });
+            }
+            // Who is kept out is told by requests, and those of other processes take a moment.
+            match self.settings.patience {
+                wait if wait > 0 && user.is_none() && !own => {
+                    self.keys.enqueue_at(&key, self.now + wait);
+                }
+                _ => self.keys.enqueue(&key, self.now),
+            }
         }
     }
-}
-
-/// Whether a request sends an object as it is stored.
-fn changes_nothing(hint: &Hint) -> bool {
-    let (Some(old), Some(new)) = (&hint.old_object, &hint.object) else { return false };
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        for field in ["managedFields", "resourceVersion", "generation"] {
-            object.remove(["metadata", field]);
-        }
-        object
-    };
-    hint.operation == Operation::Update && rest(old) == rest(new)
 }
 
 /// Whether a rule cares about a change at all.

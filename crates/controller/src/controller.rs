@@ -11,11 +11,13 @@ use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value};
 
-use crate::changes::Hints;
+use crate::carried::Carried;
 use crate::finish::backoff;
+use crate::hints::Hints;
 use crate::keys::{Condition, Key, Keys};
 use crate::mirror::{Mirror, State};
 use crate::plan::Job;
+use crate::questions::Questions;
 use crate::record::{Checkpoint, LABEL, Record};
 use crate::reports::Reports;
 use crate::requests::Requests;
@@ -52,6 +54,13 @@ pub enum News {
         /// The rule.
         rule: RuleId,
         /// What it made.
+        target: ObjectId,
+    },
+    /// A rule changed a stored object.
+    Changed {
+        /// The rule.
+        rule: RuleId,
+        /// What it changed.
         target: ObjectId,
     },
     /// A rule could not do what it wants.
@@ -114,6 +123,11 @@ pub struct Controller {
     pub(crate) reports: Reports,
     /// What rules ask besides objects.
     pub(crate) globals: Arc<Globals>,
+    pub(crate) questions: Questions,
+    /// UpdateRequests that carry hints.
+    pub(crate) carried: Carried,
+    /// Triggers whose last change is nobody's business, by UID, and up to which revision.
+    pub(crate) passed_over: BTreeMap<Str, u64>,
     /// Keys that cannot go on before a kind is known.
     pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
     pub(crate) next_resync: u64,
@@ -210,6 +224,7 @@ pub(crate) enum Purpose {
     CheckpointRead,
     UpdateRequest(String),
     Report(ObjectId),
+    Carrier(Str),
 }
 
 impl Controller {
@@ -243,6 +258,9 @@ impl Controller {
             requests: Requests::default(),
             reports: Reports::default(),
             globals: Arc::default(),
+            questions: Questions::default(),
+            carried: Carried::default(),
+            passed_over: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next_resync,
             tickets: HashMap::new(),
@@ -332,6 +350,7 @@ impl Controller {
         self.list_kinds();
         self.save_records();
         self.hints.forget_old(self.now, self.settings.hint_life);
+        self.consume_requests();
         self.keys.wake(self.now);
         self.show_requests();
         while self.jobs.len() < self.settings.workers {
@@ -360,6 +379,7 @@ impl Controller {
             Purpose::CheckpointRead => self.checkpoint_read(answer),
             Purpose::UpdateRequest(name) => self.request_answered(&name, answer),
             Purpose::Report(id) => self.report_answered(&id, answer),
+            Purpose::Carrier(name) => self.carrier_answered(&name, answer),
         }
     }
 
@@ -410,6 +430,7 @@ impl Controller {
             checkpoint,
             self.requests.next_time(),
             self.reports.next_time(),
+            self.carried.next_time(),
             (self.retry_records > self.now).then_some(self.retry_records),
         ]
         .into_iter()
@@ -436,6 +457,19 @@ impl Controller {
     /// Policies that do not act, and why.
     pub fn broken_policies(&self) -> impl Iterator<Item = (&ObjectId, &str)> {
         self.broken.iter().map(|(policy, why)| (policy, why.as_str()))
+    }
+
+    /// Kinds that should fire rules and do not, because they cannot be followed: by policy, in words.
+    pub fn unreadable_triggers(&self) -> Vec<(ObjectId, String)> {
+        let mut found = Vec::new();
+        for (id, held) in self.policies.iter().filter(|(_, held)| held.active) {
+            for rule in held.policy.iter().flat_map(|policy| &policy.rules) {
+                let problems = self.trigger_problems(rule);
+                let named = |what| (id.clone(), format!("rule {}: {what}", rule.id.rule));
+                found.extend(problems.into_iter().map(named));
+            }
+        }
+        found
     }
 
     /// The rules that act.
@@ -524,6 +558,7 @@ impl Controller {
                 kind.state = State::Failed(error);
                 self.relist.insert(key.clone(), self.now + wait);
                 self.wake_waiting_for(key);
+                self.start_if_known();
                 return;
             }
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{
     Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, Patch, PatchTarget, Read,
-    User, Verdict, World,
+    User, Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -20,6 +20,7 @@ use crate::keys::{Cause, Condition, Key, KeyState, Pending, Waiting};
 use crate::mark::{Mark, patterns};
 use crate::mirror::{KindMirror, Sight, State};
 use crate::plan::{Plan, Step};
+use crate::questions::Question;
 use crate::reports::Said;
 
 /// What came of looking at a key.
@@ -30,6 +31,8 @@ pub(crate) enum Decision {
     Wait(Option<Condition>),
     /// These kinds have to be listed first.
     Follow(BTreeSet<Gvk>),
+    /// These services have to be asked first.
+    Ask(Vec<Question>),
     /// This is to be done.
     Do(Box<Plan>),
 }
@@ -73,7 +76,12 @@ impl Controller {
             return self.decide_removed(key);
         }
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Decision::Forget };
-        let sight = Sight { mirror: &self.mirror, kinds: &self.kinds, missing: RefCell::default() };
+        let sight = Sight {
+            mirror: &self.mirror,
+            kinds: &self.kinds,
+            services: self.services(),
+            missing: RefCell::default(),
+        };
         let wanted = if rule.lifecycle.synchronize {
             self.wanted_in_step(&rule, key, state, &sight)
         } else {
@@ -82,6 +90,10 @@ impl Controller {
         let missing = sight.missing.take();
         if !missing.is_empty() {
             return Decision::Follow(missing);
+        }
+        let questions = sight.services.missing.take();
+        if !questions.is_empty() {
+            return Decision::Ask(questions);
         }
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -225,10 +237,11 @@ impl Controller {
             if let Some(pending) = deleted {
                 let event = Self::event_of(pending, None);
                 if rule.asks_for_user() && event.user.is_none() {
-                    return Ok(once);
+                    return self.user_is_awaited(state).map_or(Ok(once), |wait| Err(Some(wait)));
                 }
                 let outcome = self.run(rule, &event, sight, state);
                 match outcome.verdict {
+                    _ if !outcome.asked => {}
                     // It fires on the end of its trigger, and what it makes stays.
                     Verdict::Pass | Verdict::Error => {
                         once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
@@ -248,7 +261,7 @@ impl Controller {
             once.settle = true;
             return Ok(once);
         };
-        let mut unknown_user = false;
+        let (mut unknown_user, mut unasked) = (false, false);
         for pending in
             state.pending.iter().filter(|pending| pending.operation != Some(Operation::Delete))
         {
@@ -261,6 +274,10 @@ impl Controller {
             }
             let event = Self::event_of(pending, Some(live));
             let outcome = self.run(rule, &event, sight, state);
+            if !outcome.asked {
+                unasked = true;
+                continue;
+            }
             let said = Said::of(&outcome);
             match outcome.verdict {
                 // What was made of it before stays as it is.
@@ -283,12 +300,13 @@ impl Controller {
             }
         }
         let Some(cause) = &state.cause else {
-            let who = "nobody knows yet who made the trigger, and the rule asks for it";
-            let condition = Condition { reason: Waiting::Missing, message: who.into() };
-            return if unknown_user { Err(Some(condition)) } else { Ok(once) };
+            let wait = self.user_is_awaited(state).filter(|_| unknown_user);
+            return wait.map_or(Ok(once), |wait| Err(Some(wait)));
         };
-        if rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some()) {
-            // Somebody whom the rule passes over changed the trigger.
+        let passes_over = rule.asks_for_user()
+            && state.pending.iter().any(|pending| pending.user.is_some());
+        if unasked || passes_over {
+            // The change is none of the rule's business, because of who made it or of what it is.
             return Ok(once);
         }
         let mut event = match cause.operation {
@@ -300,7 +318,7 @@ impl Controller {
         event.user = cause.user.clone();
         let outcome = self.run(rule, &event, sight, state);
         let said = Said::of(&outcome);
-        if outcome.is_excepted() {
+        if outcome.is_excepted() || !outcome.asked {
             return Ok(Wanted { said, ..once });
         }
         let mut wanted = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
@@ -346,11 +364,16 @@ impl Controller {
                 _ => {}
             }
         }
-        if wanted.nothing && unknown_user {
-            let who = "nobody knows yet who made the trigger, and the rule asks for it";
-            return Err(Some(Condition { reason: Waiting::Missing, message: who.into() }));
-        }
-        Ok(wanted)
+        let wait = self.user_is_awaited(state).filter(|_| wanted.nothing && unknown_user);
+        wait.map_or(Ok(wanted), |wait| Err(Some(wait)))
+    }
+
+    /// That nobody knows who made a trigger one; none when it was waited for long enough.
+    fn user_is_awaited(&self, state: &KeyState) -> Option<Condition> {
+        let since = state.at.unwrap_or(self.now);
+        let message = "nobody knows yet who made the trigger, and the rule asks for it";
+        let condition = Condition { reason: Waiting::Missing, message: message.into() };
+        (self.now < since + self.settings.hint_life).then_some(condition)
     }
 
     fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
@@ -394,11 +417,12 @@ impl Controller {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         let chance = Chance { now: state.at.unwrap_or(self.now), next: Cell::new(seed) };
+        let outside = WithGlobals { outside: &sight.services, globals: &self.globals };
         let world = World {
             view: sight,
             kinds: &self.kinds,
             sources: &chance,
-            outside: &*self.globals,
+            outside: &outside,
             limits: self.settings.limits,
         };
         let mut event = event.clone();

@@ -72,6 +72,16 @@ pub(crate) struct Pending {
     pub(crate) own: bool,
     /// For requests that store nothing: what was sent, and where.
     pub(crate) sent: Option<Box<Sent>>,
+    /// The UpdateRequests that carry it.
+    pub(crate) carriers: Vec<Str>,
+}
+
+impl Pending {
+    /// An operation of which nothing else is known.
+    pub(crate) fn of(operation: Option<Operation>) -> Self {
+        let (old, user, own, sent, carriers) = (None, None, false, None, Vec::new());
+        Pending { operation, old, user, own, sent, carriers }
+    }
 }
 
 /// What a request carried that stores nothing.
@@ -117,6 +127,7 @@ impl KeyState {
                 known.user = event.user.or_else(|| known.user.take());
                 known.own &= event.own;
                 known.sent = event.sent.or_else(|| known.sent.take());
+                known.carriers.extend(event.carriers);
             }
             None => self.pending.push(event),
         }

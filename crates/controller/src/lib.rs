@@ -28,14 +28,16 @@
 //! |---|---|---|---|
 //! | claim: rule, trigger, source, operation, user, pattern, life of the policy | labels and annotations of the downstream object | one per object | the object is nobody's: it is never deleted, and taken over when its rule wants it |
 //! | record: since when each rule acts, how it leaves what it made, what is still to be run for or removed | a ConfigMap per policy, written before anything is done | one per policy, a few lines per rule | the policy counts as new since its last change: existing objects are run for again; what a policy deleted meanwhile made stays |
-//! | checkpoint: how far changes were seen, for rules that do not synchronise | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers | triggers since the rule came are run for again: what is missing is made, what is there stays |
+//! | checkpoint: how far changes were seen, for rules that do not synchronise; whose changes are nobody's business | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are passed over | triggers since the rule came are run for again: what is missing is made, what is there stays |
 //! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
 //! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from mirror, claims and checkpoint |
-//! | hints: who sent what | process | [`Settings::hints`], [`Settings::hint_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
+//! | hints that rules cannot do without: who sent what, what stores nothing, who is kept out | UpdateRequests, written before the API server is answered | one per request, gone when it is served or after [`Settings::hint_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
+//! | other hints | process | [`Settings::hints`], [`Settings::hint_life`] | some waiting |
 //! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
+//! | what services answered | process | 1,000, for 30 seconds | asked again |
 //! | corrections of contested objects | process | one per such object | the count begins again |
 //! | results for reports | reports of the triggers; in the process until they are written | one per trigger and policy | the report says what was true before |
-//! | UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
+//! | other UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
 //!
 //! # Errors
 //!
@@ -43,25 +45,32 @@
 //! again and decided anew. Invalid: failed, after three retries. Unavailable: tried again, less and less
 //! often. What is missing (a source, a namespace) is waited for.
 
+mod answers;
 pub mod author;
+mod carried;
 mod changes;
 mod compare;
 mod controller;
 mod decide;
+mod ensure;
 mod finish;
+mod hints;
 mod keys;
 mod mark;
 mod mirror;
 mod plan;
 mod policies;
+mod questions;
 mod record;
 pub mod rehearsal;
 mod reports;
 mod requests;
 mod saving;
 mod settings;
+mod triggers;
 
-pub use changes::Hint;
 pub use controller::{Compile, Controller, News, Request};
+pub use hints::Hint;
 pub use keys::{Condition, Key, Waiting};
+pub use questions::Question;
 pub use settings::{ResourceFilter, Settings};

@@ -202,7 +202,8 @@ fn pattern(emitter: &Emitter, target: &ObjectId) -> Str {
     ContentHash::of(&written).to_string().into()
 }
 
-fn write_user(user: &User) -> Value {
+/// A user as [`Mark`]s and UpdateRequests hold one.
+pub(crate) fn write_user(user: &User) -> Value {
     let list = |texts: &[Str]| Value::from_iter(texts.iter().cloned());
     let mut map = Map::new();
     map.insert("username", user.username.clone());
@@ -213,7 +214,7 @@ fn write_user(user: &User) -> Value {
     Value::Map(map)
 }
 
-/// Reads a user as [`Mark`]s and UpdateRequests write one.
+/// Reads what [`write_user`] wrote.
 pub(crate) fn read_user(value: &Value) -> Option<User> {
     let text = |key: &str| value.str_at([key]).unwrap_or_default().into();
     let list = |key: &str| {

@@ -12,6 +12,7 @@ use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_value::{Str, Value};
 
 use crate::mark::Mark;
+use crate::questions::Services;
 
 /// The objects that are known.
 #[derive(Debug, Default)]
@@ -269,6 +270,7 @@ fn differs(old: &Value, new: &Value) -> bool {
 pub(crate) struct Sight<'s> {
     pub(crate) mirror: &'s Mirror,
     pub(crate) kinds: &'s Kinds,
+    pub(crate) services: Services<'s>,
     pub(crate) missing: RefCell<BTreeSet<Gvk>>,
 }
 

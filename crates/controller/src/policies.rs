@@ -6,17 +6,17 @@ use std::sync::Arc;
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_engine::{ContentHash, RuleSet, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Operation, Policy, Program, Rule, What};
-use kiln_text::time::Time;
+use kiln_rules::{Policy, Program, Rule, What};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
 use crate::author::author_of;
 use crate::controller::{Controller, Held, Saving, Start};
-use crate::keys::{Cause, Key, Pending};
+use crate::keys::{Cause, Key};
 use crate::mark::Mark;
-use crate::mirror::{Entry, revision_of};
+use crate::mirror::{State, revision_of};
 use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
+use crate::triggers::created_at;
 
 impl Controller {
     pub(crate) fn is_policy_kind(&self, gvk: &Gvk) -> bool {
@@ -33,6 +33,7 @@ impl Controller {
             if let Some(checkpoint) = Checkpoint::read(&object) {
                 self.checkpoint.version = version;
                 self.checkpoint.stored = checkpoint.clone();
+                self.passed_over = checkpoint.passed_over.clone();
                 self.checkpoint.at_start = checkpoint;
             } else if let Some(record) = Record::read(&object) {
                 let held = Held {
@@ -55,39 +56,46 @@ impl Controller {
         self.mirror.follow(&crate::requests::kind());
     }
 
-    /// A kind is known: rules that it fires may begin.
-    pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
-        if self.start == Start::Policies {
-            let kinds = self.compile.kinds();
-            let known = |kind: &Gvk| {
-                let state = self.mirror.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
-                matches!(state, Some(crate::mirror::State::Synced))
-                    || matches!(state, Some(crate::mirror::State::Failed(error))
-                        if error.reason == Reason::UnknownKind)
-            };
-            if kinds.iter().all(known) {
-                self.start = Start::Running;
-                let stored: Vec<(ObjectId, Value)> = kinds
-                    .iter()
-                    .flat_map(|kind| self.mirror.entries(&KindKey::of(kind)))
-                    .filter_map(|entry| {
-                        Some((ObjectId::of(&entry.object).ok()?, entry.object.clone()))
-                    })
-                    .collect();
-                for (id, object) in &stored {
-                    self.policy_changed(id, Some(object));
-                }
-                let lost: Vec<ObjectId> = self
-                    .policies
-                    .iter()
-                    .filter(|(id, _)| self.mirror.get(id).is_none())
-                    .map(|(id, _)| id.clone())
-                    .collect();
-                for id in lost {
-                    self.policy_changed(&id, None);
-                }
+    /// Rules act when records, policies and requests are known.
+    pub(crate) fn start_if_known(&mut self) {
+        if self.start != Start::Policies {
+            return;
+        }
+        let kinds = self.compile.kinds();
+        let known = |kind: &Gvk| {
+            let state = self.mirror.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
+            matches!(state, Some(State::Synced))
+                || matches!(state, Some(State::Failed(error))
+                    if error.reason == Reason::UnknownKind)
+        };
+        // Requests say whose changes are nobody's business.
+        let requests = self.mirror.kinds.get(&KindKey::of(&crate::requests::kind()));
+        let requests_known =
+            requests.is_none_or(|kind| matches!(kind.state, State::Synced | State::Failed(_)));
+        if requests_known && kinds.iter().all(known) {
+            self.start = Start::Running;
+            let stored: Vec<(ObjectId, Value)> = kinds
+                .iter()
+                .flat_map(|kind| self.mirror.entries(&KindKey::of(kind)))
+                .filter_map(|entry| Some((ObjectId::of(&entry.object).ok()?, entry.object.clone())))
+                .collect();
+            for (id, object) in &stored {
+                self.policy_changed(id, Some(object));
+            }
+            let lost: Vec<ObjectId> = self
+                .policies
+                .iter()
+                .filter(|(id, _)| self.mirror.get(id).is_none())
+                .map(|(id, _)| id.clone())
+                .collect();
+            for id in lost {
+                self.policy_changed(&id, None);
             }
         }
+    }
+
+    /// A kind is known: rules that it fires may begin.
+    pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
         if *key == KindKey::of(&crate::requests::kind()) {
             let stored: Vec<Value> =
                 self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
@@ -97,6 +105,7 @@ impl Controller {
                 }
             }
         }
+        self.start_if_known();
         if first && self.start == Start::Running {
             self.prune_reports();
             if self.is_policy_kind(&Gvk {
@@ -277,16 +286,6 @@ impl Controller {
         self.end_pass_if_done();
     }
 
-    /// Follows kinds that rules fire on and that were not there before.
-    pub(crate) fn follow_trigger_kinds(&mut self) {
-        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
-        for rule in rules {
-            for kind in self.trigger_kinds(&rule) {
-                self.mirror.follow(&kind);
-            }
-        }
-    }
-
     pub(crate) fn rebuild_rules(&mut self) {
         let policies: Vec<Arc<Policy>> = self
             .policies
@@ -310,132 +309,13 @@ impl Controller {
         }
     }
 
-    /// The kinds whose objects may fire a rule.
-    pub(crate) fn trigger_kinds(&self, rule: &Rule) -> Vec<Gvk> {
-        let patterns: Vec<_> = rule
-            .trigger
-            .include
-            .filters()
-            .iter()
-            .flat_map(|filter| &filter.kinds)
-            .filter(|pattern| pattern.subresource.is_empty() || &*pattern.subresource == "*")
-            .collect();
-        let mut seen = BTreeSet::new();
-        self.kinds
-            .iter()
-            .filter(|kind| {
-                let watched = kind.verbs().contains(&"watch");
-                watched
-                    && patterns
-                        .iter()
-                        .any(|p| p.matches(kind.group(), kind.version(), kind.kind(), ""))
-            })
-            .filter(|kind| seen.insert(KindKey::of(&kind.gvk())))
-            .map(kiln_object::Kind::gvk)
-            .collect()
-    }
-
-    /// Runs a rule for the objects of a kind that are its triggers already.
-    fn begin(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
-        if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind) {
-            return;
-        }
-        let Some((record, from_before)) = self.record_of(rule) else { return };
-        let seen = self.checkpoint.at_start.seen.get(kind).copied().unwrap_or(0);
-        let has_status = self
-            .kinds
-            .preferred(&kind.group, &kind.kind)
-            .is_some_and(|kind| kind.subresource("status").is_some());
-        let later = |entry: &Entry, revision: u64| {
-            let touched = entry.touched > revision;
-            // A list does not tell a change of the status from one that counts.
-            touched
-                && !(entry.listed
-                    && has_status
-                    && created_at(&entry.object).unwrap_or(i64::MAX) < record.time)
-        };
-        let waiting: BTreeSet<(&str, Option<&str>)> = self
-            .checkpoint
-            .at_start
-            .waiting
-            .iter()
-            .filter(|(name, _, _)| from_before && *name == rule.id.to_string())
-            .map(|(_, uid, operation)| (uid.as_str(), operation.as_deref()))
-            .collect();
-        let again = !self.begun.insert((rule.id.clone(), kind.clone()));
-        let mut begun = Vec::new();
-        for entry in self.mirror.entries(kind) {
-            let object = &entry.object;
-            let (Some(uid), Ok(id)) = (metadata::uid(object), ObjectId::of(object)) else {
-                continue;
-            };
-            if metadata::is_deleted(object)
-                || !rule.may_be_fired_from(metadata::namespace(object), namespace_itself(&id))
-                || self.is_filtered(&id)
-            {
-                continue;
-            }
-            let key = Key { rule: rule.id.clone(), trigger: uid.into() };
-            let mark = self
-                .mirror
-                .claimed_by(uid)
-                .filter_map(|(_, object)| Mark::read(object))
-                .find(|mark| mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule)));
-            let made_by_us = rule.trigger.ignore_own_requests && Mark::read(object).is_some();
-            let sync = rule.lifecycle.synchronize;
-            let since = match (sync, from_before) {
-                (true, _) => record.revision,
-                // What happened since then was seen as it happened.
-                (false, _) if again => u64::MAX,
-                (false, true) => record.revision.max(seen),
-                (false, false) => record.revision,
-            };
-            let waited = waiting.iter().filter(|_| !again).find(|(waiting, _)| *waiting == uid);
-            let operation = if let Some((_, operation)) = waited {
-                Some(operation.and_then(|word| word.parse().ok()))
-            } else if sync && mark.is_some() {
-                Some(None)
-            } else if made_by_us {
-                None
-            } else if !rule.trigger.existing_only && later(entry, since) {
-                let new = created_at(object).is_none_or(|time| time >= record.time);
-                Some(Some(if new { Operation::Create } else { Operation::Update }))
-            } else if record.existing
-                || (sync && rule.lifecycle.existing && !rule.trigger.existing_only)
-            {
-                Some(None)
-            } else {
-                None
-            };
-            if let Some(operation) = operation {
-                begun.push((key, id, mark, operation));
-            }
-        }
-        for (key, id, mark, operation) in begun {
-            let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
-            let state = self.keys.entry(&key);
-            state.trigger = Some(id);
-            match mark {
-                Some(mark) if rule.lifecycle.synchronize => {
-                    let cause = Cause { operation: mark.operation, user: mark.user };
-                    state.cause.get_or_insert(cause);
-                }
-                _ if known => {}
-                _ => {
-                    state.add(Pending { operation, old: None, user: None, own: false, sent: None });
-                }
-            }
-            self.enqueue_in_pass(&key);
-        }
-    }
-
-    fn record_of(&self, rule: &Rule) -> Option<(RuleRecord, bool)> {
+    pub(crate) fn record_of(&self, rule: &Rule) -> Option<(RuleRecord, bool)> {
         let held = self.held(rule)?;
         let record = held.record.rules.get(&rule.id.rule)?.clone();
         Some((record, held.from_before.contains(&rule.id.rule)))
     }
 
-    fn held(&self, rule: &Rule) -> Option<&Held> {
+    pub(crate) fn held(&self, rule: &Rule) -> Option<&Held> {
         self.policies.values().find(|held| held.record.policy == rule.id.policy)
     }
 
@@ -473,7 +353,7 @@ impl Controller {
         }
     }
 
-    fn enqueue_in_pass(&mut self, key: &Key) {
+    pub(crate) fn enqueue_in_pass(&mut self, key: &Key) {
         let state = self.keys.entry(key);
         if !std::mem::replace(&mut state.in_pass, true) {
             self.pass += 1;
@@ -590,15 +470,4 @@ fn kinds_of(rule: &Rule) -> Vec<Gvk> {
     kinds.sort();
     kinds.dedup();
     kinds
-}
-
-/// The name of a Namespace; none of anything else.
-pub(crate) fn namespace_itself(id: &ObjectId) -> Option<&str> {
-    (id.gvk.group.is_empty() && id.gvk.kind == "Namespace").then_some(id.name.as_str())
-}
-
-/// When an object was made, in seconds.
-pub(crate) fn created_at(object: &Value) -> Option<i64> {
-    let text = object.str_at(["metadata", "creationTimestamp"])?;
-    Time::parse_rfc3339(text).ok().map(|time| time.unix())
 }

@@ -203,6 +203,8 @@ pub(crate) struct Checkpoint {
     pub(crate) seen: BTreeMap<KindKey, u64>,
     /// Triggers below that which are not served yet: rule, UID, and the operation if there was one.
     pub(crate) waiting: Vec<(String, Str, Option<Str>)>,
+    /// Triggers whose last change is nobody's business, because of who made it: UID and revision.
+    pub(crate) passed_over: BTreeMap<Str, u64>,
 }
 
 impl Checkpoint {
@@ -226,6 +228,9 @@ impl Checkpoint {
         let mut record = Map::new();
         record.insert("seen", seen);
         record.insert("waiting", Value::from_iter(waiting));
+        let passed_over: Map =
+            self.passed_over.iter().map(|(uid, upto)| (uid.as_str(), Value::from(*upto))).collect();
+        record.insert("passedOver", passed_over);
         config_map(namespace, Self::NAME, &Value::Map(record))
     }
 
@@ -243,7 +248,15 @@ impl Checkpoint {
             let operation = text(2).filter(|word| !word.is_empty()).map(Str::from);
             Some((text(0)?.to_owned(), text(1)?.into(), operation))
         });
-        Some(Checkpoint { seen: seen.collect(), waiting: waiting.collect() })
+        let passed_over = record.get("passedOver").and_then(Value::as_map);
+        let passed_over = passed_over.into_iter().flat_map(Map::iter).filter_map(|(uid, upto)| {
+            Some((Str::from(uid.as_str()), u64::try_from(upto.as_i64()?).ok()?))
+        });
+        Some(Checkpoint {
+            seen: seen.collect(),
+            waiting: waiting.collect(),
+            passed_over: passed_over.collect(),
+        })
     }
 }
 
@@ -281,6 +294,7 @@ mod tests {
         let checkpoint = Checkpoint {
             seen: [(KindKey::new("apps", "Deployment"), 12)].into(),
             waiting: vec![("kyverno:p/r".into(), "u".into(), Some("CREATE".into()))],
+            passed_over: [("v".into(), 9)].into(),
         };
         assert_eq!(Checkpoint::read(&checkpoint.to_object("kyverno")), Some(checkpoint));
     }

@@ -12,6 +12,7 @@ use kiln_rules::{Operation, RuleId};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::controller::{Controller, Purpose};
+use crate::hints::Hint;
 use crate::keys::{Condition, Key, Pending, Waiting};
 use crate::mark::read_user;
 
@@ -183,13 +184,14 @@ impl Controller {
         });
         let mut context = Map::new();
         context.insert("rule", key.rule.rule.clone());
-        context.insert("trigger", trigger);
+        context.insert("trigger", trigger.clone());
         context.insert("synchronize", synchronize);
         context.insert("deleteDownstream", false);
         let mut spec = Map::new();
         let mutates = self.rules.rule(&key.rule).is_some_and(|rule| rule.program.is_mutate());
         spec.insert("requestType", if mutates { "mutate" } else { "generate" });
         spec.insert("policy", key.rule.policy.key());
+        spec.insert("resource", trigger);
         spec.insert("ruleContext", Value::from_iter([Value::Map(context)]));
         spec.insert("deleteDownstream", false);
         spec.insert("synchronize", synchronize);
@@ -273,6 +275,11 @@ impl Controller {
 
     /// A request is there or is another one: perhaps somebody else asks for something.
     pub(crate) fn request_changed(&mut self, id: &ObjectId, object: Option<&Value>) {
+        let carried =
+            object.filter(|object| !metadata::is_deleted(object)).and_then(Hint::of_request);
+        if carried.is_some() || object.is_none() {
+            return self.carrier_changed(id, carried);
+        }
         let Some(object) = object.filter(|object| !metadata::is_deleted(object)) else { return };
         let name = id.name.to_string();
         let state = object.str_at(["status", "state"]).unwrap_or_default();
@@ -372,13 +379,7 @@ impl Controller {
             taken.push(Key { rule, trigger: uid });
         }
         for key in taken {
-            self.keys.entry(&key).add(Pending {
-                operation,
-                old: None,
-                user: user.clone(),
-                own: false,
-                sent: None,
-            });
+            self.keys.entry(&key).add(Pending { user: user.clone(), ..Pending::of(operation) });
             self.keys.enqueue(&key, self.now);
         }
         Ok(())

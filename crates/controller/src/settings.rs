@@ -34,6 +34,9 @@ pub struct Settings {
     pub hint_life: u64,
     /// How many requests wait at most.
     pub hints: usize,
+    /// How long a change waits for the request behind it, which may say that nobody is to see it. None for
+    /// clusters where nobody is kept out.
+    pub patience: u64,
     /// How long a failed UpdateRequest stays readable.
     pub failed_request_life: u64,
     /// How long work waits before an UpdateRequest shows it.
@@ -42,6 +45,8 @@ pub struct Settings {
     pub report_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
     pub filters: Vec<ResourceFilter>,
+    /// Rules may ask services; whom exactly, the host decides.
+    pub services: bool,
     /// What one evaluation may cost.
     pub limits: Limits,
 }
@@ -62,10 +67,12 @@ impl Default for Settings {
             corrections: 5,
             hint_life: 60_000,
             hints: 10_000,
+            patience: 0,
             failed_request_life: 60_000,
             pending_after: 5_000,
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
+            services: false,
             limits: Limits::default(),
         }
     }

@@ -4,47 +4,10 @@ mod support;
 
 use kiln_cluster::memory::{Decision, Fault};
 use kiln_cluster::{Call, Verb};
-use kiln_controller::{Hint, Waiting};
-use kiln_engine::User;
+use kiln_controller::Waiting;
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
-use kiln_rules::Operation;
 use kiln_value::{Value, value};
-use support::{World, config_map, id, namespace, secret};
-
-fn policy(name: &str, matching: &str, generate: &str) -> String {
-    format!(
-        "apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {{name: {name}}}
-spec:
-  background: false
-  rules:
-  - name: r
-    match: {{any: [{{resources: {matching}}}]}}
-    generate: {generate}
-"
-    )
-}
-
-const ON: &str = "{kinds: [ConfigMap], selector: {matchLabels: {app: 'on'}}}";
-
-fn made_secret(synchronize: bool) -> String {
-    let generate = format!(
-        "{{synchronize: {synchronize}, apiVersion: v1, kind: Secret, name: '{{{{request.object.metadata.name}}}}-made',
-      namespace: default, data: {{stringData: {{k: '{{{{request.object.data.k}}}}'}}}}}}"
-    );
-    policy("p", ON, &generate)
-}
-
-fn trigger(name: &str, k: &str) -> Value {
-    let mut trigger = config_map("default", name, value!({"k": k}));
-    metadata::set_label(&mut trigger, "app", "on").unwrap();
-    trigger
-}
-
-fn made() -> ObjectId {
-    id("Secret", "default", "t-made")
-}
+use support::{ON, World, config_map, id, made, made_secret, namespace, policy, secret, trigger};
 
 fn requests(world: &World) -> Vec<(String, String)> {
     let requests = world.all(&id("UpdateRequest", "", "").gvk);
@@ -286,103 +249,6 @@ fn two_rules_that_fire_on_each_other_are_stopped() {
     world.seconds(120);
     assert!(world.controller.conditions().any(|(_, c)| c.reason == Waiting::Loop));
     assert!(world.all(&Gvk::new("v1", "Secret")).len() < 12);
-}
-
-fn nancy() -> User {
-    User { username: "nancy".into(), ..User::default() }
-}
-
-fn admin() -> User {
-    User {
-        username: "admin".into(),
-        cluster_roles: vec!["cluster-admin".into()],
-        ..User::default()
-    }
-}
-
-fn creator_policy() -> String {
-    policy(
-        "p",
-        ON,
-        "{synchronize: true, apiVersion: v1, kind: Secret, name: t-made, namespace: default, data: {stringData: {by: '{{request.userInfo.username}}'}}}",
-    )
-    .replace("    generate:", "    exclude: {any: [{clusterRoles: [cluster-admin]}]}\n    generate:")
-}
-
-#[test]
-fn a_rule_that_asks_for_the_user_waits_for_the_request_and_remembers_it() {
-    let mut world = World::new();
-    world.apply(&creator_policy());
-    world.settle();
-    world.put_as(&admin(), trigger("t", "1"));
-    world.seconds(5);
-    assert!(!world.has(&made()), "admins are passed over");
-    world.put_as(&nancy(), trigger("t", "2"));
-    world.seconds(5);
-    assert_eq!(
-        world.get(&made()).unwrap().str_at(["data", "by"]),
-        Some("bmFuY3k="),
-        "{:?}",
-        world.conditions()
-    );
-    world.restart();
-    world.settle();
-    world.delete(&made());
-    world.seconds(5);
-    assert_eq!(world.get(&made()).unwrap().str_at(["data", "by"]), Some("bmFuY3k="));
-    world.delete_as(&admin(), &id("ConfigMap", "default", "t"));
-    world.seconds(1_300);
-    assert!(world.has(&made()), "an admin's deletion is none of the rule's business");
-    world.restart();
-    world.seconds(700);
-    assert!(world.has(&made()));
-}
-
-#[test]
-fn a_change_by_nobody_knows_whom_does_not_fire_a_rule_that_asks() {
-    let mut world = World::new();
-    world.apply(&creator_policy());
-    world.settle();
-    world.put(trigger("t", "1"));
-    world.seconds(30);
-    assert!(!world.has(&made()));
-    assert_eq!(world.controller.conditions().count(), 1);
-    let live = world.get(&id("ConfigMap", "default", "t")).unwrap();
-    world.hint(&nancy(), Operation::Create, &id("ConfigMap", "default", "t"), Some(live), None);
-    world.seconds(1);
-    assert!(world.has(&made()), "the request may come after the change");
-}
-
-#[test]
-fn requests_that_store_nothing_fire_at_once_and_trials_never() {
-    let mut world = World::new();
-    world.apply(&policy(
-        "p",
-        "{kinds: [Pod/exec]}",
-        "{synchronize: false, apiVersion: v1, kind: ConfigMap, name: 'exec-{{request.name}}', namespace: default, data: {data: {by: '{{request.userInfo.username}}'}}}",
-    ));
-    world.settle();
-    let hint = |name: &str, dry_run: bool| Hint {
-        operation: Operation::Connect,
-        kind: Gvk::new("v1", "Pod"),
-        subresource: "exec".into(),
-        namespace: "default".into(),
-        name: name.into(),
-        object: Some(value!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"]})),
-        old_object: None,
-        user: nancy(),
-        dry_run,
-    };
-    world.controller.hint(hint("a", false), world.now);
-    world.controller.hint(hint("b", true), world.now);
-    world.seconds(5);
-    let made = world.get(&id("ConfigMap", "default", "exec-a")).unwrap();
-    assert_eq!(made.str_at(["data", "by"]), Some("nancy"));
-    assert_eq!(metadata::label(&made, "generate.kyverno.io/trigger-kind"), Some("PodExecOptions"));
-    assert!(!world.has(&id("ConfigMap", "default", "exec-b")));
-    world.seconds(1_300);
-    assert!(world.has(&id("ConfigMap", "default", "exec-a")));
-    assert_eq!(world.controller.keys_held(), 0);
 }
 
 #[test]
@@ -648,4 +514,63 @@ fn dying_between_any_two_steps_ends_in_the_same_state() {
         world.seconds(700);
         assert_eq!(world.writes(), Vec::<&Call>::new(), "after {steps} steps");
     }
+}
+
+#[test]
+fn services_are_asked_by_the_host_and_nobody_waits_for_others() {
+    let asks = policy(
+        "p",
+        ON,
+        "{synchronize: true, apiVersion: v1, kind: Secret, name: '{{request.object.metadata.name}}-made', namespace: default, data: {stringData: {k: '{{found.price}}'}}}",
+    )
+    .replace(
+        "    generate:",
+        "    context: [{name: found, apiCall: {service: {url: 'http://prices/{{request.object.data.k}}'}}}]\n    generate:",
+    );
+    // Nobody is asked unless users say so.
+    let mut world = World::new();
+    world.apply(&asks);
+    world.settle();
+    world.put(trigger("t", "a"));
+    world.seconds(1);
+    assert!(world.controller.take_questions().is_empty());
+    assert!(world.conditions()[0].contains("no services are allowed"), "{:?}", world.conditions());
+
+    let mut world = World::new();
+    world.settings.services = true;
+    world.restart();
+    world.apply(&asks);
+    world.settle();
+    world.put(trigger("t", "a"));
+    world.put(trigger("u", "b"));
+    world.settle();
+    let questions = world.controller.take_questions();
+    let urls: Vec<_> = questions.iter().map(|question| question.request().url.to_owned()).collect();
+    assert_eq!(urls, ["http://prices/a", "http://prices/b"]);
+    let answer = |price: &str| {
+        Ok(kiln_engine::ServiceAnswer { status: 200, body: Some(value!({"price": price})) })
+    };
+    world.controller.answered(questions[0].number, answer("1"), world.now);
+    world.settle();
+    assert_eq!(world.get(&made()).unwrap().str_at(["data", "k"]), Some("MQ=="));
+    assert!(!world.has(&id("Secret", "default", "u-made")), "it waits for its own answer");
+    let failed = Err(kiln_engine::OutsideError::failed("nobody answers"));
+    world.controller.answered(questions[1].number, failed, world.now);
+    world.settle();
+    assert!(
+        world.conditions().iter().any(|c| c.contains("nobody answers")),
+        "{:?}",
+        world.conditions()
+    );
+    // It is asked again when the work is tried again; what is known is not.
+    world.seconds(10);
+    let again = world.controller.take_questions();
+    assert_eq!(again.len(), 1, "{again:?}");
+    world.controller.answered(again[0].number, answer("2"), world.now);
+    world.seconds(1);
+    assert!(world.has(&id("Secret", "default", "u-made")), "{}", world.explain());
+    world.delete(&made());
+    world.seconds(1);
+    assert!(world.has(&made()), "an answer counts for a while");
+    assert!(world.controller.take_questions().is_empty());
 }

@@ -43,6 +43,9 @@ pub struct Outcome {
     pub why: Option<Cow<'static, str>>,
     /// The exceptions that mean the object: whatever the rule made of it stays as it is.
     pub exceptions: Vec<Str>,
+    /// An API server would have asked about the event: the conditions on requests hold. Otherwise, whatever the rule made
+    /// stays as it is.
+    pub asked: bool,
     /// What is to be done. After failures this is what did work; a host must not take it for all that
     /// the rule wants.
     pub effects: Vec<Effect>,
@@ -135,7 +138,8 @@ pub(crate) fn evaluate_except(
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
-    let Ended { mut effects, failures, lineage, why, exceptions, properties } = evaluation.ended;
+    let Ended { mut effects, failures, lineage, why, exceptions, unasked, properties } =
+        evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -166,6 +170,7 @@ pub(crate) fn evaluate_except(
         verdict,
         why,
         exceptions,
+        asked: !unasked,
         effects,
         failures,
         reads,
@@ -192,6 +197,7 @@ struct Ended {
     why: Option<Cow<'static, str>>,
     properties: Vec<(Str, Str)>,
     exceptions: Vec<Str>,
+    unasked: bool,
 }
 
 impl<'e> Evaluation<'e> {
@@ -205,6 +211,7 @@ impl<'e> Evaluation<'e> {
             return self.because(Verdict::NoMatch, "the request is only a trial");
         }
         if !self.is_admitted() {
+            self.ended.unasked = true;
             return self.because(Verdict::NoMatch, "the conditions on requests do not hold");
         }
         let verdict = match &self.rule.program {

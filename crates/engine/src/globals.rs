@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kiln_jmespath::{Environment, Expression, Limits, NoSources};
 use kiln_value::{Str, Value};
 
-use crate::outside::{Outside, OutsideError};
+use crate::outside::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
 
 /// The entries of the global context. It never changes: a host puts a new one in its place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,6 +73,40 @@ impl Outside for Globals {
             }
         }
         Ok(None)
+    }
+}
+
+/// What is outside, with the global context beside it.
+pub struct WithGlobals<'o, O> {
+    /// All the rest.
+    pub outside: &'o O,
+    /// The global context.
+    pub globals: &'o Globals,
+}
+
+impl<O: Outside> Outside for WithGlobals<'_, O> {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        self.outside.call(request)
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        self.outside.exchange(request)
+    }
+
+    fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {
+        self.outside.get(path)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value, OutsideError> {
+        self.outside.post(path, body)
+    }
+
+    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
+        self.outside.image(reference)
+    }
+
+    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        self.globals.global(name)
     }
 }
 

@@ -58,7 +58,7 @@ pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
 pub use evaluate::{Outcome, Verdict, evaluate};
 pub use event::{Event, User};
 pub use failure::{Failure, FailureKind, MissingSource};
-pub use globals::{Entry, Globals};
+pub use globals::{Entry, Globals, WithGlobals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};

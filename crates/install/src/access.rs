@@ -126,6 +126,12 @@ fn core(component: &str) -> Vec<Value> {
             rules.extend(status(&["get", "update", "patch"]));
             rules.push(requests);
             rules.push(reports);
+            // Whether somebody answers admission requests decides when policies are ready.
+            rules.push(rule(
+                &["admissionregistration.k8s.io"],
+                &["validatingwebhookconfigurations"],
+                &["get"],
+            ));
             rules
         }
         "reports-controller" => vec![reports],

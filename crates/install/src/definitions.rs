@@ -99,150 +99,90 @@ const CEL: Definition = Definition {
     ..KYVERNO
 };
 
+/// Rules, in every spelling.
+const POLICY: Definition = Definition {
+    versions: &["v1", "v2beta1"],
+    deprecated: &[],
+    schema: include_str!("schemas/policy.yaml"),
+    columns: POLICY_COLUMNS,
+    ..KYVERNO
+};
+
+const CLEANUP: Definition = Definition {
+    schema: include_str!("schemas/cleanup.yaml"),
+    columns: CLEANUP_COLUMNS,
+    ..KYVERNO
+};
+
+const GENERATING: Definition =
+    Definition { schema: include_str!("schemas/generating_policy.yaml"), ..CEL };
+
+const MUTATING: Definition =
+    Definition { schema: include_str!("schemas/mutating_policy.yaml"), ..CEL };
+
+const REPORT: Definition = Definition {
+    group: "wgpolicyk8s.io",
+    versions: &["v1alpha2"],
+    deprecated: &[],
+    schema: include_str!("schemas/report.yaml"),
+    columns: REPORT_COLUMNS,
+    has_status: false,
+    ..KYVERNO
+};
+
 const DEFINITIONS: &[Definition] = &[
+    POLICY.cluster("ClusterPolicy", "clusterpolicies", "cpol"),
+    POLICY.namespaced("Policy", "policies", "pol"),
     Definition {
-        kind: "ClusterPolicy",
-        plural: "clusterpolicies",
-        short: "cpol",
-        namespaced: false,
-        versions: &["v1", "v2beta1"],
-        deprecated: &[],
-        schema: include_str!("schemas/policy.yaml"),
-        columns: POLICY_COLUMNS,
-        ..KYVERNO
-    },
-    Definition {
-        kind: "Policy",
-        plural: "policies",
-        short: "pol",
-        versions: &["v1", "v2beta1"],
-        deprecated: &[],
-        schema: include_str!("schemas/policy.yaml"),
-        columns: POLICY_COLUMNS,
-        ..KYVERNO
-    },
-    Definition {
-        kind: "UpdateRequest",
-        plural: "updaterequests",
-        short: "ur",
         versions: &["v2"],
         deprecated: &[],
         schema: include_str!("schemas/update_request.yaml"),
         columns: REQUEST_COLUMNS,
         ..KYVERNO
-    },
+    }
+    .namespaced("UpdateRequest", "updaterequests", "ur"),
+    Definition { schema: include_str!("schemas/exception.yaml"), has_status: false, ..KYVERNO }
+        .namespaced("PolicyException", "policyexceptions", "polex"),
+    CLEANUP.cluster("ClusterCleanupPolicy", "clustercleanuppolicies", "ccleanpol"),
+    CLEANUP.namespaced("CleanupPolicy", "cleanuppolicies", "cleanpol"),
     Definition {
-        kind: "PolicyException",
-        plural: "policyexceptions",
-        short: "polex",
-        schema: include_str!("schemas/exception.yaml"),
-        has_status: false,
-        ..KYVERNO
-    },
-    Definition {
-        kind: "ClusterCleanupPolicy",
-        plural: "clustercleanuppolicies",
-        short: "ccleanpol",
-        namespaced: false,
-        schema: include_str!("schemas/cleanup.yaml"),
-        columns: CLEANUP_COLUMNS,
-        ..KYVERNO
-    },
-    Definition {
-        kind: "CleanupPolicy",
-        plural: "cleanuppolicies",
-        short: "cleanpol",
-        schema: include_str!("schemas/cleanup.yaml"),
-        columns: CLEANUP_COLUMNS,
-        ..KYVERNO
-    },
-    Definition {
-        kind: "GlobalContextEntry",
-        plural: "globalcontextentries",
-        short: "gctxentry",
-        namespaced: false,
         versions: &["v2beta1", "v2", "v2alpha1"],
         deprecated: &["v2alpha1"],
         schema: include_str!("schemas/global_context.yaml"),
         columns: ENTRY_COLUMNS,
         ..KYVERNO
-    },
+    }
+    .cluster("GlobalContextEntry", "globalcontextentries", "gctxentry"),
+    GENERATING.cluster("GeneratingPolicy", "generatingpolicies", "gpol"),
+    GENERATING.younger().namespaced(
+        "NamespacedGeneratingPolicy",
+        "namespacedgeneratingpolicies",
+        "ngpol",
+    ),
+    MUTATING.cluster("MutatingPolicy", "mutatingpolicies", "mpol"),
+    MUTATING.younger().namespaced(
+        "NamespacedMutatingPolicy",
+        "namespacedmutatingpolicies",
+        "nmpol",
+    ),
     Definition {
-        kind: "GeneratingPolicy",
-        plural: "generatingpolicies",
-        short: "gpol",
-        namespaced: false,
-        schema: include_str!("schemas/generating_policy.yaml"),
-        ..CEL
-    },
-    Definition {
-        kind: "NamespacedGeneratingPolicy",
-        plural: "namespacedgeneratingpolicies",
-        short: "ngpol",
-        versions: &["v1beta1", "v1"],
-        deprecated: &[],
-        schema: include_str!("schemas/generating_policy.yaml"),
-        ..CEL
-    },
-    Definition {
-        kind: "MutatingPolicy",
-        plural: "mutatingpolicies",
-        short: "mpol",
-        namespaced: false,
-        schema: include_str!("schemas/mutating_policy.yaml"),
-        ..CEL
-    },
-    Definition {
-        kind: "NamespacedMutatingPolicy",
-        plural: "namespacedmutatingpolicies",
-        short: "nmpol",
-        versions: &["v1beta1", "v1"],
-        deprecated: &[],
-        schema: include_str!("schemas/mutating_policy.yaml"),
-        ..CEL
-    },
-    Definition {
-        kind: "PolicyException",
-        plural: "policyexceptions",
         schema: include_str!("schemas/cel_exception.yaml"),
         columns: &[AGE],
         has_status: false,
         ..CEL
-    },
+    }
+    .namespaced("PolicyException", "policyexceptions", ""),
     Definition {
         group: "api.kubemod.io",
-        kind: "ModRule",
-        plural: "modrules",
         versions: &["v1beta1"],
         deprecated: &[],
         schema: include_str!("schemas/mod_rule.yaml"),
         columns: MODRULE_COLUMNS,
         ..KYVERNO
-    },
-    Definition {
-        group: "wgpolicyk8s.io",
-        kind: "PolicyReport",
-        plural: "policyreports",
-        short: "polr",
-        versions: &["v1alpha2"],
-        deprecated: &[],
-        schema: include_str!("schemas/report.yaml"),
-        columns: REPORT_COLUMNS,
-        has_status: false,
-        ..KYVERNO
-    },
-    Definition {
-        group: "wgpolicyk8s.io",
-        kind: "ClusterPolicyReport",
-        plural: "clusterpolicyreports",
-        short: "cpolr",
-        namespaced: false,
-        versions: &["v1alpha2"],
-        deprecated: &[],
-        schema: include_str!("schemas/report.yaml"),
-        columns: REPORT_COLUMNS,
-        has_status: false,
-    },
+    }
+    .namespaced("ModRule", "modrules", ""),
+    REPORT.namespaced("PolicyReport", "policyreports", "polr"),
+    REPORT.cluster("ClusterPolicyReport", "clusterpolicyreports", "cpolr"),
 ];
 
 /// The definitions of all kinds that Kiln reads or writes.
@@ -252,6 +192,26 @@ pub fn definitions() -> Vec<Value> {
 }
 
 impl Definition {
+    /// A kind of this family whose objects live in namespaces.
+    const fn namespaced(
+        self,
+        kind: &'static str,
+        plural: &'static str,
+        short: &'static str,
+    ) -> Self {
+        Definition { kind, plural, short, namespaced: true, ..self }
+    }
+
+    /// A kind of this family whose objects do not.
+    const fn cluster(self, kind: &'static str, plural: &'static str, short: &'static str) -> Self {
+        Definition { kind, plural, short, namespaced: false, ..self }
+    }
+
+    /// A kind of this family that came later, and has no old version.
+    const fn younger(self) -> Self {
+        Definition { versions: &["v1beta1", "v1"], deprecated: &[], ..self }
+    }
+
     fn object(&self, parts: &Value) -> Value {
         let schema = self.schema(parts);
         let columns: Vec<Value> = self

@@ -68,10 +68,14 @@ fn deployment(options: &Options, selector: &Value) -> Value {
         "spec": {
             "replicas": options.replicas,
             "selector": selector,
+            // The new one answers before the old one ends.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": {
                 "metadata": {"labels": labels("engine")},
                 "spec": {
                     "serviceAccountName": access::POD_ACCOUNT,
+                    // Longer than it lingers and lets calls come to their end.
+                    "terminationGracePeriodSeconds": 60,
                     "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
                     "containers": [{
                         "name": "kiln",

@@ -7,19 +7,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
 use kiln_controller::{Compile, Controller, Hint, News, Request, Settings};
+use kiln_engine::{Outside as _, OutsideError, ServiceAnswer};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
+use kiln_services::Services;
 use kiln_value::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::calls::carry_out;
 use crate::client::Client;
+use crate::events::Happened;
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
 use crate::rights::Rights;
-use crate::state::Shared;
+use crate::state::{Shared, Troubles};
 use crate::watch::{Subject, Told, Watcher};
 
 /// How many watch events, answers and hints are taken in before the controller decides again.
@@ -41,6 +44,7 @@ impl Compile for Stored {
 }
 
 type Answer = (u64, Result<Reply, ApiError>);
+type ToldAnswer = (u64, Result<ServiceAnswer, OutsideError>);
 
 /// The controller and what it needs to act.
 pub(crate) struct Driver {
@@ -51,7 +55,9 @@ pub(crate) struct Driver {
     watches: HashMap<KindKey, (JoinHandle<()>, String)>,
     told: mpsc::Sender<(Gvk, Told)>,
     answers: mpsc::Sender<Answer>,
-    news: mpsc::Sender<News>,
+    /// What services answer to questions.
+    told_answers: mpsc::Sender<ToldAnswer>,
+    services: Services,
     permits: Arc<Semaphore>,
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
@@ -70,14 +76,10 @@ impl Drop for Driver {
 }
 
 /// Runs the controller until the process is to end, and lets calls that are under way come to their end.
-pub(crate) async fn drive(
-    shared: Shared,
-    settings: Settings,
-    hints: &mut mpsc::Receiver<Hint>,
-    news_to: mpsc::Sender<News>,
-) {
+pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::Receiver<Hint>) {
     let (told, mut news) = mpsc::channel(1024);
     let (answers, mut answered) = mpsc::channel(256);
+    let (told_answers, mut services_answered) = mpsc::channel(256);
     let mut kinds = shared.kinds.clone();
     let mut registry = shared.registry.clone();
     let mut globals = shared.globals.subscribe();
@@ -96,7 +98,8 @@ pub(crate) async fn drive(
         watches: HashMap::new(),
         told,
         answers,
-        news: news_to,
+        told_answers,
+        services: Services::new(shared.options.services.clone()),
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
         config: kiln_admission::Settings::new(&shared.options.namespace),
         rights: Arc::default(),
@@ -131,6 +134,9 @@ pub(crate) async fn drive(
                     let Ok((ticket, answer)) = answered.try_recv() else { break };
                     driver.controller.answer(ticket, answer, now());
                 }
+            }
+            Some((number, answer)) = services_answered.recv() => {
+                driver.controller.answered(number, answer, now());
             }
             Some(hint) = hints.recv() => driver.hint(hint),
             Ok(()) = kinds.changed() => {
@@ -177,9 +183,11 @@ impl Driver {
         self.controller.set_exceptions(stored.exceptions.clone());
         // What is wrong with the ConfigMap is said by whoever serves.
         let (config, _) = self.config.read(stored.config.as_ref());
+        self.services = Services::new(self.shared.options.services.clone().and(&config.services));
+        let on = !self.services.are_off();
         self.controller.configure(|settings| {
-            settings.filters = config.filters.clone();
-            settings.limits.context_bytes = config.limits.context_bytes;
+            configure(settings, &config);
+            settings.services = on;
         });
         self.config = config;
     }
@@ -205,6 +213,14 @@ impl Driver {
             let task = tokio::spawn(async move { watcher.follow(&subject, revision, &told).await });
             self.watches.insert(key, (task, name));
         }
+        for question in self.controller.take_questions() {
+            let (services, answers) = (self.services.clone(), self.told_answers.clone());
+            tokio::task::spawn_blocking(move || {
+                let answer = services.exchange(&question.request());
+                // Nobody waits for it when the process ends.
+                let _ = answers.blocking_send((question.number, answer));
+            });
+        }
         for news in self.controller.take_news() {
             self.tell(news);
         }
@@ -222,6 +238,10 @@ impl Driver {
                 tracing::warn!(%rule, trigger, reason = ?condition.reason, "{}", condition.message);
                 (rule, "failed")
             }
+            News::Changed { rule, target } => {
+                tracing::info!(%rule, %target, "changed an object");
+                (rule, "changed")
+            }
             News::OwnerElsewhere { rule, target, owner } => {
                 tracing::warn!(%rule, %target, owner, "Kubernetes does not honour this owner");
                 (rule, "owner elsewhere")
@@ -232,7 +252,31 @@ impl Driver {
             [("policy", policy.as_str()), ("rule", rule.rule.as_str()), ("result", result)];
         self.shared.metrics.count("kiln_rule_results_total", &labels);
         // Events are for people: when there are too many of them, some are left out.
-        let _ = self.news.try_send(news);
+        let _ = self.shared.happened.try_send(Happened::Told(news));
+    }
+
+    /// Tells what keeps policies from firing, when that is something else than before.
+    fn tell_troubles(&self) {
+        if !self.controller.is_running() {
+            return;
+        }
+        let mut troubles = Troubles::new();
+        for (policy, what) in self.controller.unreadable_triggers() {
+            troubles.entry(policy).or_default().push(what);
+        }
+        let before = self.shared.troubles.borrow().clone();
+        if before.as_ref() == Some(&troubles) {
+            return;
+        }
+        for (policy, found) in &troubles {
+            let known = before.as_ref().and_then(|before| before.get(policy));
+            for what in found.iter().filter(|what| known.is_none_or(|k| !k.contains(what))) {
+                tracing::warn!(%policy, "{what}");
+                let news = Happened::Unreadable { policy: policy.clone(), what: what.clone() };
+                let _ = self.shared.happened.try_send(news);
+            }
+        }
+        self.shared.troubles.send_replace(Some(troubles));
     }
 
     fn begin(&self, request: Request) {
@@ -272,11 +316,22 @@ impl Driver {
         }
         #[allow(clippy::cast_precision_loss, reason = "a count for people")]
         metrics.set("kiln_keys", &[], self.controller.keys_held() as f64);
+        self.tell_troubles();
         match self.controller.is_running() {
             true => self.shared.health.good("controller", None),
             false => self.shared.health.bad("controller", "it has not read everything yet"),
         }
     }
+}
+
+/// How long a change waits for what requests say of it, where some people are kept out.
+const PATIENCE: u64 = 300;
+
+/// What users decide that concerns the controller.
+fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
+    settings.filters = config.filters.clone();
+    settings.limits = config.limits;
+    settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
 }
 
 /// Carries out a call; when the server asks for a moment of patience, it gets one.
@@ -288,7 +343,10 @@ async fn call(
 ) -> Result<Reply, ApiError> {
     let mut tries = 0;
     loop {
+        let began = Instant::now();
         let answer = carry_out(client, kinds, call).await;
+        let verb = [("verb", call.verb().as_str())];
+        metrics.observe("kiln_api_call_seconds", &verb, began.elapsed().as_secs_f64());
         let outcome = answer.as_ref().map_or_else(|error| error.reason.as_str(), |_| "ok");
         let about = call.about();
         let labels = [

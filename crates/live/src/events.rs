@@ -3,7 +3,7 @@
 use kiln_cluster::Call;
 use kiln_controller::News;
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Dialect, PolicyId};
+use kiln_rules::{Dialect, PolicyId, RuleId};
 use kiln_text::time::Time;
 use kiln_value::{Map, Value, value};
 use tokio::sync::mpsc;
@@ -14,8 +14,31 @@ use crate::registry::Registry;
 use crate::state::Shared;
 
 const CONTROLLER: &str = "kyverno-generate";
+/// The reason of events about what went well.
+const APPLIED: &str = "PolicyApplied";
 /// The longest note that an API server takes.
 const LONGEST_NOTE: usize = 1024;
+
+/// What happened that users may want to read of.
+#[derive(Clone, Debug)]
+pub enum Happened {
+    /// The controller tells.
+    Told(News),
+    /// A rule changed an object before it was stored.
+    Mutated {
+        /// The rule.
+        rule: RuleId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// A kind that should fire a policy cannot be followed.
+    Unreadable {
+        /// The policy.
+        policy: ObjectId,
+        /// What is wrong.
+        what: String,
+    },
+}
 
 /// What an event says.
 #[derive(Clone, Debug)]
@@ -28,32 +51,69 @@ struct Said {
 }
 
 /// Writes events about news for as long as some come.
-pub(crate) async fn write(shared: Shared, mut news: mpsc::Receiver<News>) {
+pub(crate) async fn write(shared: Shared, mut happened: mpsc::Receiver<Happened>) {
     let mut number = 0_u64;
     let settings = kiln_admission::Settings::new(&shared.options.namespace);
-    while let Some(news) = news.recv().await {
+    while let Some(happened) = happened.recv().await {
         let registry = shared.registry.borrow().clone();
         let (config, _) = settings.read(registry.config.as_ref());
-        for said in said(&news, &registry, config.success_events) {
+        // Each side writes as itself.
+        let client = match &happened {
+            Happened::Mutated { .. } => &shared.admission,
+            _ => &shared.controller,
+        };
+        for said in said(&happened, &registry).into_iter().filter(|said| said.is_wanted(&config)) {
             number += 1;
             let call = Call::create(event(&said, number));
             let kinds = shared.kinds.borrow().clone();
-            if let Err(error) = carry_out(&shared.controller, &kinds, &call).await {
+            if let Err(error) = carry_out(client, &kinds, &call).await {
                 tracing::debug!(%error, note = said.note, "cannot write an event");
             }
         }
     }
 }
 
-fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
+impl Said {
+    /// Whether users want to read of it: of what went well, only if they say so, and of which actions.
+    fn is_wanted(&self, config: &kiln_admission::Settings) -> bool {
+        let actions = &config.success_event_actions;
+        self.reason != APPLIED
+            || (config.success_events
+                && (actions.is_empty() || actions.iter().any(|action| action == self.action)))
+    }
+}
+
+fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
+    let mutated = |rule: &RuleId, object: &ObjectId| Said {
+        regarding: policy(&rule.policy, registry),
+        related: Some(reference(object, None)),
+        reason: APPLIED,
+        action: "Resource Mutated",
+        note: format!("{} {}: rule {} changed it", object.gvk.kind, place(object), rule.rule),
+    };
+    let news = match happened {
+        Happened::Told(news) => news,
+        Happened::Mutated { rule, object } => return vec![mutated(rule, object)],
+        Happened::Unreadable { policy, what } => {
+            let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
+            let uid = stored.and_then(|stored| metadata::uid(&stored.object));
+            return vec![Said {
+                regarding: reference(policy, uid),
+                related: None,
+                reason: "PolicyError",
+                action: "None",
+                note: format!("policy {}: {what}", policy.name),
+            }];
+        }
+    };
     match news {
-        News::Made { rule, target } if success => {
+        News::Made { rule, target } => {
             let key = rule.policy.key();
             vec![
                 Said {
                     regarding: reference(target, None),
                     related: None,
-                    reason: "PolicyApplied",
+                    reason: APPLIED,
                     action: "None",
                     note: format!(
                         "Created {} {} as a result of applying policy {key}/{}",
@@ -63,13 +123,13 @@ fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
                 Said {
                     regarding: policy(&rule.policy, registry),
                     related: Some(reference(target, None)),
-                    reason: "PolicyApplied",
+                    reason: APPLIED,
                     action: "Resource Generated",
                     note: "resource generated".to_owned(),
                 },
             ]
         }
-        News::Made { .. } => Vec::new(),
+        News::Changed { rule, target } => vec![mutated(rule, target)],
         News::Failed { rule, trigger, condition } => vec![Said {
             regarding: policy(&rule.policy, registry),
             related: trigger.as_ref().map(|trigger| reference(trigger, None)),
@@ -88,6 +148,13 @@ fn said(news: &News, registry: &Registry, success: bool) -> Vec<Said> {
                 rule.policy.name, rule.rule
             ),
         }],
+    }
+}
+
+fn place(id: &ObjectId) -> String {
+    match id.namespace.as_str() {
+        "" => id.name.to_string(),
+        namespace => format!("{namespace}/{}", id.name),
     }
 }
 
@@ -137,7 +204,7 @@ fn event(said: &Said, number: u64) -> Value {
         .collect();
     let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     let name = format!("{name}.{:x}", milliseconds * 1_000_000 + number % 1_000_000);
-    let applied = matches!(said.reason, "PolicyApplied" | "PolicySkipped");
+    let applied = matches!(said.reason, APPLIED | "PolicySkipped");
     let note: String = said.note.chars().take(LONGEST_NOTE).collect();
     let mut event = value!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
@@ -164,7 +231,7 @@ fn instance() -> String {
 mod tests {
     use super::*;
     use kiln_controller::{Condition, Waiting};
-    use kiln_rules::{Dialect, RuleId};
+    use kiln_rules::Dialect;
 
     #[test]
     fn a_failure_is_told_about_the_policy() {
@@ -175,7 +242,7 @@ mod tests {
             trigger: Some(ObjectId::new(Gvk::new("v1", "Namespace"), "", "a")),
             condition: Condition { reason: Waiting::Failed, message: "x".repeat(2_000) },
         };
-        let said = said(&news, &Registry::default(), false);
+        let said = said(&Happened::Told(news), &Registry::default());
         let event = event(&said[0], 1);
         let text =
             |path: &[&str]| event.str_at(path.iter().copied()).unwrap_or_default().to_owned();
@@ -186,5 +253,34 @@ mod tests {
         assert_eq!(text(&["regarding", "kind"]), "ClusterPolicy");
         assert_eq!(text(&["related", "kind"]), "Namespace");
         assert_eq!(text(&["note"]).len(), LONGEST_NOTE);
+    }
+
+    #[test]
+    fn what_went_well_is_told_as_users_decide() {
+        let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
+        let rule = RuleId { policy, rule: "r".into() };
+        let target = ObjectId::new(Gvk::new("v1", "Secret"), "a", "b");
+        let made = News::Made { rule: rule.clone(), target: target.clone() };
+        let changed = News::Changed { rule: rule.clone(), target: target.clone() };
+        let at_admission = Happened::Mutated { rule, object: target };
+        let told = |happened: &Happened, on: &str, actions: &str| -> Vec<&'static str> {
+            let config =
+                value!({"data": {"generateSuccessEvents": on, "successEventActions": actions}});
+            let (config, warnings) = kiln_admission::Settings::new("kyverno").read(Some(&config));
+            assert!(warnings.is_empty());
+            let said = said(happened, &Registry::default());
+            said.iter().filter(|said| said.is_wanted(&config)).map(|said| said.action).collect()
+        };
+        for (happened, on, actions, expected) in [
+            (Happened::Told(made.clone()), "false", "", &[][..]),
+            (Happened::Told(made.clone()), "true", "", &["None", "Resource Generated"]),
+            (Happened::Told(made), "true", "Resource Generated", &["Resource Generated"]),
+            (Happened::Told(changed.clone()), "true", "Resource Generated", &[]),
+            (Happened::Told(changed), "true", "Resource Mutated", &["Resource Mutated"]),
+            (at_admission.clone(), "true", "", &["Resource Mutated"]),
+            (at_admission, "false", "Resource Mutated", &[]),
+        ] {
+            assert_eq!(told(&happened, on, actions), expected, "{happened:?} {on} {actions}");
+        }
     }
 }

@@ -11,13 +11,6 @@ use crate::calls::carry_out;
 use crate::drive::now;
 use crate::state::Shared;
 
-/// How long a Lease counts that nobody renews.
-const LIFE: Duration = Duration::from_secs(10);
-/// How often it is renewed, and how often others look.
-const PAUSE: Duration = Duration::from_secs(2);
-/// A holder that could not renew for so long stops before others begin.
-const GIVE_UP: Duration = Duration::from_secs(7);
-
 /// The Lease of the controller, and this process's part in it.
 pub(crate) struct Lease {
     shared: Shared,
@@ -25,15 +18,32 @@ pub(crate) struct Lease {
     holder: String,
     /// What the Lease last said, and since when.
     seen: Option<(Value, Instant)>,
+    /// How long it counts if nobody renews it.
+    life: Duration,
+}
+
+/// The Lease of an engine that lives in a namespace.
+pub(crate) fn id(namespace: &str) -> ObjectId {
+    ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, "kiln-controller")
 }
 
 impl Lease {
     pub(crate) fn new(shared: Shared) -> Self {
-        let kind = Gvk::new("coordination.k8s.io/v1", "Lease");
-        let id = ObjectId::new(kind, &shared.options.namespace, "kiln-controller");
+        let id = id(&shared.options.namespace);
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
         let holder = format!("{host}-{}-{:x}", std::process::id(), now());
-        Lease { shared, id, holder, seen: None }
+        let life = shared.options.lease;
+        Lease { shared, id, holder, seen: None, life }
+    }
+
+    /// How often it is renewed, and how often others look.
+    fn pause(&self) -> Duration {
+        self.life / 5
+    }
+
+    /// A holder that could not renew for so long stops before others begin.
+    fn give_up(&self) -> Duration {
+        self.life * 7 / 10
     }
 
     /// Waits until this process holds the Lease. Where Leases are forbidden, it acts without one.
@@ -53,7 +63,7 @@ impl Lease {
                 }
                 Err(error) => tracing::warn!(%error, "cannot ask for the Lease"),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(self.pause()).await;
         }
     }
 
@@ -61,14 +71,19 @@ impl Lease {
     pub(crate) async fn hold(&mut self) {
         let mut renewed = Instant::now();
         loop {
-            tokio::time::sleep(PAUSE).await;
-            match self.try_once().await {
-                Ok(true) => renewed = Instant::now(),
+            tokio::time::sleep(self.pause()).await;
+            let asked = Instant::now();
+            // A server that does not answer in time is no reason to go on without the Lease.
+            let left = self.give_up().saturating_sub(renewed.elapsed());
+            let answer = tokio::time::timeout(left.max(self.pause() / 2), self.try_once()).await;
+            let late = || Err(ApiError::new(Reason::Unavailable, "no answer in time"));
+            match answer.unwrap_or_else(|_| late()) {
+                Ok(true) => renewed = asked,
                 Ok(false) => return tracing::warn!("another process took the Lease"),
                 Err(error) if matches!(error.reason, Reason::Forbidden | Reason::UnknownKind) => {
                     renewed = Instant::now();
                 }
-                Err(error) if renewed.elapsed() > GIVE_UP => {
+                Err(error) if renewed.elapsed() > self.give_up() => {
                     return tracing::warn!(%error, "could not renew the Lease in time");
                 }
                 Err(error) => tracing::debug!(%error, "cannot renew the Lease"),
@@ -101,7 +116,7 @@ impl Lease {
         self.seen = Some((spec.clone(), since));
         let holder = spec.str_at(["holderIdentity"]).unwrap_or_default();
         let ours = holder == self.holder || self.holder.is_empty();
-        if !(ours || holder.is_empty() || since.elapsed() > LIFE) {
+        if !(ours || holder.is_empty() || since.elapsed() > self.life) {
             return Ok(false);
         }
         let object = self.wanted(live.as_ref(), &spec, ours);
@@ -134,7 +149,7 @@ impl Lease {
             })
         });
         if let Some(map) = object.as_map_mut() {
-            let seconds = i64::try_from(LIFE.as_secs()).unwrap_or(10);
+            let seconds = i64::try_from(self.life.as_secs().max(1)).unwrap_or(10);
             map.insert(
                 "spec",
                 value!({

@@ -20,6 +20,7 @@
 //! | `drive` | owns the controller: gives it events, carries out its calls |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
+//! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
@@ -31,7 +32,7 @@ pub mod calls;
 pub mod client;
 pub mod discovery;
 mod drive;
-mod events;
+pub mod events;
 mod globals;
 pub mod health;
 mod lease;
@@ -46,6 +47,7 @@ mod run;
 pub mod serve;
 pub mod state;
 mod status;
+mod uninstall;
 pub mod watch;
 
 pub use client::{Client, ConnectError};
@@ -55,3 +57,4 @@ pub use plan::{Play, plan};
 pub use reader::Reader;
 pub use run::{logs, run, run_blocking};
 pub use state::Shared;
+pub use uninstall::{Uninstall, uninstall};

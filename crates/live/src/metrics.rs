@@ -10,10 +10,16 @@ pub struct Metrics {
     samples: Mutex<BTreeMap<(&'static str, String), Sample>>,
 }
 
+/// The upper ends of the buckets that durations are counted in, in seconds.
+const BUCKETS: [f64; 12] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     value: f64,
     count: u64,
+    /// How many observations were at most as large as the bucket's end, and larger than the one before.
+    buckets: [u64; BUCKETS.len()],
 }
 
 /// What kind of number a family is.
@@ -23,13 +29,14 @@ pub enum Form {
     Counter,
     /// It goes up and down.
     Gauge,
-    /// A sum of observations and how many there were.
-    Summary,
+    /// Observations, counted by how large they were.
+    Histogram,
 }
 
 /// Every number there is: its name, form, and what it says.
-pub const FAMILIES: [(&str, Form, &str); 10] = [
+pub const FAMILIES: [(&str, Form, &str); 12] = [
     ("kiln_api_calls_total", Form::Counter, "Calls to the API server, by verb, kind and outcome."),
+    ("kiln_api_call_seconds", Form::Histogram, "How long calls to the API server took, by verb."),
     (
         "kiln_watch_restarts_total",
         Form::Counter,
@@ -47,14 +54,19 @@ pub const FAMILIES: [(&str, Form, &str); 10] = [
     (
         "kiln_hints_total",
         Form::Counter,
-        "Requests that the admission side told the controller about.",
+        "Requests that the admission side told the controller of its own process about.",
+    ),
+    (
+        "kiln_requests_written_total",
+        Form::Counter,
+        "Requests that were written down for whoever acts, by outcome.",
     ),
     (
         "kiln_admission_requests_total",
         Form::Counter,
         "Admission requests, by path, operation and answer.",
     ),
-    ("kiln_admission_seconds", Form::Summary, "How long admission requests took, by path."),
+    ("kiln_admission_seconds", Form::Histogram, "How long admission requests took, by path."),
 ];
 
 impl Metrics {
@@ -68,11 +80,14 @@ impl Metrics {
         self.change(name, labels, |sample| sample.value = value);
     }
 
-    /// Adds an observation to a summary.
+    /// Adds an observation to a histogram.
     pub fn observe(&self, name: &'static str, labels: &[(&str, &str)], value: f64) {
         self.change(name, labels, |sample| {
             sample.value += value;
             sample.count += 1;
+            if let Some(at) = BUCKETS.iter().position(|end| value <= *end) {
+                sample.buckets[at] += 1;
+            }
         });
     }
 
@@ -92,20 +107,16 @@ impl Metrics {
             let word = match form {
                 Form::Counter => "counter",
                 Form::Gauge => "gauge",
-                Form::Summary => "summary",
+                Form::Histogram => "histogram",
             };
             // Writing to a string does not fail.
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {word}");
             let range = samples.range((name, String::new())..);
             for ((_, labels), sample) in range.take_while(|((known, _), _)| *known == name) {
-                let _ = match form {
-                    Form::Summary => writeln!(
-                        out,
-                        "{name}_sum{labels} {}\n{name}_count{labels} {}",
-                        sample.value, sample.count
-                    ),
-                    _ => writeln!(out, "{name}{labels} {}", sample.value),
-                };
+                match form {
+                    Form::Histogram => write_histogram(&mut out, name, labels, sample),
+                    _ => drop(writeln!(out, "{name}{labels} {}", sample.value)),
+                }
             }
         }
         out
@@ -121,6 +132,19 @@ impl Metrics {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         change(samples.entry(key).or_default());
     }
+}
+
+fn write_histogram(out: &mut String, name: &str, labels: &str, sample: &Sample) {
+    let inside = labels.trim_start_matches('{').trim_end_matches('}');
+    let comma = if inside.is_empty() { "" } else { "," };
+    let mut below = 0;
+    for (end, count) in BUCKETS.iter().zip(sample.buckets) {
+        below += count;
+        let _ = writeln!(out, "{name}_bucket{{{inside}{comma}le=\"{end}\"}} {below}");
+    }
+    let Sample { value, count, .. } = sample;
+    let _ = writeln!(out, "{name}_bucket{{{inside}{comma}le=\"+Inf\"}} {count}");
+    let _ = writeln!(out, "{name}_sum{labels} {value}\n{name}_count{labels} {count}");
 }
 
 fn labels_text(labels: &[(&str, &str)]) -> String {
@@ -143,18 +167,37 @@ mod tests {
         metrics.count("kiln_hints_total", &[]);
         metrics.count("kiln_hints_total", &[]);
         metrics.set("kiln_policies", &[("state", "a\"b")], 3.0);
-        metrics.observe("kiln_admission_seconds", &[("path", "/mutate")], 0.25);
+        for seconds in [0.25, 0.003, 60.0] {
+            metrics.observe("kiln_admission_seconds", &[("path", "/mutate")], seconds);
+        }
+        metrics.observe("kiln_api_call_seconds", &[], 0.001);
         let text = metrics.text();
         for line in [
             "kiln_hints_total 2",
             "kiln_policies{state=\"a\\\"b\"} 3",
-            "kiln_admission_seconds_sum{path=\"/mutate\"} 0.25",
-            "kiln_admission_seconds_count{path=\"/mutate\"} 1",
+            "# TYPE kiln_admission_seconds histogram",
+            "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"0.0025\"} 0",
+            "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"0.005\"} 1",
+            "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"0.25\"} 2",
+            "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"10\"} 2",
+            "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"+Inf\"} 3",
+            "kiln_admission_seconds_sum{path=\"/mutate\"} 60.253",
+            "kiln_admission_seconds_count{path=\"/mutate\"} 3",
+            "kiln_api_call_seconds_bucket{le=\"0.001\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
         metrics.clear("kiln_policies");
         assert!(!metrics.text().contains("a\\\"b"));
+    }
+
+    #[test]
+    fn every_family_is_documented() {
+        let page = kiln_testkit::project_root().join("docs/run.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for (name, _, _) in FAMILIES {
+            assert!(page.contains(&format!("`{name}`")), "docs/run.md says nothing of {name}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kiln_services::Allowed;
+
 /// Which part of the work a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
@@ -36,6 +38,14 @@ pub struct Options {
     pub webhook_url: Option<String>,
     /// The Service through which the API server reaches the webhook.
     pub service: String,
+    /// The webhook configurations stay when the process ends, because others answer at the same address.
+    pub leave_webhooks: bool,
+    /// How long the process goes on answering when it is told to end, until nobody asks it any more.
+    pub linger: Duration,
+    /// How long the Lease of a process counts that does not renew it: so long others wait before they take over.
+    pub lease: Duration,
+    /// The services that rules may ask, besides those that the ConfigMap allows.
+    pub services: Allowed,
     /// The most calls to the API server at once.
     pub calls_at_once: usize,
     /// A watch that tells nothing for so long is begun anew.
@@ -55,6 +65,10 @@ impl Default for Options {
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             webhook_url: None,
             service: "kyverno-svc".to_owned(),
+            leave_webhooks: false,
+            linger: Duration::ZERO,
+            lease: Duration::from_secs(10),
+            services: Allowed::default(),
             calls_at_once: 16,
             stale_after: Duration::from_secs(180),
         }

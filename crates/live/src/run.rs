@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_controller::{Hint, News, ResourceFilter, Settings};
+use kiln_controller::{Hint, ResourceFilter, Settings};
 use kiln_object::Kinds;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -43,6 +43,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
     let (registry_sender, registry) = watch::channel(Arc::new(Registry::default()));
     let (stop, shutdown) = watch::channel(false);
     let (hints, told_hints) = mpsc::channel(4096);
+    let (happened, told) = mpsc::channel(1024);
     let shared = Shared {
         options: Arc::clone(&options),
         controller,
@@ -52,6 +53,8 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
         globals: watch::Sender::new(Arc::default()),
         hints,
         webhooks: watch::Sender::new(BTreeMap::new()),
+        happened,
+        troubles: watch::Sender::new(None),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,
@@ -75,10 +78,9 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
     // With webhooks to wait for, the admission side says when a policy is ready.
     parts.spawn(status::keep(shared.clone(), reader.clone(), admits));
     let serving = tokio::spawn(serve::serve(shared.clone(), admits));
-    let (news, told_news) = mpsc::channel(1024);
-    parts.spawn(events::write(shared.clone(), told_news));
+    parts.spawn(events::write(shared.clone(), told));
     let settings = settings(&options, shared.controller.who().await);
-    let acting = acts.then(|| tokio::spawn(act(shared.clone(), settings, told_hints, news)));
+    let acting = acts.then(|| tokio::spawn(act(shared.clone(), settings, told_hints)));
     end.await;
     tracing::info!("ends");
     let _ = stop.send(true);
@@ -88,7 +90,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
             let _ = acting.await;
         }
     };
-    if tokio::time::timeout(LAST_CALLS, last).await.is_err() {
+    if tokio::time::timeout(LAST_CALLS + options.linger, last).await.is_err() {
         tracing::warn!("some calls did not come to their end");
     }
     parts.shutdown().await;
@@ -96,12 +98,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
 }
 
 /// Lets the controller act whenever this process holds the Lease, until the process is to end.
-async fn act(
-    shared: Shared,
-    settings: Settings,
-    mut hints: mpsc::Receiver<Hint>,
-    news: mpsc::Sender<News>,
-) {
+async fn act(shared: Shared, settings: Settings, mut hints: mpsc::Receiver<Hint>) {
     let mut lease = Lease::new(shared.clone());
     let mut shutdown = shared.shutdown.clone();
     loop {
@@ -118,11 +115,12 @@ async fn act(
                 }
             }
         }
-        let driven = drive::drive(shared.clone(), settings.clone(), &mut hints, news.clone());
+        let driven = drive::drive(shared.clone(), settings.clone(), &mut hints);
         let ended = tokio::select! {
             () = driven => true,
             () = lease.hold() => false,
         };
+        shared.troubles.send_replace(None);
         if ended {
             return lease.give_back().await;
         }

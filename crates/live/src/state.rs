@@ -10,10 +10,14 @@ use kiln_value::Str;
 use tokio::sync::{mpsc, watch};
 
 use crate::client::Client;
+use crate::events::Happened;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::registry::Registry;
+
+/// What keeps policies from firing, by policy: kinds that cannot be followed.
+pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
 
 /// What the parts of a running process share. Cloning copies pointers.
 #[derive(Clone, Debug)]
@@ -35,6 +39,10 @@ pub struct Shared {
     /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
     /// admission side tells, and a policy becomes ready by it.
     pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
+    /// Where everybody tells what users may want to read of.
+    pub happened: mpsc::Sender<Happened>,
+    /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
+    pub troubles: watch::Sender<Option<Troubles>>,
     /// Whether the process can do its work.
     pub health: Arc<Health>,
     /// What is counted.

@@ -1,11 +1,14 @@
 //! Writes the status of policies: whether their rules act.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_admission::registration::Registration;
+use kiln_admission::webhooks::POLICY_VALIDATING;
 use kiln_cluster::{Call, ObjectPatch, Reason};
-use kiln_object::{ObjectId, metadata};
-use kiln_rules::{Policy, Program};
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::{KindPattern, Operation, Policy, Program, Rule};
 use kiln_text::time::Time;
 use kiln_value::{Str, Value, value};
 
@@ -13,26 +16,44 @@ use crate::calls::carry_out;
 use crate::client::Client;
 use crate::drive::now;
 use crate::registry::{Registry, StoredPolicy};
-use crate::state::Shared;
+use crate::state::{Shared, Troubles};
 
-/// Keeps the status of all policies as it should be, until the process is to end. Without webhooks a policy
-/// is ready when it is read; with them, when they are registered for it.
+/// How often a process without webhooks looks whether another one has them.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Who answers admission requests.
+enum Admission<'a> {
+    /// This process: these policies are registered.
+    Here(&'a BTreeMap<ObjectId, (Str, i64)>),
+    /// Another one, which says when policies are ready.
+    Elsewhere,
+    /// Nobody.
+    Nowhere,
+}
+
+/// Keeps the status of all policies as it should be, until the process is to end.
 pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
     let mut registry = shared.registry.clone();
     let mut webhooks = shared.webhooks.subscribe();
+    let mut troubles = shared.troubles.subscribe();
     let mut shutdown = shared.shutdown.clone();
     // What was written and not seen yet, so that nothing is written twice.
     let mut written: HashMap<ObjectId, (String, Value)> = HashMap::new();
     loop {
         let stored = registry.borrow_and_update().clone();
         let registered = webhooks.borrow_and_update().clone();
+        let troubled = troubles.borrow_and_update().clone();
+        let admission = match with_webhooks {
+            true => Admission::Here(&registered),
+            false if is_admission_elsewhere(&shared, &client).await => Admission::Elsewhere,
+            false => Admission::Nowhere,
+        };
         let mut failed = false;
         written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
         count(&shared, &stored);
         for policy in stored.policies.iter().filter(|_| stored.complete) {
-            let Some(status) = wanted(policy, with_webhooks.then_some(&registered)) else {
-                continue;
-            };
+            let Some(status) = wanted(policy, &admission) else { continue };
+            let status = with_troubles(policy, status, troubled.as_ref());
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
                 || covers(policy.object.get("status").unwrap_or(&Value::Null), &status)
@@ -56,13 +77,23 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
                 }
             }
         }
+        let pause = if failed { Duration::from_secs(2) } else { LOOK };
         tokio::select! {
             changed = registry.changed() => if changed.is_err() { return },
             changed = webhooks.changed() => if changed.is_err() { return },
+            changed = troubles.changed() => if changed.is_err() { return },
             _ = shutdown.changed() => return,
-            () = tokio::time::sleep(Duration::from_secs(2)), if failed => {}
+            () = tokio::time::sleep(pause), if failed || !with_webhooks => {}
         }
     }
+}
+
+/// Whether some process answers requests: then there is a webhook for policies.
+async fn is_admission_elsewhere(shared: &Shared, client: &Client) -> bool {
+    let kind = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+    let call = Call::Get(ObjectId::new(kind, "", POLICY_VALIDATING));
+    let kinds = shared.kinds.borrow().clone();
+    carry_out(client, &kinds, &call).await.is_ok()
 }
 
 fn count(shared: &Shared, stored: &Registry) {
@@ -73,45 +104,116 @@ fn count(shared: &Shared, stored: &Registry) {
     }
 }
 
-/// The status that a policy should have; none while it is not known.
-fn wanted(
-    policy: &StoredPolicy,
-    webhooks: Option<&BTreeMap<ObjectId, (Str, i64)>>,
-) -> Option<Value> {
+/// The status that a policy should have; none while it is not known, or another process says it.
+fn wanted(policy: &StoredPolicy, admission: &Admission<'_>) -> Option<Value> {
     let scripted = policy.id.gvk.group == "policies.kyverno.io";
     let of_paths = policy.id.gvk.group == "api.kubemod.io";
     let sound = match &policy.compiled {
         Ok(sound) => sound,
-        Err(why) if of_paths => return Some(value!({"conditions": ready_condition(false, why)})),
-        Err(why) if scripted => return Some(condition_status(Some(why))),
-        Err(why) => return Some(status(false, why, None)),
-    };
-    if let Some(registered) = webhooks {
-        let uid = metadata::uid(&policy.object).unwrap_or_default();
-        let generation =
-            policy.object.get_path(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-        let ready = registered
-            .get(&policy.id)
-            .is_some_and(|(known, upto)| known == uid && *upto >= generation);
-        if !ready {
-            return None;
+        Err(why) if of_paths => {
+            return Some(value!({"conditions": ready_condition(false, "Failed", why)}));
         }
-    }
+        Err(why) if scripted => return Some(condition_status(Some(why), None)),
+        Err(why) => return Some(status(false, "Failed", why, None)),
+    };
+    let missing = match admission {
+        Admission::Elsewhere => return None,
+        Admission::Here(registered) => {
+            let uid = metadata::uid(&policy.object).unwrap_or_default();
+            let generation = policy.object.get_path(["metadata", "generation"]);
+            let generation = generation.and_then(Value::as_i64).unwrap_or(0);
+            let known = registered.get(&policy.id);
+            known.filter(|(known, upto)| known == uid && *upto >= generation)?;
+            None
+        }
+        Admission::Nowhere => needs_requests(sound),
+    };
+    let (ready, reason, message) = match &missing {
+        Some(why) => (false, "NoAdmission", why.as_str()),
+        None => (true, "Succeeded", "Ready"),
+    };
     Some(match (scripted, of_paths) {
-        (true, _) => condition_status(None),
-        (_, true) => value!({"conditions": ready_condition(true, "Ready")}),
-        _ => status(true, "Ready", Some(sound)),
+        (true, _) => {
+            let nobody = matches!(admission, Admission::Nowhere).then_some(NOBODY);
+            condition_status(missing.as_deref(), nobody)
+        }
+        (_, true) => value!({"conditions": ready_condition(ready, reason, message)}),
+        _ => status(ready, reason, message, Some(sound)),
     })
 }
 
-/// The status of policies that are written in CEL.
-fn condition_status(problem: Option<&str>) -> Value {
-    let (word, reason) =
-        if problem.is_none() { ("True", "Succeeded") } else { ("False", "Failed") };
-    let condition = |kind: &str, message: &str| value!({"type": kind, "status": word, "reason": reason, "message": message});
+const NOBODY: &str = "nobody answers admission requests; rules act on what is stored";
+
+/// Why a policy does not do all that it says where nobody answers requests; none when it does.
+fn needs_requests(policy: &Policy) -> Option<String> {
+    let asks = Registration::of(policy).asks_for_request;
+    let needs = |rule: &&Arc<Rule>| {
+        let named = rule.trigger.named_operations();
+        let kinds = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+        let on_subresource =
+            |kind: &KindPattern| !kind.subresource.is_empty() && &*kind.subresource != "*";
+        rule.program.acts_at_admission()
+            || asks
+            || named.contains(Operation::Connect)
+            || kinds.into_iter().any(on_subresource)
+    };
+    let names: Vec<&str> =
+        policy.rules.iter().filter(needs).map(|rule| rule.id.rule.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "nobody answers admission requests, which these rules need: {}; run `kiln run` without \
+             `--only controller`, or beside it `kiln run --only admission`",
+            names.join(", ")
+        )
+    })
+}
+
+/// The condition that says which kinds cannot fire a policy.
+const READABLE: &str = "TriggersReadable";
+
+/// Adds what keeps a policy from firing. Only the process that acts knows; the others leave what it wrote.
+fn with_troubles(policy: &StoredPolicy, mut status: Value, troubles: Option<&Troubles>) -> Value {
+    let scripted = policy.id.gvk.group == "policies.kyverno.io";
+    let place: &[&str] =
+        if scripted { &["conditionStatus", "conditions"] } else { &["conditions"] };
+    let condition = match troubles {
+        None => {
+            let path = ["status"].iter().chain(place.iter()).copied();
+            let stored = policy.object.get_path(path).and_then(Value::as_list);
+            let is_it = |condition: &&Value| condition.str_at(["type"]) == Some(READABLE);
+            stored.and_then(|stored| stored.iter().find(is_it)).cloned()
+        }
+        Some(troubles) => {
+            let of_this = |(id, _): &(&ObjectId, _)| id.same_object(&policy.id);
+            troubles.iter().find(of_this).map(|(_, found)| {
+                value!({
+                    "type": READABLE, "status": "False", "reason": "Failed",
+                    "message": found.join("; "),
+                })
+            })
+        }
+    };
+    if let Some(condition) = condition
+        && let Some(list) = status.get_path(place.iter().copied()).and_then(Value::as_list)
+    {
+        let all = list.iter().cloned().chain([condition]);
+        let all = Value::from_iter(all.collect::<Vec<_>>());
+        // It is there, or it would not have been found.
+        let _ = status.set(place.iter().copied(), all);
+    }
+    status
+}
+
+/// The status of policies that are written in CEL. Without webhooks it says so.
+fn condition_status(problem: Option<&str>, without_webhooks: Option<&str>) -> Value {
+    let condition = |kind: &str, problem: Option<&str>, good: &str| {
+        let (word, reason) =
+            if problem.is_none() { ("True", "Succeeded") } else { ("False", "Failed") };
+        value!({"type": kind, "status": word, "reason": reason, "message": problem.unwrap_or(good)})
+    };
     let conditions = [
-        condition("WebhookConfigured", problem.unwrap_or("Webhook configured.")),
-        condition("RBACPermissionsGranted", problem.unwrap_or("Policy is ready for reporting.")),
+        condition("WebhookConfigured", problem.or(without_webhooks), "Webhook configured."),
+        condition("RBACPermissionsGranted", problem, "Policy is ready for reporting."),
     ];
     value!({"conditionStatus": {
         "ready": problem.is_none(), "message": problem.unwrap_or_default(),
@@ -119,12 +221,12 @@ fn condition_status(problem: Option<&str>) -> Value {
     }})
 }
 
-fn ready_condition(ready: bool, message: &str) -> Value {
-    let (word, reason) = if ready { ("True", "Succeeded") } else { ("False", "Failed") };
+fn ready_condition(ready: bool, reason: &str, message: &str) -> Value {
+    let word = if ready { "True" } else { "False" };
     value!([{"type": "Ready", "status": word, "reason": reason, "message": message}])
 }
 
-fn status(ready: bool, message: &str, policy: Option<&Policy>) -> Value {
+fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> Value {
     let of = |wanted: fn(&Program) -> bool| {
         let rules = policy.into_iter().flat_map(|policy| &policy.rules);
         i64::try_from(rules.filter(|rule| wanted(&rule.program)).count()).unwrap_or(i64::MAX)
@@ -134,7 +236,7 @@ fn status(ready: bool, message: &str, policy: Option<&Policy>) -> Value {
     value!({
         "ready": ready,
         "autogen": {},
-        "conditions": ready_condition(ready, message),
+        "conditions": ready_condition(ready, reason, message),
         "rulecount": {"generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0},
     })
 }
@@ -199,13 +301,80 @@ mod tests {
             let list = status.get_path(path.iter().copied()).unwrap();
             list.index(0).unwrap().str_at(["lastTransitionTime"]).unwrap().to_owned()
         };
-        let good = timed(&policy, status(true, "Ready", None));
+        let good = timed(&policy, status(true, "Succeeded", "Ready", None));
         assert_eq!(time(&good, &["conditions"]), "2020-01-01T00:00:00Z");
-        let bad = timed(&policy, status(false, "why", None));
+        let bad = timed(&policy, status(false, "Failed", "why", None));
         assert_ne!(time(&bad, &["conditions"]), "2020-01-01T00:00:00Z");
-        let scripted = timed(&policy, condition_status(None));
+        let scripted = timed(&policy, condition_status(None, None));
         assert!(!time(&scripted, &["conditionStatus", "conditions"]).is_empty());
-        assert!(covers(&good, &status(true, "Ready", None)));
-        assert!(!covers(&bad, &status(true, "Ready", None)));
+        assert!(covers(&good, &status(true, "Succeeded", "Ready", None)));
+        assert!(!covers(&bad, &status(true, "Succeeded", "Ready", None)));
+    }
+
+    fn stored(text: &str) -> StoredPolicy {
+        let read =
+            kiln_yaml::read_bytes("p", text.as_bytes(), kiln_yaml::ReadOptions::kubernetes());
+        let object = read.unwrap().remove(0).into_value();
+        let compiled = crate::registry::compile(&object, &kiln_object::Kinds::builtin());
+        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled }
+    }
+
+    fn rule(kinds: &str, more: &str) -> StoredPolicy {
+        stored(&format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p, uid: u, generation: 2}}\n\
+             spec: {{background: false, rules: [{{name: r, match: {{any: [{{resources: {{kinds: [{kinds}]}}}}]}}, {more}}}]}}\n"
+        ))
+    }
+
+    #[test]
+    fn a_policy_is_ready_where_it_can_do_what_it_says() {
+        let make =
+            "generate: {apiVersion: v1, kind: Secret, name: s, namespace: default, data: {}}";
+        let by_user =
+            make.replace("data: {}", "data: {stringData: {by: '{{request.userInfo.username}}'}}");
+        let change = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}";
+        let ready = |policy: &StoredPolicy, admission: &Admission<'_>| {
+            let status = wanted(policy, admission)?;
+            status.get("ready").and_then(Value::as_bool)
+        };
+        for (policy, without) in [
+            (rule("Namespace", make), true),
+            (rule("Namespace", &by_user), false),
+            (rule("Pod/exec", make), false),
+            (rule("Pod", change), false),
+        ] {
+            assert_eq!(ready(&policy, &Admission::Nowhere), Some(without), "{:?}", policy.object);
+            assert_eq!(ready(&policy, &Admission::Elsewhere), None);
+            let mut registered = BTreeMap::new();
+            assert_eq!(ready(&policy, &Admission::Here(&registered)), None);
+            registered.insert(policy.id.clone(), (Str::from("u"), 1));
+            assert_eq!(ready(&policy, &Admission::Here(&registered)), None, "an older one");
+            registered.insert(policy.id.clone(), (Str::from("u"), 2));
+            assert_eq!(ready(&policy, &Admission::Here(&registered)), Some(true));
+        }
+        let why = wanted(&rule("Pod", change), &Admission::Nowhere).unwrap();
+        let condition = why.get("conditions").and_then(|list| list.index(0)).unwrap();
+        assert_eq!(condition.str_at(["reason"]), Some("NoAdmission"));
+        assert!(condition.str_at(["message"]).unwrap().contains("these rules need: r"));
+    }
+
+    #[test]
+    fn kinds_that_cannot_be_followed_are_a_condition() {
+        let mut policy = rule(
+            "Namespace",
+            "generate: {apiVersion: v1, kind: Secret, name: s, namespace: default, data: {}}",
+        );
+        let good = status(true, "Succeeded", "Ready", None);
+        let troubles = Troubles::from([(policy.id.clone(), vec!["rule r: no".to_owned()])]);
+        let said = with_troubles(&policy, good.clone(), Some(&troubles));
+        let conditions = |status: &Value| -> Vec<String> {
+            let list = status.get("conditions").and_then(Value::as_list).unwrap();
+            list.iter().map(|c| c.str_at(["type"]).unwrap().to_owned()).collect()
+        };
+        assert_eq!(conditions(&said), ["Ready", READABLE]);
+        // Those that stand by keep it, and whoever acts takes it back.
+        policy.object.set(["status"], said.clone()).unwrap();
+        assert_eq!(with_troubles(&policy, good.clone(), None), said);
+        assert_eq!(with_troubles(&policy, good.clone(), Some(&Troubles::new())), good);
     }
 }

@@ -90,11 +90,13 @@ impl Watcher {
     pub async fn follow(&self, subject: &Subject, from: u64, told: &mpsc::Sender<(Gvk, Told)>) {
         let mut revision = from;
         let mut pause = PAUSES.0;
+        // One that fell silent counts as well again when it has said something.
+        let mut trusted = true;
         let name = subject.to_string();
         let kind = subject.gvk.kind.to_string();
         loop {
             let begun = Instant::now();
-            let end = self.once(subject, &mut revision, told, &name).await;
+            let end = self.once(subject, &mut revision, told, &name, &mut trusted).await;
             if told.is_closed() {
                 return;
             }
@@ -113,6 +115,7 @@ impl Watcher {
                 End::Usual => {}
                 End::Silent => {
                     tracing::warn!(watch = %name, "nothing was heard for too long, begins anew");
+                    trusted = false;
                     self.health.bad(&name, "it fell silent");
                 }
                 End::Failed(error) => {
@@ -145,6 +148,7 @@ impl Watcher {
         revision: &mut u64,
         told: &mpsc::Sender<(Gvk, Told)>,
         name: &str,
+        trusted: &mut bool,
     ) -> End {
         let from = revision.to_string();
         // The server ends watches after some time; not all of them at once.
@@ -168,7 +172,9 @@ impl Watcher {
             Err(error) => return End::Failed(error),
         };
         let patience = self.stale_after;
-        self.health.good(name, Some(patience * 2));
+        if *trusted {
+            self.health.good(name, Some(patience * 2));
+        }
         let mut lines = Lines::default();
         let mut keys = KeyTable::new();
         loop {
@@ -185,6 +191,7 @@ impl Watcher {
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             };
+            *trusted = true;
             self.health.good(name, Some(patience * 2));
             if !lines.add(&bytes) {
                 let message = "an event is too long".to_owned();

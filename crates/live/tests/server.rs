@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_controller::Hint;
+use kiln_live::events::Happened;
 use kiln_live::health::Health;
 use kiln_live::metrics::Metrics;
 use kiln_live::registry::{Registry, StoredPolicy, compile};
@@ -46,6 +47,7 @@ spec:
 struct Running {
     address: SocketAddr,
     hints: mpsc::Receiver<Hint>,
+    happened: mpsc::Receiver<Happened>,
     stop: watch::Sender<bool>,
     done: tokio::task::JoinHandle<()>,
     shared: Shared,
@@ -85,6 +87,7 @@ users: [{name: u, user: {token: t}}]
     let (registry_sender, registry) = watch::channel(Arc::new(registry));
     let (stop, shutdown) = watch::channel(false);
     let (hints_sender, hints) = mpsc::channel(16);
+    let (happened_sender, happened) = mpsc::channel(16);
     let shared = Shared {
         options: Arc::new(options),
         controller: client.clone(),
@@ -94,6 +97,8 @@ users: [{name: u, user: {token: t}}]
         globals: watch::Sender::new(Arc::default()),
         hints: hints_sender,
         webhooks: watch::Sender::new(BTreeMap::new()),
+        happened: happened_sender,
+        troubles: watch::Sender::new(None),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,
@@ -104,6 +109,7 @@ users: [{name: u, user: {token: t}}]
     let running = Running {
         address,
         hints,
+        happened,
         stop,
         done,
         shared,
@@ -243,6 +249,15 @@ async fn reviews_are_answered_and_triggers_told() {
     assert_eq!(status, 200);
     let hint = running.hints.recv().await.unwrap();
     assert_eq!((hint.name.as_str(), hint.user.username.as_str()), ("a", "ann"));
+    assert!(!hint.passed_over);
+    let Some(Happened::Mutated { rule, object }) = running.happened.recv().await else {
+        panic!("a change of an object is told")
+    };
+    assert_eq!((rule.rule.as_str(), object.name.as_str()), ("team", "a"));
+    // What somebody sends who is kept out is told too, so that nobody acts on it.
+    let node = review("Namespace", "a").replace(r#""ann""#, r#""n","groups":["system:nodes"]"#);
+    assert_eq!(running.post("/validate/ignore", &node).await.unwrap().0, 200);
+    assert!(running.hints.recv().await.unwrap().passed_over);
     let (_, metrics) = running.get("/metrics").await.unwrap();
     for line in [
         r#"kiln_admission_requests_total{path="/mutate/fail",operation="CREATE",answer="patched"} 1"#,
@@ -250,6 +265,27 @@ async fn reviews_are_answered_and_triggers_told() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_is_lost_with_a_watch_and_liveness_is_not() {
+    let running = start(Limits::default()).await;
+    // Nobody takes the webhooks here.
+    running.shared.health.good("webhooks", None);
+    let status = async |path: &str| running.get(path).await.map(|answer| answer.0);
+    for path in ["/healthz", "/livez", "/health/liveness", "/readyz", "/health/readiness"] {
+        assert_eq!(status(path).await, Some(200), "{path}");
+    }
+    running.shared.health.bad("watch of kyverno.io/v1/ClusterPolicy", "it fell silent");
+    let (code, words) = running.get("/readyz").await.unwrap();
+    assert_eq!(
+        (code, words.as_str()),
+        (503, "watch of kyverno.io/v1/ClusterPolicy: it fell silent\n")
+    );
+    assert_eq!(status("/healthz").await, Some(200));
+    running.shared.health.forget("watch of kyverno.io/v1/ClusterPolicy");
+    running.shared.health.bad("controller", "it has not read everything yet");
+    assert_eq!(status("/readyz").await, Some(200), "reviews can be answered");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -137,3 +137,48 @@ impl Outside for Answers {
         self.globals.global(name)
     }
 }
+
+/// The answers of a suite, and services for what it says no answer to.
+pub(crate) struct Asked<'a> {
+    pub(crate) answers: &'a Answers,
+    pub(crate) services: &'a dyn Outside,
+}
+
+impl Asked<'_> {
+    /// Who answers a request.
+    fn answerer(&self, request: &ServiceRequest<'_>) -> &dyn Outside {
+        let said = self.answers.said(request.method, |call| is(call.url.as_ref(), request.url));
+        if said.is_some() { self.answers } else { self.services }
+    }
+
+    /// What a suite says, when services are off, helps more than that they are.
+    fn refusal(&self, request: &ServiceRequest<'_>, error: OutsideError) -> OutsideError {
+        if error.refused { self.answers.unknown(request.url) } else { error }
+    }
+}
+
+impl Outside for Asked<'_> {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        self.answerer(request).call(request).map_err(|error| self.refusal(request, error))
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        self.answerer(request).exchange(request).map_err(|error| self.refusal(request, error))
+    }
+
+    fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {
+        self.answers.get(path)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value, OutsideError> {
+        self.answers.post(path, body)
+    }
+
+    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
+        self.answers.image(reference)
+    }
+
+    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        self.answers.global(name)
+    }
+}

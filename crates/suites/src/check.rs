@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
-use kiln_engine::Limits;
+use kiln_engine::{Limits, Outside};
 use kiln_jmespath::Sources;
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
@@ -11,6 +11,7 @@ use kiln_rules::{Operation, Program, RuleId};
 use kiln_value::{Str, Value};
 use kiln_yaml::{Places, ReadOptions, Reader};
 
+use crate::answers::Asked;
 use crate::compare::{difference, find, same};
 use crate::files::Files;
 use crate::format::{Expectation, Named, Wanted};
@@ -27,6 +28,8 @@ pub struct Options<'o> {
     pub selector: Selector,
     /// How files are read.
     pub read: ReadOptions,
+    /// Who is asked for what a suite says no answer to.
+    pub services: &'o dyn Outside,
 }
 
 /// Runs the suite at this path. Whatever is wrong with it is in the result, so that other suites can run.
@@ -215,7 +218,7 @@ impl Checking<'_> {
             values,
             user: loaded.user.clone(),
             limits: Limits { trace: 32, ..Limits::default() },
-            outside: &loaded.answers,
+            outside: &Asked { answers: &loaded.answers, services: self.options.services },
             explain: true,
             only_given_kinds: true,
         };

@@ -54,6 +54,7 @@ fn suite(text: &str) -> Suite {
         ("t/bare.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: c}}"),
     ]);
     let options = Options {
+        services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
@@ -129,6 +130,7 @@ fn many_results_for_many_resources_take_one_run() {
     let files =
         Memory::with(&[("s.yaml", &results), ("p.yaml", POLICY), ("many.yaml", &resources)]);
     let options = Options {
+        services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),

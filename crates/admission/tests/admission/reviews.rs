@@ -243,3 +243,84 @@ spec:
     // Ordinary mutate rules act on what the engine writes.
     assert_ne!(patch(&send(&hooks(LABEL), "/mutate/fail", &own)), "");
 }
+
+/// A policy with one generate rule, made at noon.
+fn made_at_noon(matching: &str, more: &str, data: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\n\
+         metadata: {{name: p, generation: 1, creationTimestamp: '2024-01-01T12:00:00Z'}}\n\
+         spec: {{background: false, {more} rules: [{{name: r, match: {{any: [{matching}]}}, \
+         generate: {{synchronize: true, apiVersion: v1, kind: Secret, name: s, namespace: default, data: {data}}}}}]}}\n"
+    )
+}
+
+#[test]
+fn what_no_watch_tells_must_not_be_lost() {
+    let plain = made_at_noon("{resources: {kinds: [ConfigMap]}}", "", "{}");
+    let of_user = made_at_noon(
+        "{resources: {kinds: [ConfigMap]}, subjects: [{kind: User, name: ann}]}",
+        "",
+        "{}",
+    );
+    let by_user = made_at_noon(
+        "{resources: {kinds: [ConfigMap]}}",
+        "",
+        "{stringData: {by: '{{request.userInfo.username}}'}}",
+    );
+    let on_delete =
+        made_at_noon("{resources: {kinds: [ConfigMap], operations: [DELETE]}}", "", "{}");
+    let of_old = made_at_noon(
+        "{resources: {kinds: [ConfigMap]}}",
+        "",
+        "{stringData: {was: '{{request.oldObject.data.a}}'}}",
+    );
+    let no_sync = plain.replace("synchronize: true", "synchronize: false");
+    let conditional = made_at_noon(
+        "{resources: {kinds: [ConfigMap]}}",
+        "webhookConfiguration: {failurePolicy: Fail, matchConditions: [{name: a, expression: \"request.name != 'b'\"}]},",
+        "{}",
+    );
+    let object = |born: &str, a: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, namespace: dev, uid: u, \
+             creationTimestamp: '2024-01-01T{born}Z'}}, data: {{a: '{a}'}}}}"
+        )
+    };
+    let new = object("13:00:00", "1");
+    let create = format!("{{object: {new}}}");
+    let update =
+        format!("{{operation: UPDATE, object: {}, oldObject: {new}}}", object("13:00:00", "2"));
+    let again = format!("{{operation: UPDATE, object: {new}, oldObject: {new}}}");
+    let old = object("11:00:00", "1");
+    let old_again = format!("{{operation: UPDATE, object: {old}, oldObject: {old}}}");
+    let delete = format!("{{operation: DELETE, oldObject: {new}}}");
+    let node = format!("{{object: {new}, userInfo: {{username: n, groups: ['system:nodes']}}}}");
+    for (policy, request, needed, what) in [
+        (&plain, &create, false, "a watch tells"),
+        (&plain, &update, false, "a watch tells"),
+        (&plain, &delete, false, "what is gone is gone"),
+        (&plain, &again, false, "the rule saw it come"),
+        (&plain, &old_again, true, "the rule never saw it"),
+        (&no_sync, &again, true, "it fires once more"),
+        (&of_user, &create, true, "who"),
+        (&by_user, &update, true, "who"),
+        (&of_user, &delete, true, "who"),
+        (&on_delete, &delete, true, "its end"),
+        (&of_old, &update, true, "what it was"),
+        (&of_old, &create, false, "it was nothing"),
+        (&conditional, &create, true, "what the condition asks for"),
+        (&plain, &node, true, "that nobody is to see it"),
+    ] {
+        let path = match policy == &conditional {
+            true => "/validate/fail/finegrained/p",
+            false => "/validate/ignore",
+        };
+        let reviewed = send(&hooks(policy), path, request);
+        assert!(reviewed.response.is_allowed());
+        assert_eq!(!reviewed.needed_by.is_empty(), needed, "{what}: {policy} {request}");
+        assert_eq!(reviewed.strict, policy == &conditional);
+        let hint = reviewed.hint.unwrap();
+        assert_eq!(hint.passed_over, request == &node);
+        assert_eq!(reviewed.passed_over, request == &node);
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_live::{Only, Options};
+use kiln_services::Allowed;
 
 use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
@@ -62,6 +63,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "kyverno-svc", help_heading = "Webhook")]
     service: String,
 
+    /// Leave the webhook configurations when the process ends: others answer at the same --webhook-url
+    #[arg(long, help_heading = "Webhook")]
+    leave_webhooks: bool,
+
+    /// Go on answering for so many seconds when told to end, until nobody asks any more
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Webhook")]
+    linger: u64,
+
+    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
+    allow_service: Vec<Allowed>,
+
+    /// Take over from a replica that acted and has not been heard of for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Limits")]
+    lease: u64,
+
     /// The most calls to the API server at once
     #[arg(long, value_name = "NUMBER", default_value_t = 16, help_heading = "Limits")]
     calls_at_once: usize,
@@ -109,10 +126,19 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         listen: args.listen,
         webhook_url: args.webhook_url.clone(),
         service: args.service.clone(),
+        leave_webhooks: args.leave_webhooks,
+        linger: Duration::from_secs(args.linger),
+        services: all(&args.allow_service),
+        lease: Duration::from_secs(args.lease.max(2)),
         calls_at_once: args.calls_at_once.max(1),
         stale_after: Duration::from_secs(args.stale_after.max(1)),
     };
     kiln_live::run_blocking(options)
         .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
     Ok(Outcome::Done)
+}
+
+/// The hosts of several lists.
+pub(crate) fn all(lists: &[Allowed]) -> Allowed {
+    lists.iter().fold(Allowed::default(), Allowed::and)
 }

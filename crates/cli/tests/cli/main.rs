@@ -23,5 +23,6 @@ mod plan;
 mod plugins;
 mod run;
 mod security;
+mod services;
 mod test;
 mod walk;

@@ -213,18 +213,19 @@ impl World {
         object: Option<Value>,
         old_object: Option<Value>,
     ) {
-        let hint = Hint {
-            operation,
-            kind: id.gvk.clone(),
-            subresource: "".into(),
-            namespace: id.namespace.clone(),
-            name: id.name.clone(),
-            object,
-            old_object,
-            user: user.clone(),
-            dry_run: false,
-        };
+        let hint = hint(user, operation, id, object, old_object);
         self.controller.hint(hint, self.now);
+    }
+
+    /// Writes a hint down, as a process does that only answers requests.
+    pub fn carry(&mut self, hint: &Hint) {
+        self.memory.create(hint.to_request("kyverno", &[], "1")).unwrap();
+    }
+
+    /// How many hints are written down.
+    pub fn carried(&self) -> usize {
+        let requests = self.all(&Gvk::new("kyverno.io/v2", "UpdateRequest"));
+        requests.iter().filter(|request| Hint::of_request(request).is_some()).count()
     }
 
     pub fn get(&self, id: &ObjectId) -> Option<Value> {
@@ -279,6 +280,29 @@ impl World {
     }
 }
 
+/// What a request says.
+pub fn hint(
+    user: &User,
+    operation: Operation,
+    id: &ObjectId,
+    object: Option<Value>,
+    old_object: Option<Value>,
+) -> Hint {
+    Hint {
+        operation,
+        kind: id.gvk.clone(),
+        subresource: "".into(),
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+        object,
+        old_object,
+        user: user.clone(),
+        dry_run: false,
+        passed_over: false,
+        request: None,
+    }
+}
+
 pub fn namespace(name: &str, labels: Value) -> Value {
     value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
@@ -306,4 +330,44 @@ pub fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
         _ => "v1",
     };
     ObjectId::new(Gvk::new(api_version, kind), namespace, name)
+}
+
+/// A policy with one generate rule.
+pub fn policy(name: &str, matching: &str, generate: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {{name: {name}}}
+spec:
+  background: false
+  rules:
+  - name: r
+    match: {{any: [{{resources: {matching}}}]}}
+    generate: {generate}
+"
+    )
+}
+
+/// Triggers that carry a label.
+pub const ON: &str = "{kinds: [ConfigMap], selector: {matchLabels: {app: 'on'}}}";
+
+/// A policy that makes a Secret of each trigger.
+pub fn made_secret(synchronize: bool) -> String {
+    let generate = format!(
+        "{{synchronize: {synchronize}, apiVersion: v1, kind: Secret, name: '{{{{request.object.metadata.name}}}}-made',
+      namespace: default, data: {{stringData: {{k: '{{{{request.object.data.k}}}}'}}}}}}"
+    );
+    policy("p", ON, &generate)
+}
+
+/// A trigger of [`made_secret`].
+pub fn trigger(name: &str, k: &str) -> Value {
+    let mut trigger = config_map("default", name, value!({"k": k}));
+    metadata::set_label(&mut trigger, "app", "on").unwrap();
+    trigger
+}
+
+/// What [`made_secret`] makes of the trigger `t`.
+pub fn made() -> ObjectId {
+    id("Secret", "default", "t-made")
 }

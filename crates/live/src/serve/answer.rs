@@ -11,14 +11,17 @@ use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
 use kiln_admission::webhooks::POLICY_PATH;
 use kiln_admission::{BadReview, Hooks, Request, Reviewed};
-use kiln_engine::World;
-use kiln_object::Kinds;
+use kiln_cluster::{Call, Reason};
+use kiln_engine::{Verdict, WithGlobals, World};
+use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
 use tokio::runtime::Handle;
 
 use super::Desk;
 use super::view::{LiveView, Machine};
+use crate::calls::carry_out;
 use crate::discovery::Discovery;
+use crate::events::Happened;
 use crate::state::Shared;
 
 /// A review may take so long if nobody says how long.
@@ -84,18 +87,15 @@ fn patience(query: &str) -> Option<Duration> {
 pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
     let is_get = matches!(asked.method, Method::GET | Method::HEAD);
     match asked.path.as_str() {
-        "/health/liveness" | "/livez" if is_get => text(StatusCode::OK, "ok\n"),
+        "/health/liveness" | "/livez" | "/healthz" if is_get => text(StatusCode::OK, "ok\n"),
         "/health/readiness" | "/readyz" if is_get => {
-            let problems = shared.health.problems();
-            // A watch that fails is no reason to keep reviews from those who can be answered.
-            let own = |problem: &&String| {
-                problem.starts_with("server:") || problem.starts_with("webhooks:")
-            };
-            let stops: Vec<String> = problems.iter().filter(own).cloned().collect();
-            if stops.is_empty() {
+            // A controller that still reads can answer reviews all the same; who does not know the rules cannot.
+            let mut problems = shared.health.problems();
+            problems.retain(|problem| !problem.starts_with("controller:"));
+            if problems.is_empty() {
                 return text(StatusCode::OK, "ok\n");
             }
-            text(StatusCode::SERVICE_UNAVAILABLE, &format!("{}\n", stops.join("\n")))
+            text(StatusCode::SERVICE_UNAVAILABLE, &format!("{}\n", problems.join("\n")))
         }
         "/health" if is_get => {
             let problems = shared.health.problems();
@@ -108,9 +108,8 @@ pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
             answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
             answer
         }
-        "/health/liveness" | "/livez" | "/health/readiness" | "/readyz" | "/metrics" => {
-            text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n")
-        }
+        "/health/liveness" | "/livez" | "/healthz" | "/health/readiness" | "/readyz"
+        | "/health" | "/metrics" => text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"),
         path if is_known(path) => {
             text(StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST\n")
         }
@@ -178,11 +177,12 @@ async fn answer(
             return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
         }
         let view = LiveView { client, kinds: kinds.clone(), runtime, deadline };
+        let outside = WithGlobals { outside: &desk.services, globals: &globals };
         let world = World {
             view: &view,
             kinds: &kinds,
             sources: &Machine,
-            outside: &*globals,
+            outside: &outside,
             limits: desk.settings.limits,
         };
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
@@ -211,14 +211,16 @@ async fn answer(
             let outcome = if response.is_allowed() { "allowed" } else { "refused" };
             (response, outcome)
         }
-        Some(reviewed) => {
-            let outcome = outcome(&reviewed);
-            tell(shared, &reviewed);
-            if let Some(hint) = reviewed.hint
-                && shared.hints.send(hint).await.is_err()
+        Some(mut reviewed) => {
+            tell(shared, &reviewed, &request);
+            let told = tell_controller(shared, &mut reviewed, &request.uid).await;
+            if let Err(why) = told.as_ref()
+                && reviewed.strict
             {
-                tracing::debug!("nobody takes hints");
+                let why = format!("what rules need to know cannot be written down: {why}");
+                reviewed.response = kiln_admission::Response::failed(why);
             }
+            let outcome = outcome(&reviewed);
             (reviewed.response, outcome)
         }
     };
@@ -242,8 +244,52 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
     }
 }
 
-fn tell(shared: &Shared, reviewed: &Reviewed) {
+/// Tells whoever acts what only the request knows. What rules cannot do without is written down first, because
+/// that may be another process, or a later one.
+async fn tell_controller(
+    shared: &Shared,
+    reviewed: &mut Reviewed,
+    identity: &str,
+) -> Result<(), String> {
+    let Some(hint) = reviewed.hint.take() else { return Ok(()) };
+    let mut written = Ok(());
+    if !reviewed.needed_by.is_empty() {
+        let namespace = &shared.options.namespace;
+        let call = Call::create(hint.to_request(namespace, &reviewed.needed_by, identity));
+        let kinds = shared.kinds.borrow().clone();
+        let answer = carry_out(&shared.admission, &kinds, &call).await;
+        written = match answer {
+            Ok(_) => Ok(()),
+            // The same was written down a moment ago.
+            Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        let outcome = if written.is_ok() { "written" } else { "failed" };
+        shared.metrics.count("kiln_requests_written_total", &[("outcome", outcome)]);
+        match &written {
+            Ok(()) => return written,
+            Err(error) => tracing::warn!(%error, "a request is known to this process alone"),
+        }
+    }
+    if shared.hints.send(hint).await.is_err() {
+        tracing::debug!("nobody takes hints");
+    }
+    written
+}
+
+fn tell(shared: &Shared, reviewed: &Reviewed, request: &Request) {
+    let about = || {
+        let event = &request.event;
+        let namespace = event.namespace.as_deref().unwrap_or_default();
+        ObjectId::new(event.kind.clone(), namespace, &event.name)
+    };
     for (rule, verdict) in &reviewed.ran {
+        if *verdict == Verdict::Pass && reviewed.response.patch.is_some() && !request.event.dry_run
+        {
+            // Events are for people: when there are too many of them, some are left out.
+            let mutated = Happened::Mutated { rule: rule.clone(), object: about() };
+            let _ = shared.happened.try_send(mutated);
+        }
         let policy = rule.policy.key();
         let labels =
             [("policy", policy.as_str()), ("rule", &rule.rule), ("result", verdict.as_str())];

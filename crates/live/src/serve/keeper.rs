@@ -12,6 +12,7 @@ use kiln_admission::webhooks::{
 use kiln_admission::{Hooks, Settings};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::sync::watch;
 
@@ -96,6 +97,8 @@ struct Keeper {
     names: Names,
     address: Address,
     certificates: Option<Certificates>,
+    /// When the Secrets were last read.
+    certified: Option<Instant>,
     /// What was last seen to be as it should be, and when.
     published: BTreeMap<String, (Value, Instant)>,
 }
@@ -117,6 +120,7 @@ impl Keeper {
             names: names(&shared),
             address,
             certificates: None,
+            certified: None,
             published: BTreeMap::new(),
             shared,
         }
@@ -139,7 +143,8 @@ impl Keeper {
         let sound = stored.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
         let hooks = Hooks::new(sound, &stored.exceptions, kinds, &settings);
         self.settings = settings.clone();
-        let laid = Arc::new(Desk { hooks, settings });
+        let services = Services::new(self.shared.options.services.clone().and(&settings.services));
+        let laid = Arc::new(Desk { hooks, settings, services });
         desk.send_replace(Arc::clone(&laid));
         laid
     }
@@ -182,9 +187,12 @@ impl Keeper {
     /// Makes sure that the certificates that are served are good.
     async fn certify(&mut self, kinds: &Kinds, served: &Served) -> Result<(), String> {
         let now = now();
-        if self.certificates.as_ref().is_some_and(|held| now < held.next) {
+        // Another replica, or somebody with a certificate of their own, may have changed the Secrets.
+        let read_lately = self.certified.is_some_and(|time| time.elapsed() < COMPARE);
+        if read_lately && self.certificates.as_ref().is_some_and(|held| now < held.next) {
             return Ok(());
         }
+        self.certified = Some(Instant::now());
         let mut last = String::new();
         for _ in 0..TRIES {
             let authority = self.read(&self.names.authority_secret(), kinds).await;

@@ -24,6 +24,7 @@ mod view;
 use std::sync::Arc;
 
 use kiln_admission::{Hooks, Settings};
+use kiln_services::Services;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -36,6 +37,7 @@ pub use server::Limits;
 pub(crate) struct Desk {
     pub(crate) hooks: Hooks,
     pub(crate) settings: Settings,
+    pub(crate) services: Services,
 }
 
 /// Serves until the process is to end. A process that only controls serves health and metrics.
@@ -57,12 +59,13 @@ pub async fn serve(shared: Shared, admits: bool) {
 /// Serves on a socket until the process is to end.
 pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limits: Limits) {
     let settings = Settings::new(&shared.options.namespace);
-    let first = Arc::new(Desk { hooks: Hooks::default(), settings });
+    let first = Arc::new(Desk { hooks: Hooks::default(), settings, services: Services::default() });
     let (desk_sender, desk) = watch::channel(first);
     let certificate = tls::Served::default();
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "listens");
     }
+    let mut shutdown = shared.shutdown.clone();
     let keeping = async {
         if admits {
             keeper::keep(shared.clone(), &desk_sender, &certificate).await;
@@ -71,13 +74,23 @@ pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limit
             std::future::pending::<()>().await;
         }
     };
-    let serving = server::serve(&shared, listener, &certificate, desk, limits);
-    tokio::select! {
-        () = keeping => {}
-        () = serving => {}
-    }
-    if admits && shared.options.webhook_url.is_some() {
-        // Nobody else answers at the address of one process.
-        keeper::take_back(&shared).await;
-    }
+    let (close, closed) = watch::channel(false);
+    let ending = async {
+        tokio::select! {
+            () = keeping => {}
+            _ = shutdown.wait_for(|end| *end) => {}
+        }
+        // Whoever asks whether it is ready sends requests elsewhere; those that still come are answered.
+        shared.health.bad("server", "the process ends");
+        if admits {
+            if shared.options.webhook_url.is_some() && !shared.options.leave_webhooks {
+                // Nobody else answers at the address of one process.
+                keeper::take_back(&shared).await;
+            }
+            tokio::time::sleep(shared.options.linger).await;
+        }
+        let _ = close.send(true);
+    };
+    let serving = server::serve(&shared, listener, &certificate, desk, limits, closed);
+    tokio::join!(serving, ending);
 }

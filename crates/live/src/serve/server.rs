@@ -55,13 +55,14 @@ const HEAD_BYTES: usize = 32 << 10;
 /// Requests at once on one connection.
 const STREAMS: u32 = 128;
 
-/// Accepts connections until the process is to end, and then lets those that are there come to their end.
+/// Accepts connections until the server is closed, and then lets those that are there come to their end.
 pub(crate) async fn serve(
     shared: &Shared,
     listener: TcpListener,
     certificate: &Served,
     desk: watch::Receiver<Arc<Desk>>,
     limits: Limits,
+    mut closed: watch::Receiver<bool>,
 ) {
     let acceptor = match certificate.config() {
         Ok(config) => TlsAcceptor::from(config),
@@ -74,11 +75,10 @@ pub(crate) async fn serve(
     let connections = Arc::new(Semaphore::new(limits.connections));
     let reviews = Arc::new(Semaphore::new(limits.reviews));
     let graceful = GracefulShutdown::new();
-    let mut shutdown = shared.shutdown.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = shutdown.wait_for(|end| *end) => break,
+            _ = closed.wait_for(|closed| *closed) => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -106,7 +106,6 @@ pub(crate) async fn serve(
             connection.serve(stream, acceptor, watcher, permit).await;
         });
     }
-    shared.health.bad("server", "the process ends");
     drop(listener);
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not come to their end");

@@ -21,6 +21,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,11 +80,19 @@ impl From<io::Error> for Error {
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in order: the servers before their folder.
-    processes: Vec<Watched>,
+    processes: Mutex<Vec<Server>>,
     _removed: Removed,
     binaries: Binaries,
     port: u16,
     folder: tempfile::TempDir,
+}
+
+/// One of the servers, and how it was started.
+#[derive(Debug)]
+struct Server {
+    name: &'static str,
+    args: Vec<String>,
+    process: Option<Watched>,
 }
 
 impl ControlPlane {
@@ -122,8 +131,8 @@ impl ControlPlane {
         let folder = temporary_folder()?;
         let [clients, peers, port, controllers] = free_ports()?;
         let keys = Keys::write(folder.path()).map_err(Error::Failed)?;
-        let mut cluster = ControlPlane {
-            processes: Vec::new(),
+        let cluster = ControlPlane {
+            processes: Mutex::default(),
             _removed: Removed::spawn(folder.path())?,
             binaries,
             port,
@@ -187,19 +196,41 @@ impl ControlPlane {
         Ok(cluster)
     }
 
-    fn run(&mut self, name: &str, args: &[String]) -> Result<(), Error> {
+    fn run(&self, name: &'static str, args: &[String]) -> Result<(), Error> {
+        let process = Some(self.spawn(name, args)?);
+        self.servers().push(Server { name, args: args.to_vec(), process });
+        Ok(())
+    }
+
+    fn spawn(&self, name: &str, args: &[String]) -> Result<Watched, Error> {
         let mut command = Command::new(self.binaries.path(name));
         command.args(args).current_dir(self.folder.path());
-        let log = self.path(&format!("{name}.log"));
-        self.processes.push(Watched::spawn(&command, &log)?);
-        Ok(())
+        Ok(Watched::spawn(&command, &self.path(&format!("{name}.log")))?)
+    }
+
+    fn servers(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills the API server and starts it again on the same data, and waits until it answers.
+    pub fn restart_server(&self) -> Result<(), Error> {
+        let name = "kube-apiserver";
+        for server in self.servers().iter_mut().filter(|server| server.name == name) {
+            // Its port is free only when it has ended.
+            drop(server.process.take());
+            server.process = Some(self.spawn(name, &server.args)?);
+        }
+        self.wait(name, || self.kubectl(&["get", "--raw", "/readyz"]).is_ok())
     }
 
     /// Waits until something is true, or the newest server has ended.
     fn wait(&self, name: &str, up: impl Fn() -> bool) -> Result<(), Error> {
         let begin = Instant::now();
         while !up() {
-            let ended = self.processes.last().is_some_and(Watched::has_ended);
+            let servers = self.servers();
+            let server = servers.iter().find(|server| server.name == name);
+            let ended = server.is_some_and(|s| s.process.as_ref().is_some_and(Watched::has_ended));
+            drop(servers);
             if ended || begin.elapsed() > PATIENCE {
                 let log = std::fs::read_to_string(self.path(&format!("{name}.log")));
                 let log = log.unwrap_or_default();

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::is_policy;
-use kiln_engine::{Limits, Offline};
+use kiln_engine::Limits;
 use kiln_offline::{Job, Report, UserFile, Values, run as run_offline};
+use kiln_services::{Allowed, Services};
 use kiln_value::Value;
 use kiln_yaml::emit_documents;
 
@@ -53,6 +54,10 @@ pub(crate) struct Args {
     /// A file of kind UserInfo: who sends the requests
     #[arg(long, short, value_name = "FILE")]
     userinfo: Option<String>,
+
+    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
+    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
+    allow_service: Vec<Allowed>,
 
     /// Write the objects to a file, or into a folder, one file per policy
     #[arg(long, short, value_name = "PATH")]
@@ -132,7 +137,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         values: values(global, args)?,
         user,
         limits,
-        outside: &Offline,
+        outside: &Services::new(super::run::all(&args.allow_service)),
         explain: args.trace,
         only_given_kinds: false,
     };

@@ -13,7 +13,7 @@ use kiln_offline::blocking_step;
 use kiln_rules::RuleId;
 use kiln_value::Value;
 
-use super::connection::{Connection, settings_of, stored_rules};
+use super::connection::{Connection, settings_of, stored_policies, stored_rules};
 use super::eval::Surroundings;
 use super::rules::rule_set;
 use crate::args::Format;
@@ -60,6 +60,8 @@ struct Explanation {
     object: ObjectId,
     /// Why no rule sees it at all.
     unseen: Option<String>,
+    /// What policies themselves say that keeps them from acting.
+    conditions: Vec<PolicyCondition>,
     rules: Vec<RuleExplanation>,
     /// Requests about it that wait or failed.
     requests: Vec<Request>,
@@ -74,6 +76,13 @@ struct RuleExplanation {
     /// What the rule wants, and how that stands.
     targets: Vec<(ObjectId, String)>,
     trace: Option<Step>,
+}
+
+/// Something that a policy's status says does not hold.
+struct PolicyCondition {
+    policy: String,
+    condition: String,
+    message: String,
 }
 
 /// An UpdateRequest.
@@ -97,7 +106,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
                 .hint("give its namespace with --namespace")
         })?;
     let rules = rule_set(&stored_rules(ui, &reader)?);
-    let explanation = explain(&reader, args, &id, &object, &rules)?;
+    let mut explanation = explain(&reader, args, &id, &object, &rules)?;
+    explanation.conditions =
+        stored_policies(&reader)?.iter().flat_map(|policy| unmet(policy.value())).collect();
     show::explanation(ui, args.trace, &explanation)?;
     Ok(Outcome::Done)
 }
@@ -114,6 +125,26 @@ fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
     })?;
     let namespace = if kind.is_namespaced() { args.namespace.as_str() } else { "" };
     Ok(ObjectId::new(kind.gvk(), namespace, name))
+}
+
+/// The conditions in a policy's status that do not hold.
+fn unmet(policy: &Value) -> Vec<PolicyCondition> {
+    let name = policy.str_at(["metadata", "name"]).unwrap_or_default();
+    let name = match policy.str_at(["metadata", "namespace"]) {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    };
+    [&["status", "conditions"][..], &["status", "conditionStatus", "conditions"]]
+        .into_iter()
+        .filter_map(|path| policy.get_path(path.iter().copied())?.as_list())
+        .flat_map(|list| list.iter())
+        .filter(|condition| condition.str_at(["status"]) == Some("False"))
+        .map(|condition| PolicyCondition {
+            policy: name.clone(),
+            condition: condition.str_at(["type"]).unwrap_or_default().to_owned(),
+            message: condition.str_at(["message"]).unwrap_or_default().to_owned(),
+        })
+        .collect()
 }
 
 fn explain(
@@ -160,6 +191,7 @@ fn explain(
     Ok(Explanation {
         object: id.clone(),
         unseen: unseen(reader, args, id, user.as_ref())?,
+        conditions: Vec::new(),
         rules: explained,
         requests: requests(reader, args, id, object)?,
     })

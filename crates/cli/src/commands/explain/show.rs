@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kiln_object::ObjectId;
 use serde_json::json;
 
-use super::{Explanation, Request, RuleExplanation};
+use super::{Explanation, PolicyCondition, Request, RuleExplanation};
 use crate::args::Format;
 use crate::ui::Ui;
 
@@ -25,6 +25,9 @@ fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Res
     }
     if explanation.rules.is_empty() {
         writeln!(out, "  the cluster has no rules")?;
+    }
+    for PolicyCondition { policy, condition, message } in &explanation.conditions {
+        writeln!(out, "policy {policy} is not {condition}: {}", plain(message))?;
     }
     for rule in &explanation.rules {
         writeln!(out, "policy {}, rule {}", rule.rule.policy.key(), rule.rule.rule)?;
@@ -82,7 +85,15 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
             "retries": request.retries,
         })
     };
+    let condition = |condition: &PolicyCondition| {
+        json!({
+            "policy": condition.policy,
+            "condition": condition.condition,
+            "message": condition.message,
+        })
+    };
     json!({
+        "conditions": explanation.conditions.iter().map(condition).collect::<Vec<_>>(),
         "object": explanation.object.to_string(),
         "unseen": explanation.unseen,
         "rules": explanation.rules.iter().map(rule).collect::<Vec<_>>(),

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
+use kiln_services::{Allowed, Services};
 use kiln_suites::{Files, Options, Report, Selector};
 use kiln_yaml::ReadOptions;
 
@@ -47,6 +48,10 @@ pub(crate) struct Args {
     #[arg(long)]
     require_tests: bool,
 
+    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
+    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
+    allow_service: Vec<Allowed>,
+
     /// Run again whenever a file below the folders changes, until interrupted
     #[arg(long, conflicts_with = "output")]
     watch: bool,
@@ -64,7 +69,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit])?;
     let selector = Selector::parse(&args.test_case_selector)
         .map_err(|error| Diagnostic::error(format!("--test-case-selector: {error}")))?;
+    let services = Services::new(super::run::all(&args.allow_service));
     let options = Options {
+        services: &services,
         sources: &Surroundings,
         selector,
         read: ReadOptions::kubernetes()

@@ -1,0 +1,511 @@
+//! What networks, servers and people do to an engine, and that it ends well each time: what is there is what rules
+//! want, nothing foreign is gone, nothing is there twice, and it took a bounded number of writes.
+//!
+//! `cargo xtask faults` runs the long form; the short one is part of all tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use http::Method;
+use kiln_value::{Value, json};
+
+use crate::harness::{Cluster, Engine, cluster, namespaces};
+use crate::proxy::{Fault, Proxy};
+
+/// Whether the long form runs.
+fn long() -> bool {
+    std::env::var_os("KILN_FAULTS").is_some_and(|form| form == "long")
+}
+
+/// A policy with a rule of each kind, some Namespaces that fire it, and an engine behind a proxy.
+struct Scene<'c> {
+    cluster: &'c Cluster,
+    name: &'static str,
+    proxy: Proxy,
+    engine: Arc<Mutex<Option<Engine>>>,
+    /// How many Namespaces there are.
+    count: usize,
+    /// What rules are to make.
+    data: String,
+    source: String,
+    /// Objects that nobody but their makers may touch, by their UIDs.
+    foreign: BTreeMap<String, String>,
+}
+
+impl<'c> Scene<'c> {
+    fn new(cluster: &'c Cluster, name: &'static str) -> Self {
+        let proxy = Proxy::start(&cluster.kubeconfig(), cluster.folder());
+        let mut scene = Scene {
+            cluster,
+            name,
+            proxy,
+            engine: Arc::default(),
+            count: 0,
+            data: "1".to_owned(),
+            source: "MQ==".to_owned(),
+            foreign: BTreeMap::new(),
+        };
+        scene.set_source("MQ==");
+        scene.start();
+        cluster.policy(&scene.policy());
+        scene
+    }
+
+    fn start(&mut self) {
+        // A watch that is silent for five seconds is begun anew; quiet ones are told of every minute.
+        let args = ["--only", "controller", "--stale-after", "5"];
+        let engine = self.cluster.engine_at(self.proxy.kubeconfig(), &args);
+        *self.engine.lock().unwrap() = Some(engine);
+    }
+
+    fn policy(&self) -> String {
+        let Scene { name, data, .. } = self;
+        format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  rules:\n\
+             \x20 - name: data\n    match: {{any: [{{resources: {{kinds: [Namespace], names: [\"{name}-*\"]}}}}]}}\n\
+             \x20   generate:\n      synchronize: true\n      apiVersion: v1\n      kind: ConfigMap\n      name: made\n\
+             \x20     namespace: \"{{{{request.object.metadata.name}}}}\"\n      data: {{data: {{a: \"{data}\"}}}}\n\
+             \x20 - name: copy\n    match: {{any: [{{resources: {{kinds: [Namespace], names: [\"{name}-*\"]}}}}]}}\n\
+             \x20   generate:\n      synchronize: true\n      apiVersion: v1\n      kind: Secret\n      name: copy\n\
+             \x20     namespace: \"{{{{request.object.metadata.name}}}}\"\n\
+             \x20     clone: {{namespace: default, name: source-{name}}}\n"
+        )
+    }
+
+    fn set_source(&mut self, value: &str) {
+        value.clone_into(&mut self.source);
+        let name = self.name;
+        self.cluster
+            .apply(&format!(
+                "apiVersion: v1\nkind: Secret\nmetadata: {{name: source-{name}, namespace: default}}\n\
+                 data: {{a: {value}}}\n"
+            ))
+            .unwrap();
+    }
+
+    fn set_data(&mut self, data: &str) {
+        data.clone_into(&mut self.data);
+        self.cluster.apply(&self.policy()).unwrap();
+    }
+
+    /// Adds Namespaces, each with something foreign in it that looks almost like what a rule makes.
+    fn add(&mut self, more: usize) {
+        let names: Vec<String> =
+            (self.count..self.count + more).map(|n| format!("{}-{n}", self.name)).collect();
+        self.count += more;
+        self.cluster.apply(&namespaces(names.iter().cloned())).unwrap();
+        let foreign: String = names
+            .iter()
+            .map(|namespace| {
+                format!(
+                    "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: foreign, namespace: {namespace}, \
+                     labels: {{app.kubernetes.io/managed-by: kyverno}}}}\ndata: {{a: b}}\n"
+                )
+            })
+            .collect();
+        self.cluster.apply(&foreign).unwrap();
+        for namespace in &names {
+            let uid = self.uid_of_foreign(namespace).expect("it was just made");
+            self.foreign.insert(namespace.clone(), uid);
+        }
+    }
+
+    fn uid_of_foreign(&self, namespace: &str) -> Option<String> {
+        let args =
+            ["get", "configmap", "foreign", "-n", namespace, "-o", "jsonpath={.metadata.uid}"];
+        self.cluster.kubectl(&args).ok()
+    }
+
+    /// What rules made: kind, namespace and name, with the content.
+    fn made(&self) -> Vec<(String, String)> {
+        let ours = format!("generate.kyverno.io/policy-name={}", self.name);
+        let args = ["get", "configmaps,secrets", "-A", "-l", &ours, "-o", "json"];
+        let Ok(listed) = self.cluster.kubectl(&args) else { return Vec::new() };
+        let listed = json::parse(&listed).unwrap();
+        let mut made: Vec<(String, String)> = listed
+            .get("items")
+            .and_then(Value::as_list)
+            .into_iter()
+            .flat_map(|items| items.iter())
+            .map(|object| {
+                let text = |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default();
+                let place = ["namespace", "name"].map(|key| text(&["metadata", key]));
+                (
+                    format!("{} {}/{}", text(&["kind"]), place[0], place[1]),
+                    text(&["data", "a"]).into(),
+                )
+            })
+            .collect();
+        made.sort();
+        made
+    }
+
+    fn wanted(&self) -> Vec<(String, String)> {
+        let of = |n: usize| {
+            let namespace = format!("{}-{n}", self.name);
+            [
+                (format!("ConfigMap {namespace}/made"), self.data.clone()),
+                (format!("Secret {namespace}/copy"), self.source.clone()),
+            ]
+        };
+        let mut wanted: Vec<_> = (0..self.count).flat_map(of).collect();
+        wanted.sort();
+        wanted
+    }
+
+    /// The four things that hold at the end, whatever happened before.
+    fn ends_well(&self, most_writes: usize) {
+        self.cluster.wait(&format!("{}: what is there is what rules want", self.name), || {
+            self.made() == self.wanted()
+        });
+        sleep(Duration::from_secs(2));
+        // Nothing is there twice either: the lists are equal, entry by entry.
+        assert_eq!(self.made(), self.wanted(), "and it stays so");
+        for (namespace, uid) in &self.foreign {
+            assert_eq!(self.uid_of_foreign(namespace).as_ref(), Some(uid), "nothing foreign goes");
+        }
+        let writes = self.writes();
+        assert!(
+            writes.len() <= most_writes,
+            "{} writes where {most_writes} are bearable: {writes:#?}",
+            writes.len()
+        );
+    }
+
+    /// Writes to what rules make, since the last [`Proxy::forget`].
+    fn writes(&self) -> Vec<String> {
+        self.proxy.writes(&format!("/namespaces/{}-", self.name))
+    }
+
+    /// Whether a request writes what rules make.
+    fn meant(&self) -> impl Fn(&Method, &str) -> bool + Send + Sync + use<> {
+        let place = format!("/namespaces/{}-", self.name);
+        move |method, path| *method != Method::GET && path.contains(&place)
+    }
+
+    /// Leaves the cluster to the next test.
+    fn clean_up(mut self) {
+        self.proxy.calm();
+        if self.engine.lock().unwrap().is_none() {
+            self.start();
+        }
+        self.cluster.kubectl(&["delete", "clusterpolicy", self.name]).unwrap();
+        let ours = format!(
+            "generate.kyverno.io/policy-name={},generate.kyverno.io/rule-name=data",
+            self.name
+        );
+        self.cluster.wait("what was made goes with its policy", || {
+            self.cluster.count("configmaps", &ours) == 0
+        });
+        let names: Vec<String> = (0..self.count).map(|n| format!("{}-{n}", self.name)).collect();
+        let mut delete = vec!["delete", "namespace", "--wait=false", "--ignore-not-found"];
+        delete.extend(names.iter().map(String::as_str));
+        self.cluster.kubectl(&delete).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_every_step_of_create_update_delete_and_sync() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "killed");
+    scene.add(2);
+    scene.ends_well(4);
+    let steps = if long() { 8 } else { 2 };
+    for step in 0..steps {
+        for (number, what) in ["create", "update", "sync", "delete"].into_iter().enumerate() {
+            scene.proxy.forget();
+            let engine = Arc::clone(&scene.engine);
+            let killed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let seen = Arc::clone(&killed);
+            let kill = move || {
+                drop(engine.lock().unwrap().take());
+                seen.store(true, std::sync::atomic::Ordering::Relaxed);
+            };
+            // Some writes are never heard of, and some are done although nobody learns of it.
+            let lost = if (step + number) % 2 == 0 { Fault::LostBefore } else { Fault::LostAfter };
+            scene.proxy.fault(
+                scene.meant(),
+                step % 4,
+                1,
+                Fault::Do(Arc::new(kill), Box::new(lost)),
+            );
+            let bearable = match what {
+                "create" => {
+                    scene.add(2);
+                    4
+                }
+                "update" => {
+                    let data = format!("updated-{step}");
+                    scene.set_data(&data);
+                    scene.count
+                }
+                "sync" => {
+                    let source = if scene.source == "MQ==" { "Mg==" } else { "MQ==" };
+                    scene.set_source(source);
+                    scene.count
+                }
+                _ => {
+                    // What people delete comes back.
+                    for n in 0..scene.count.min(4) {
+                        let namespace = format!("killed-{n}");
+                        let made = ["delete", "configmap", "made", "-n", &namespace];
+                        cluster.kubectl(&made).unwrap();
+                    }
+                    scene.count.min(4)
+                }
+            };
+            cluster.wait(&format!("{what}, step {step}: it is killed"), || {
+                killed.load(std::sync::atomic::Ordering::Relaxed)
+            });
+            scene.proxy.calm();
+            scene.start();
+            // One write for each object, and one more for each that was under way: eight at most.
+            scene.ends_well(bearable + bearable.min(8));
+        }
+    }
+    scene.clean_up();
+}
+
+#[test]
+fn too_many_requests_errors_and_slow_answers() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "refused");
+    scene.add(2);
+    scene.ends_well(4);
+    for (fault, times) in [
+        (Fault::Status(429), 3),
+        (Fault::Status(500), 4),
+        (Fault::Status(503), 4),
+        (Fault::LostBefore, 3),
+        (Fault::LostAfter, 3),
+        (Fault::Slow(Duration::from_millis(1500)), 4),
+    ] {
+        scene.proxy.forget();
+        scene.proxy.fault(scene.meant(), 0, times, fault);
+        scene.add(2);
+        scene.ends_well(4 + times);
+        scene.proxy.calm();
+    }
+    // Everything at once is slow or refused, lists and watches as well, and somebody changes things meanwhile.
+    scene.proxy.forget();
+    scene.proxy.fault(|_, path| !path.contains("watch=true"), 0, 60, Fault::Status(503));
+    scene.proxy.break_watches();
+    let data = "after".to_owned();
+    scene.set_data(&data);
+    scene.add(1);
+    scene.ends_well(scene.count * 2 + 4);
+    scene.clean_up();
+}
+
+#[test]
+fn watches_that_drop_stall_and_are_gone() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "watched");
+    scene.add(1);
+    scene.ends_well(2);
+    // Dropped, again and again, while things happen.
+    scene.proxy.forget();
+    for _ in 0..5 {
+        scene.proxy.break_watches();
+        scene.add(1);
+        sleep(Duration::from_millis(200));
+    }
+    scene.ends_well(10);
+    // The server no longer knows what happened since.
+    scene.proxy.forget();
+    scene.proxy.fault(|_, path| path.contains("watch=true"), 0, 8, Fault::Status(410));
+    scene.proxy.break_watches();
+    scene.add(2);
+    scene.set_source("Mw==");
+    scene.ends_well(4 + scene.count);
+    scene.proxy.calm();
+    // Connected and silent: nobody hears of anything, until it is begun anew.
+    scene.proxy.forget();
+    scene.proxy.fault(
+        |_, path| path.contains("watch=true") && path.contains("/api/v1/namespaces?"),
+        0,
+        1,
+        Fault::Stalled,
+    );
+    scene.proxy.break_watches();
+    sleep(Duration::from_millis(800));
+    scene.add(1);
+    scene.ends_well(2);
+    scene.clean_up();
+}
+
+#[test]
+fn the_api_server_is_restarted() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "restarted");
+    scene.add(2);
+    scene.ends_well(4);
+    scene.proxy.forget();
+    scene.set_data("2");
+    cluster.restart_server().unwrap();
+    scene.add(2);
+    scene.ends_well(scene.count + 4 + 2);
+    scene.clean_up();
+}
+
+#[test]
+fn a_storm_of_conflicts_over_one_field() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "contested");
+    scene.add(1);
+    scene.ends_well(2);
+    scene.proxy.forget();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let edits = thread::scope(|scope| {
+        let (plane, done) = (&*cluster, &done);
+        let storm = scope.spawn(move || {
+            let mut edits = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let patch = format!(r#"{{"data":{{"a":"theirs-{edits}"}}}}"#);
+                let args =
+                    ["patch", "configmap", "made", "-n", "contested-0", "--type=merge", "-p"];
+                let _ = plane.kubectl(&[&args[..], &[&patch]].concat());
+                edits += 1;
+            }
+            edits
+        });
+        sleep(Duration::from_secs(if long() { 60 } else { 12 }));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        storm.join().unwrap()
+    });
+    assert!(edits > 10, "there was a storm: {edits}");
+    let writes = scene.writes().len();
+    assert!(
+        writes <= 25,
+        "it is put right a few times a minute, not each time: {writes} of {edits}"
+    );
+    let said = cluster.kubectl(&[
+        "get",
+        "updaterequests",
+        "-n",
+        "kyverno",
+        "-o",
+        "jsonpath={.items[*].status.message}",
+    ]);
+    assert!(said.unwrap().contains("somebody else keeps changing"), "and it is shown");
+    // When the storm is over, it is put right for good.
+    scene.ends_well(30);
+    scene.clean_up();
+}
+
+#[test]
+fn a_namespace_ends_while_it_is_generated_into() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "ending");
+    scene.add(2);
+    scene.ends_well(4);
+    scene.proxy.forget();
+    // It cannot end before somebody lets it.
+    let hold = r#"{"metadata":{"finalizers":["test.example/hold"]}}"#;
+    scene.add(1);
+    cluster.kubectl(&["patch", "namespace", "ending-2", "--type=merge", "-p", hold]).unwrap();
+    cluster.kubectl(&["delete", "namespace", "ending-2", "--wait=false"]).unwrap();
+    // What is made anew meanwhile goes everywhere but there.
+    scene.foreign.remove("ending-2");
+    scene.count = 2;
+    scene.set_data("2");
+    cluster.wait("the others follow", || {
+        let made = scene.made();
+        scene.wanted().iter().all(|wanted| made.contains(wanted))
+    });
+    let free = r#"{"metadata":{"finalizers":null}}"#;
+    cluster.kubectl(&["patch", "namespace", "ending-2", "--type=merge", "-p", free]).unwrap();
+    cluster.wait("it is gone", || cluster.object(&["namespace", "ending-2"]).is_none());
+    scene.ends_well(30);
+    // And one of the same name is a new one.
+    scene.proxy.forget();
+    scene.add(1);
+    scene.ends_well(2);
+    scene.clean_up();
+}
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: lanterns.faults.example}
+spec:
+  group: faults.example
+  scope: Namespaced
+  names: {plural: lanterns, singular: lantern, kind: Lantern}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+";
+
+#[test]
+fn the_definition_of_what_is_made_comes_goes_and_comes_back() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "defined");
+    cluster.grant("lanterns", "faults.example", "lanterns");
+    let made = "      apiVersion: faults.example/v1\n      kind: Lantern\n      name: made\n      data: {spec: {a: b}}\n";
+    cluster.apply(&crate::harness::policy("lanterns", "defined-*", made, true)).unwrap();
+    scene.add(3);
+    // Rules that make other things are not held up.
+    scene.ends_well(6);
+    let lanterns =
+        || cluster.count("lanterns.faults.example", "generate.kyverno.io/policy-name=lanterns");
+    for _ in 0..2 {
+        scene.proxy.forget();
+        cluster.apply(DEFINITION).unwrap();
+        cluster.wait("what was waited for is made", || lanterns() == 3);
+        sleep(Duration::from_secs(1));
+        let writes = scene.proxy.writes("/lanterns").len();
+        assert!(writes <= 6, "one for each, and none in vain: {writes}");
+        cluster.kubectl(&["delete", "crd", "lanterns.faults.example"]).unwrap();
+        cluster
+            .wait("it is gone", || cluster.kubectl(&["get", "lanterns.faults.example"]).is_err());
+        sleep(Duration::from_secs(3));
+    }
+    scene.proxy.forget();
+    scene.set_data("2");
+    scene.ends_well(scene.count + 1);
+    cluster.kubectl(&["delete", "clusterpolicy", "lanterns"]).unwrap();
+    cluster.kubectl(&["delete", "clusterrole", "lanterns"]).unwrap();
+    scene.clean_up();
+}
+
+#[test]
+fn rights_are_withdrawn_and_returned() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "forbidden");
+    scene.add(2);
+    scene.ends_well(4);
+    let role = "kyverno:background-controller:standard";
+    let kept = cluster.kubectl(&["get", "clusterrole", role, "-o", "yaml"]).unwrap();
+    let kept: String = kept
+        .lines()
+        .filter(|line| {
+            !["resourceVersion:", "uid:", "creationTimestamp:"]
+                .iter()
+                .any(|w| line.trim_start().starts_with(w))
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    cluster.kubectl(&["delete", "clusterrole", role]).unwrap();
+    // Until the right is gone in fact.
+    let may = || {
+        let account = format!("--as={}", crate::harness::CONTROLLER);
+        cluster.kubectl(&["auth", "can-i", "create", "secrets", "-A", &account]).is_ok()
+    };
+    cluster.wait("the rights are gone", || !may());
+    scene.proxy.forget();
+    scene.add(2);
+    scene.set_source("NA==");
+    let failed = || {
+        let path = "jsonpath={.items[*].status.message}";
+        let args = ["get", "updaterequests", "-n", "kyverno", "-o", path];
+        cluster.kubectl(&args).unwrap_or_default()
+    };
+    cluster.wait("the missing right is named", || failed().contains("cannot create resource"));
+    sleep(Duration::from_secs(3));
+    cluster.apply(&kept).unwrap();
+    // Two for each of the new Namespaces, one for each copy, and those that were tried in vain.
+    scene.ends_well(4 + scene.count + 40);
+    scene.clean_up();
+}

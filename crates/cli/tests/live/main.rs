@@ -1,0 +1,12 @@
+//! `kiln run` on a real control plane. Skipped, and loudly, where there is none.
+
+mod admission;
+mod certificates;
+mod control;
+mod faults;
+mod harness;
+mod proxy;
+mod replicas;
+mod requests;
+mod settings;
+mod uninstall;

@@ -1,0 +1,194 @@
+//! Several engines on one cluster: every one answers requests, one acts, and each can go at any time.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use kiln_testkit::control_plane::ControlPlane;
+
+use crate::harness::{CONFIG_MAP, Cluster, Engine, NETWORK_POLICY, cluster, free_port, policy};
+
+/// What a Service is to pods: one address in front of engines, of which the ready ones are asked.
+struct Balancer {
+    port: u16,
+    ends: Arc<Mutex<Vec<u16>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes whoever waits for a connection.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+impl Balancer {
+    fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (ends, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let balancer = Balancer { port, ends: Arc::clone(&ends), stop: Arc::clone(&stop) };
+        let next = AtomicUsize::new(0);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let ends: Vec<u16> = ends.lock().unwrap().clone();
+                if ends.is_empty() {
+                    continue;
+                }
+                let end = ends[next.fetch_add(1, Ordering::Relaxed) % ends.len()];
+                let Ok(there) = TcpStream::connect((Ipv4Addr::LOCALHOST, end)) else { continue };
+                copy(stream.try_clone().unwrap(), there.try_clone().unwrap());
+                copy(there, stream);
+            }
+        });
+        balancer
+    }
+
+    /// Sends new connections to these engines.
+    fn to(&self, engines: &[&Engine]) {
+        *self.ends.lock().unwrap() = engines.iter().map(|engine| engine.port).collect();
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream) {
+    thread::spawn(move || {
+        let mut buffer = [0; 16 << 10];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Both);
+    });
+}
+
+/// An engine behind a balancer.
+fn replica(cluster: &Cluster, balancer: &Balancer, more: &[&str]) -> Engine {
+    let port = free_port();
+    let (url, listen) =
+        (format!("https://127.0.0.1:{}", balancer.port), format!("127.0.0.1:{port}"));
+    let args = ["--webhook-url", &url, "--listen", &listen, "--leave-webhooks"];
+    cluster.engine(&[&args[..], more].concat())
+}
+
+fn forget_webhooks(cluster: &Cluster) {
+    let all = ["mutatingwebhookconfiguration,validatingwebhookconfiguration", "--all"];
+    cluster.kubectl(&[&["delete"], &all[..]].concat()).unwrap();
+}
+
+const LABEL: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: replicated}
+spec:
+  rules:
+  - name: label
+    match: {any: [{resources: {kinds: [ConfigMap], namespaces: [replicas]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {seen: 'yes'}}}}
+";
+
+#[test]
+fn another_one_takes_over_within_twenty_seconds() {
+    let Some(cluster) = cluster() else { return };
+    // With what users have unless they say otherwise.
+    let args = ["--only", "controller", "--lease", "10"];
+    let mut first = cluster.engine(&args);
+    cluster.wait("the first holds the Lease", || first.said("holds the Lease"));
+    let second = cluster.engine(&args);
+    cluster.wait("the second stands by", || second.said("stands by"));
+    cluster.policy(&policy("taken-over", "taken-*", NETWORK_POLICY, true));
+    let made = "generate.kyverno.io/policy-name=taken-over";
+    cluster.kubectl(&["create", "namespace", "taken-a"]).unwrap();
+    cluster.wait("the first acts", || cluster.count("networkpolicies", made) == 1);
+    first.kill();
+    cluster.kubectl(&["create", "namespace", "taken-b"]).unwrap();
+    let took = cluster.wait_for(Duration::from_secs(20), "the second acts", || {
+        cluster.count("networkpolicies", made) == 2
+    });
+    // One that is told to end gives the Lease back: nobody waits for it to run out.
+    let third = cluster.engine(&args);
+    cluster.wait("the third stands by", || third.said("stands by"));
+    let mut second = second;
+    second.terminate();
+    cluster.kubectl(&["create", "namespace", "taken-c"]).unwrap();
+    let gave = cluster.wait_for(Duration::from_secs(8), "the third acts", || {
+        cluster.count("networkpolicies", made) == 3
+    });
+    assert!(gave < took + Duration::from_secs(8));
+    cluster.kubectl(&["delete", "clusterpolicy", "taken-over"]).unwrap();
+    cluster.wait("the third cleans up", || cluster.count("networkpolicies", made) == 0);
+}
+
+#[test]
+fn an_upgrade_refuses_nobody() {
+    let Some(cluster) = cluster() else { return };
+    cluster.kubectl(&["create", "namespace", "replicas"]).unwrap();
+    let balancer = Balancer::start();
+    let mut old = [
+        replica(&cluster, &balancer, &["--linger", "2"]),
+        replica(&cluster, &balancer, &["--linger", "2"]),
+    ];
+    cluster.wait("both are ready", || old.iter().all(|one| one.get("/readyz").is_some()));
+    balancer.to(&[&old[0], &old[1]]);
+    cluster.policy(LABEL);
+    cluster.policy(&policy("upgraded", "upgraded-*", CONFIG_MAP, true));
+
+    let (done, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let sent = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let plane: &ControlPlane = &cluster;
+        let (done, failed, sent) = (&done, &failed, &sent);
+        // Whoever creates objects sees nothing of it; the webhook's failurePolicy is Fail.
+        for stream in 0..2 {
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let number = sent.fetch_add(1, Ordering::Relaxed);
+                    let name = format!("load-{stream}-{number}");
+                    let args = ["create", "configmap", &name, "-n", "replicas", "-o"];
+                    let label = "jsonpath={.metadata.labels.seen}";
+                    match plane.kubectl(&[&args[..], &[label]].concat()) {
+                        Ok(label) if label == "yes" => {}
+                        other => failed.lock().unwrap().push(format!("{name}: {other:?}")),
+                    }
+                }
+            });
+        }
+        let new = [
+            replica(&cluster, &balancer, &["--linger", "2"]),
+            replica(&cluster, &balancer, &["--linger", "2"]),
+        ];
+        for (at, old) in old.iter_mut().enumerate() {
+            cluster.wait("the new one is ready", || new[at].get("/readyz").is_some());
+            // What a Service does when a pod is told to end: nothing at once, and soon no new connections.
+            match at {
+                0 => balancer.to(&[&new[0], old]),
+                _ => balancer.to(&[&new[0], &new[1], old]),
+            }
+            thread::scope(|scope| {
+                let ending = scope.spawn(|| old.terminate());
+                thread::sleep(Duration::from_millis(700));
+                let ready: Vec<&Engine> = new[..=at].iter().collect();
+                balancer.to(&ready);
+                ending.join().unwrap();
+            });
+        }
+        plane.kubectl(&["create", "namespace", "upgraded-a"]).unwrap();
+        cluster.wait("the new ones act", || {
+            cluster.count("configmaps", "generate.kyverno.io/policy-name=upgraded") == 1
+        });
+        done.store(true, Ordering::Relaxed);
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), sent.into_inner());
+    cluster.kubectl(&["delete", "clusterpolicy", "replicated", "upgraded"]).unwrap();
+    forget_webhooks(&cluster);
+    cluster.kubectl(&["delete", "namespace", "replicas", "--wait=false"]).unwrap();
+}

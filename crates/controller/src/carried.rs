@@ -1,0 +1,344 @@
+//! Requests that must not be lost: UpdateRequests that admission creates and the controller consumes.
+//!
+//! Whoever is asked at admission and whoever acts may be different processes, and each may end at any time. What no
+//! watch tells again (who sent a request, the end of an object, a subresource, a request that changes nothing, that
+//! somebody is kept out) is therefore written down before the API server is answered. The controller takes such a
+//! request when it knows the rules and the kind, and deletes it when the work is done, or when the request turns
+//! out to have changed nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
+use kiln_engine::ContentHash;
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::RuleId;
+use kiln_value::{Map, Str, Value, value};
+
+use crate::controller::{Controller, Purpose, Start};
+use crate::hints::Hint;
+use crate::keys::{KeyState, Waiting};
+use crate::mark::{read_user, write_user};
+
+/// The label on requests that carry a hint.
+const CARRIES: &str = "kiln.dev/carries";
+/// How often finished requests are looked for.
+const SWEEP: u64 = 250;
+
+impl Hint {
+    /// The UpdateRequest that carries the hint, for the rules that need it. Those of requests that store nothing
+    /// are told apart by the identity of the request; of the others, the same one sent again says nothing new.
+    pub fn to_request(&self, namespace: &str, rules: &[RuleId], identity: &str) -> Value {
+        let id = self.about();
+        let uid = self.uid().unwrap_or_default();
+        let object = |object: &Option<Value>| {
+            let mut object = object.clone()?;
+            // Who set which field is of no use to rules, and often the larger part.
+            object.remove(["metadata", "managedFields"]);
+            Some(object)
+        };
+        let mut request = Map::new();
+        request.insert("operation", self.operation.as_str());
+        request.insert("kind", gvk(&id.gvk));
+        request.insert("namespace", self.namespace.clone());
+        request.insert("name", self.name.clone());
+        request.insert("subResource", self.subresource.clone());
+        // Of what is stored the rest is read from the cluster.
+        if self.stores_nothing() {
+            request.extend_some("object", object(&self.object));
+        } else if self.object.is_some() {
+            request.insert("object", value!({"metadata": {"uid": uid}}));
+        }
+        request.extend_some("oldObject", object(&self.old_object));
+        let trigger = value!({
+            "apiVersion": id.gvk.api_version(), "kind": id.gvk.kind.as_str(),
+            "namespace": id.namespace.as_str(), "name": id.name.as_str(), "uid": uid,
+        });
+        let policy = rules.first().map(|rule| rule.policy.key()).unwrap_or_default();
+        let contexts = rules.iter().map(|rule| {
+            let mut context = Map::new();
+            context.insert("rule", rule.rule.clone());
+            context.insert("trigger", trigger.clone());
+            Value::Map(context)
+        });
+        let mut info = Map::new();
+        info.insert("operation", self.operation.as_str());
+        info.insert("admissionRequest", Value::Map(request.clone()));
+        let user = write_user(&self.user);
+        let mut context = Map::new();
+        context.insert("userInfo", value!({"userInfo": user}));
+        context.insert("admissionRequestInfo", Value::Map(info));
+        context.insert("passedOver", self.passed_over);
+        context.insert("changesNothing", self.changes_nothing());
+        let hash = ContentHash::of(&Value::from_iter([
+            Value::Map(request),
+            user,
+            Value::from(self.passed_over),
+            Value::from(if self.stores_nothing() { identity } else { uid }),
+        ]));
+        let mut spec = Map::new();
+        spec.insert("requestType", "generate");
+        spec.insert("policy", policy);
+        spec.insert("resource", trigger.clone());
+        spec.insert("ruleContext", Value::from_iter(contexts));
+        spec.insert("context", Value::Map(context));
+        let name = format!("ur-request-{}", &hash.to_string()[..20]);
+        let mut labels = Map::new();
+        labels.insert(CARRIES, "true");
+        let mut about = Map::new();
+        about.insert("name", name);
+        about.insert("namespace", namespace);
+        about.insert("labels", labels);
+        let mut object = Map::new();
+        object.insert("apiVersion", crate::requests::kind().api_version());
+        object.insert("kind", "UpdateRequest");
+        object.insert("metadata", about);
+        object.insert("spec", spec);
+        Value::Map(object)
+    }
+
+    /// The hint that an UpdateRequest carries; none when it carries none.
+    pub fn of_request(request: &Value) -> Option<Self> {
+        metadata::label(request, CARRIES)?;
+        let context = request.get_path(["spec", "context"])?;
+        let sent = context.get_path(["admissionRequestInfo", "admissionRequest"])?;
+        let text = |key: &str| Str::from(sent.str_at([key]).unwrap_or_default());
+        let part = |key: &str| Str::from(sent.str_at(["kind", key]).unwrap_or_default());
+        let flag = |key: &str| context.get(key).and_then(Value::as_bool) == Some(true);
+        let object = |key: &str| sent.get(key).filter(|object| !object.is_null()).cloned();
+        let old_object = object("oldObject");
+        Some(Hint {
+            operation: sent.str_at(["operation"])?.parse().ok()?,
+            kind: Gvk { group: part("group"), version: part("version"), kind: part("kind") },
+            subresource: text("subResource"),
+            namespace: text("namespace"),
+            name: text("name"),
+            // What was sent again as it is stored, is the old object.
+            object: if flag("changesNothing") { old_object.clone() } else { object("object") },
+            old_object,
+            user: context.get_path(["userInfo", "userInfo"]).and_then(read_user)?,
+            dry_run: false,
+            passed_over: flag("passedOver"),
+            request: Some(metadata::name(request)?.into()),
+        })
+    }
+}
+
+fn gvk(gvk: &Gvk) -> Value {
+    value!({"group": gvk.group.as_str(), "version": gvk.version.as_str(), "kind": gvk.kind.as_str()})
+}
+
+trait ExtendSome {
+    fn extend_some(&mut self, key: &str, value: Option<Value>);
+}
+
+impl ExtendSome for Map {
+    fn extend_some(&mut self, key: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.insert(key, value);
+        }
+    }
+}
+
+/// Requests that are there to be consumed.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    requests: BTreeMap<Str, Carrier>,
+    next_sweep: u64,
+}
+
+#[derive(Debug)]
+struct Carrier {
+    /// Not taken yet.
+    hint: Option<Hint>,
+    /// When it came.
+    since: u64,
+    /// It is kept until the checkpoint names this object.
+    until_stored: Option<Str>,
+    /// Its deletion was asked for.
+    going: bool,
+}
+
+impl Carried {
+    /// A request whose effect is to be in the checkpoint before it goes.
+    pub(crate) fn keep_until_stored(&mut self, carrier: &Str, uid: Str) {
+        if let Some(carrier) = self.requests.get_mut(carrier) {
+            carrier.until_stored = Some(uid);
+        }
+    }
+
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        (!self.requests.is_empty()).then_some(self.next_sweep)
+    }
+}
+
+impl Controller {
+    /// An UpdateRequest that admission created is there, or gone.
+    pub(crate) fn carrier_changed(&mut self, id: &ObjectId, hint: Option<Hint>) {
+        let Some(hint) = hint else { return drop(self.carried.requests.remove(&id.name)) };
+        if self.carried.requests.contains_key(&id.name) {
+            return;
+        }
+        let mut carrier = Carrier { hint: None, since: self.now, until_stored: None, going: false };
+        if hint.passed_over {
+            // Known before anything is begun because of it.
+            self.hint(hint, self.now);
+        } else {
+            carrier.hint = Some(hint);
+        }
+        self.carried.requests.insert(id.name.clone(), carrier);
+    }
+
+    /// Takes requests whose rules and kinds are known, and lets go of those that are done.
+    pub(crate) fn consume_requests(&mut self) {
+        if self.carried.requests.is_empty() {
+            return;
+        }
+        let active = self.start == Start::Running
+            && self.policies.values().all(|held| held.policy.is_none() || held.active);
+        let ready: Vec<Str> = self
+            .carried
+            .requests
+            .iter()
+            .filter(|_| active)
+            .filter(|(_, carrier)| carrier.hint.as_ref().is_some_and(|h| self.is_ready_for(h)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in ready {
+            let carrier = self.carried.requests.get_mut(&name);
+            if let Some(hint) = carrier.and_then(|carrier| carrier.hint.take()) {
+                self.hint(hint, self.now);
+            }
+        }
+        if self.carried.next_sweep <= self.now {
+            self.carried.next_sweep = self.now + SWEEP;
+            self.sweep();
+        }
+    }
+
+    fn is_ready_for(&self, hint: &Hint) -> bool {
+        let known = hint.stores_nothing() || self.mirror.is_known(&KindKey::of(&hint.kind));
+        known && self.rules.candidates(&hint.event()).next().is_some()
+    }
+
+    fn sweep(&mut self) {
+        let mut needed: BTreeSet<&Str> = self.hints.carriers().collect();
+        needed.extend(
+            self.keys
+                .iter()
+                .filter(|(_, state)| !has_given_up(state, self.settings.retries))
+                .flat_map(|(_, state)| state.pending.iter().flat_map(|pending| &pending.carriers)),
+        );
+        let working = self.jobs.values().flat_map(|job| &job.pending);
+        needed.extend(working.flat_map(|pending| &pending.carriers));
+        let (now, life) = (self.now, self.settings.hint_life);
+        let done: Vec<Str> = self
+            .carried
+            .requests
+            .iter()
+            .filter(|(name, carrier)| {
+                let waits = carrier.hint.is_some() && carrier.since + life > now;
+                let stored = carrier.until_stored.as_ref().is_none_or(|uid| {
+                    self.checkpoint.stored.passed_over.contains_key(uid)
+                        || !self.passed_over.contains_key(uid)
+                });
+                !carrier.going && !waits && stored && !needed.contains(name)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in done {
+            if let Some(carrier) = self.carried.requests.get_mut(&name) {
+                carrier.going = true;
+            }
+            let id = ObjectId::new(crate::requests::kind(), &self.settings.namespace, &name);
+            self.ask(Purpose::Carrier(name), Call::delete(id));
+        }
+    }
+
+    pub(crate) fn carrier_answered(&mut self, name: &Str, answer: Result<Reply, ApiError>) {
+        match answer {
+            // The watch tells that it is gone; until then it is not taken again.
+            Ok(_) => {}
+            Err(error) if error.reason == Reason::NotFound => {
+                self.carried.requests.remove(name);
+            }
+            Err(_) => {
+                self.carried.next_sweep = self.now + self.settings.backoff * 4;
+                if let Some(carrier) = self.carried.requests.get_mut(name) {
+                    carrier.going = false;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the work on a key failed so often that it waits for something to change.
+fn has_given_up(state: &KeyState, retries: u32) -> bool {
+    let reason = state.condition.as_ref().map(|condition| condition.reason);
+    match reason {
+        Some(Waiting::Failed) => state.failures > retries,
+        Some(Waiting::Loop) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_engine::User;
+    use kiln_rules::{Dialect, Operation, PolicyId};
+
+    #[test]
+    fn hints_are_read_as_they_were_written() {
+        let user = User { username: "ann".into(), groups: vec!["a".into()], ..User::default() };
+        let pod =
+            value!({"metadata": {"uid": "u", "name": "web", "managedFields": [1]}, "spec": {}});
+        let mut stored = pod.clone();
+        stored.remove(["metadata", "managedFields"]);
+        let of = |operation, object: Option<&Value>, old: Option<&Value>| Hint {
+            operation,
+            kind: Gvk::new("apps/v1", "Deployment"),
+            subresource: Str::default(),
+            namespace: "shop".into(),
+            name: "web".into(),
+            object: object.cloned(),
+            old_object: old.cloned(),
+            user: user.clone(),
+            dry_run: false,
+            passed_over: false,
+            request: None,
+        };
+        let only_uid = value!({"metadata": {"uid": "u"}});
+        let exec = Hint { subresource: "exec".into(), ..of(Operation::Connect, Some(&pod), None) };
+        for (hint, object, old) in [
+            (of(Operation::Create, Some(&pod), None), Some(&only_uid), None),
+            (of(Operation::Delete, None, Some(&pod)), None, Some(&stored)),
+            (of(Operation::Update, Some(&pod), Some(&pod)), Some(&stored), Some(&stored)),
+            (exec, Some(&stored), None),
+            (
+                Hint { passed_over: true, ..of(Operation::Create, Some(&pod), None) },
+                Some(&only_uid),
+                None,
+            ),
+        ] {
+            let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
+            let rule = RuleId { policy, rule: "r".into() };
+            let request = hint.to_request("kyverno", std::slice::from_ref(&rule), "1");
+            assert_eq!(request.str_at(["spec", "policy"]), Some("p"));
+            let name = metadata::name(&request).map(Str::from);
+            let read = Hint::of_request(&request).unwrap();
+            let changes_nothing = hint.changes_nothing();
+            let wanted = Hint {
+                object: object.cloned(),
+                old_object: old.cloned(),
+                request: name,
+                ..hint.clone()
+            };
+            assert_eq!(read, wanted);
+            assert_eq!(read.changes_nothing(), changes_nothing);
+            let again = hint.to_request("kyverno", &[], "2");
+            let same = metadata::name(&again) == metadata::name(&request);
+            assert_eq!(same, !hint.stores_nothing(), "sent again");
+        }
+        assert_eq!(Hint::of_request(&value!({"metadata": {"name": "a"}, "spec": {}})), None);
+    }
+}

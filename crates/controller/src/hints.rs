@@ -1,0 +1,295 @@
+//! What only requests know: who did what, and what no watch tells of.
+//!
+//! A hint is joined to the change that it makes, whichever comes first. Hints that must not be lost are carried by
+//! UpdateRequests ([`crate::carried`]); the others only spare a moment of waiting.
+
+use std::collections::{HashMap, VecDeque};
+
+use kiln_cluster::KindKey;
+use kiln_engine::{Event, User};
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::Operation;
+use kiln_value::{Str, Value};
+
+use crate::controller::Controller;
+use crate::keys::{Key, Pending, Sent};
+use crate::mirror::revision_of;
+
+/// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hint {
+    /// The operation.
+    pub operation: Operation,
+    /// The kind of the object; for a subresource, of its parent.
+    pub kind: Gvk,
+    /// The subresource; empty for the object itself.
+    pub subresource: Str,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: Str,
+    /// The name.
+    pub name: Str,
+    /// What was sent.
+    pub object: Option<Value>,
+    /// What was there before.
+    pub old_object: Option<Value>,
+    /// Who sent it.
+    pub user: User,
+    /// It is only a trial.
+    pub dry_run: bool,
+    /// No rule is to see it: its sender is kept out.
+    pub passed_over: bool,
+    /// The UpdateRequest that carries it; none for one that only this process knows.
+    pub request: Option<Str>,
+}
+
+impl Hint {
+    /// The object that the request is about.
+    pub fn about(&self) -> ObjectId {
+        ObjectId::new(self.kind.clone(), &self.namespace, &self.name)
+    }
+
+    /// Whether the server stores nothing because of it, so that no watch tells of it.
+    pub fn stores_nothing(&self) -> bool {
+        self.operation == Operation::Connect || !self.subresource.is_empty()
+    }
+
+    /// Whether it sends an object as it is stored.
+    pub fn changes_nothing(&self) -> bool {
+        let (Some(old), Some(new)) = (&self.old_object, &self.object) else { return false };
+        let rest = |object: &Value| {
+            let mut object = object.clone();
+            for field in ["managedFields", "resourceVersion", "generation"] {
+                object.remove(["metadata", field]);
+            }
+            object
+        };
+        self.operation == Operation::Update && rest(old) == rest(new)
+    }
+
+    /// The UID of its object, as far as the server has given it one.
+    pub(crate) fn uid(&self) -> Option<&str> {
+        self.object.as_ref().or(self.old_object.as_ref()).and_then(metadata::uid)
+    }
+
+    /// What rules are looked up by.
+    pub(crate) fn event(&self) -> Event {
+        let object = self.object.clone().or_else(|| self.old_object.clone());
+        let mut event = Event::created(object.unwrap_or(Value::Null));
+        event.operation = Some(self.operation);
+        event.matched_as = self.operation;
+        event.kind = self.kind.clone();
+        event.subresource = self.subresource.clone();
+        event.namespace = Some(self.namespace.clone()).filter(|n| !n.is_empty());
+        event
+    }
+}
+
+/// Requests whose change was not seen yet. When one is lost, rules that ask for its user do not fire.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    waiting: HashMap<(KindKey, Str, Str), VecDeque<(u64, Hint)>>,
+    count: usize,
+    sent: u64,
+    /// Objects whose end a watch told, and when: a request that says the same comes too late to fire anything.
+    ended: HashMap<Str, u64>,
+}
+
+impl Hints {
+    fn add(&mut self, hint: Hint, now: u64, most: usize) {
+        if self.count >= most {
+            return;
+        }
+        let place = (KindKey::of(&hint.kind), hint.namespace.clone(), hint.name.clone());
+        self.waiting.entry(place).or_default().push_back((now, hint));
+        self.count += 1;
+    }
+
+    /// The request behind a change. Earlier ones of the object have come to nothing.
+    pub(crate) fn take(
+        &mut self,
+        id: &ObjectId,
+        operation: Operation,
+        uid: Option<&str>,
+    ) -> Option<Hint> {
+        self.take_first(id, |hint| {
+            let known = hint.uid();
+            hint.operation == operation && (known.is_none() || known == uid)
+        })
+    }
+
+    /// The request that says that nobody is to see what happened to an object.
+    pub(crate) fn take_passed_over(&mut self, id: &ObjectId, uid: &str) -> Option<Hint> {
+        self.take_first(id, |hint| hint.passed_over && hint.uid().is_none_or(|known| known == uid))
+    }
+
+    fn take_first(&mut self, id: &ObjectId, wanted: impl Fn(&Hint) -> bool) -> Option<Hint> {
+        let place = (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone());
+        let waiting = self.waiting.get_mut(&place)?;
+        let at = waiting.iter().position(|(_, hint)| wanted(hint))?;
+        let found = waiting.drain(..=at).next_back().map(|(_, hint)| hint);
+        self.count -= at + 1;
+        if waiting.is_empty() {
+            self.waiting.remove(&place);
+        }
+        found
+    }
+
+    /// The requests that carry those that wait.
+    pub(crate) fn carriers(&self) -> impl Iterator<Item = &Str> {
+        self.waiting.values().flatten().filter_map(|(_, hint)| hint.request.as_ref())
+    }
+
+    /// A watch told of an object's end.
+    pub(crate) fn has_ended(&mut self, uid: &str, now: u64) {
+        self.ended.insert(uid.into(), now);
+    }
+
+    pub(crate) fn forget_old(&mut self, now: u64, life: u64) {
+        if !self.ended.is_empty() {
+            self.ended.retain(|_, time| *time + life > now);
+        }
+        if self.count == 0 {
+            return;
+        }
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(|(time, _)| time + life > now);
+            !waiting.is_empty()
+        });
+        self.count = self.waiting.values().map(VecDeque::len).sum();
+    }
+}
+
+impl Controller {
+    /// What only a request knows.
+    pub fn hint(&mut self, hint: Hint, now: u64) {
+        self.now = self.now.max(now);
+        if hint.dry_run {
+            return;
+        }
+        let id = hint.about();
+        if hint.stores_nothing() {
+            if hint.subresource != "status" && !hint.passed_over {
+                self.fire_on_request(&hint, &id);
+            }
+            return;
+        }
+        if hint.passed_over {
+            return self.pass_over(hint, &id);
+        }
+        if hint.changes_nothing() {
+            // Kyverno: sending an object again as it is fires its rules. No watch will tell of it.
+            let old = hint.old_object.clone();
+            // What was sent is what is stored, which the mirror has in full.
+            let known = self.mirror.get(&id).filter(|known| metadata::uid(known) == hint.uid());
+            let new = known.cloned().or_else(|| hint.object.clone());
+            self.hints.add(hint, self.now, self.settings.hints);
+            return self.on_trigger(&id, old.as_ref(), new.as_ref(), false);
+        }
+        if self.join(&hint, &id) {
+            return;
+        }
+        let gone = hint.operation == Operation::Delete
+            && hint.uid().is_some_and(|uid| {
+                self.mirror.is_known(&KindKey::of(&id.gvk)) && self.mirror.by_uid(uid).is_none()
+            });
+        if gone {
+            // It went while nobody watched: only the request knows what it was.
+            let ended = hint.uid().is_some_and(|uid| self.hints.ended.contains_key(uid));
+            if !ended {
+                let old = hint.old_object.clone();
+                self.hints.add(hint, self.now, self.settings.hints);
+                self.on_trigger(&id, old.as_ref(), None, false);
+            }
+            return;
+        }
+        self.hints.add(hint, self.now, self.settings.hints);
+    }
+
+    /// Joins a request to a change that was told before it; whether somebody waited for it.
+    fn join(&mut self, hint: &Hint, id: &ObjectId) -> bool {
+        let known = self.mirror.get(id).and_then(metadata::uid).or_else(|| hint.uid());
+        let Some(uid) = known.map(Str::from) else { return false };
+        let waiting = self.keys_without_user(&uid, hint.operation);
+        for key in &waiting {
+            let pending = self.keys.entry(key).pending.iter_mut();
+            for event in pending.filter(|p| p.operation == Some(hint.operation)) {
+                event.user.get_or_insert_with(|| hint.user.clone());
+                event.carriers.extend(hint.request.clone());
+            }
+            self.keys.enqueue(key, self.now);
+        }
+        !waiting.is_empty()
+    }
+
+    /// The keys of a trigger that know of an operation, and not who did it.
+    fn keys_without_user(&self, uid: &Str, operation: Operation) -> Vec<Key> {
+        let same = |p: &Pending| p.operation == Some(operation) && p.user.is_none();
+        self.rules
+            .rules()
+            .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
+            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(same)))
+            .collect()
+    }
+
+    /// What somebody does who is kept out fires no rule, whether it was seen already or not.
+    fn pass_over(&mut self, hint: Hint, id: &ObjectId) {
+        let uid = hint.uid().map(Str::from);
+        let uid = uid.or_else(|| self.mirror.get(id).and_then(metadata::uid).map(Str::from));
+        let Some(uid) = uid else { return self.hints.add(hint, self.now, self.settings.hints) };
+        let seen = self.keys_without_user(&uid, hint.operation);
+        if seen.is_empty() {
+            return self.hints.add(hint, self.now, self.settings.hints);
+        }
+        for key in seen {
+            let state = self.keys.entry(&key);
+            state.pending.retain(|p| p.operation != Some(hint.operation));
+            if state.pending.is_empty() && state.cause.is_none() {
+                self.forget(&key);
+            }
+        }
+        if hint.operation != Operation::Delete {
+            let revision = self.mirror.get(id).map_or(0, revision_of);
+            self.remember_passed_over(&uid, revision, hint.request);
+        }
+    }
+
+    /// Remembers that the change of an object up to a revision is nobody's business.
+    pub(crate) fn remember_passed_over(&mut self, uid: &Str, revision: u64, carrier: Option<Str>) {
+        self.passed_over.insert(uid.clone(), revision);
+        self.checkpoint.dirty = true;
+        if let Some(carrier) = carrier {
+            self.carried.keep_until_stored(&carrier, uid.clone());
+        }
+    }
+
+    /// Requests that store nothing fire at once.
+    fn fire_on_request(&mut self, hint: &Hint, id: &ObjectId) {
+        if self.is_filtered(id, &hint.subresource) {
+            return;
+        }
+        self.hints.sent += 1;
+        let event = hint.event();
+        let own = hint.user.username == self.settings.user;
+        let rules = self.rules.candidates(&event).filter(|rule| !rule.trigger.existing_only);
+        let rules: Vec<_> = rules.map(|rule| rule.id.clone()).collect();
+        for rule in rules {
+            // A request that is carried is the same one for whoever takes it up after us.
+            let name = hint.request.clone().unwrap_or_else(|| self.hints.sent.to_string().into());
+            let key = Key { rule, trigger: format!("request/{name}").into() };
+            let sent = Sent {
+                object: hint.object.clone(),
+                about: id.clone(),
+                subresource: hint.subresource.clone(),
+            };
+            self.keys.entry(&key).add(Pending {
+                old: hint.old_object.clone(),
+                user: Some(hint.user.clone()),
+                own,
+                sent: Some(Box::new(sent)),
+                carriers: hint.request.iter().cloned().collect(),
+                ..Pending::of(Some(hint.operation))
+            });
+            self.keys.enqueue(&key, self.now);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which kinds fire rules, and which objects are triggers when a rule begins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kiln_cluster::{KindKey, Reason};
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::{Operation, Rule};
+use kiln_text::time::Time;
+use kiln_value::Value;
+
+use crate::controller::Controller;
+use crate::keys::{Cause, Key, Pending};
+use crate::mark::Mark;
+use crate::mirror::{Entry, KindMirror, State, revision_of};
+
+impl Controller {
+    /// Follows kinds that rules fire on and that were not there before.
+    pub(crate) fn follow_trigger_kinds(&mut self) {
+        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+        for rule in rules {
+            for kind in self.trigger_kinds(&rule) {
+                self.mirror.follow(&kind);
+            }
+        }
+    }
+
+    /// The kinds whose objects may fire a rule.
+    pub(crate) fn trigger_kinds(&self, rule: &Rule) -> Vec<Gvk> {
+        let patterns: Vec<_> = rule
+            .trigger
+            .include
+            .filters()
+            .iter()
+            .flat_map(|filter| &filter.kinds)
+            .filter(|pattern| pattern.subresource.is_empty() || &*pattern.subresource == "*")
+            .collect();
+        let mut seen = BTreeSet::new();
+        self.kinds
+            .iter()
+            .filter(|kind| {
+                let watched = kind.verbs().contains(&"watch");
+                watched
+                    && patterns
+                        .iter()
+                        .any(|p| p.matches(kind.group(), kind.version(), kind.kind(), ""))
+            })
+            .filter(|kind| seen.insert(KindKey::of(&kind.gvk())))
+            .map(kiln_object::Kind::gvk)
+            .collect()
+    }
+
+    /// Why objects that should fire a rule do not.
+    pub(crate) fn trigger_problems(&self, rule: &Rule) -> Vec<String> {
+        if rule.program.acts_at_admission() {
+            return Vec::new();
+        }
+        let mut problems = Vec::new();
+        let written = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+        for pattern in written {
+            let is_served = self.kinds.iter().any(|kind| {
+                let takes =
+                    |sub: &str| pattern.matches(kind.group(), kind.version(), kind.kind(), sub);
+                takes("") || takes(&pattern.subresource)
+            });
+            if !is_served {
+                problems.push(format!("the cluster serves no kind {pattern}"));
+            }
+        }
+        for kind in self.trigger_kinds(rule) {
+            if let Some(KindMirror { state: State::Failed(error), revision: 0, .. }) =
+                self.mirror.kinds.get(&KindKey::of(&kind))
+                && error.reason != Reason::Unavailable
+            {
+                problems.push(format!("{kind} cannot be listed: {}", error.message));
+            }
+        }
+        problems
+    }
+
+    /// Runs a rule for the objects of a kind that are its triggers already.
+    pub(crate) fn begin(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
+        if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind) {
+            return;
+        }
+        let Some((record, from_before)) = self.record_of(rule) else { return };
+        let seen = self.checkpoint.at_start.seen.get(kind).copied().unwrap_or(0);
+        let has_status = self
+            .kinds
+            .preferred(&kind.group, &kind.kind)
+            .is_some_and(|kind| kind.subresource("status").is_some());
+        let later = |entry: &Entry, revision: u64| {
+            let touched = entry.touched > revision;
+            // A list does not tell a change of the status from one that counts.
+            touched
+                && !(entry.listed
+                    && has_status
+                    && created_at(&entry.object).unwrap_or(i64::MAX) < record.time)
+        };
+        let waiting: BTreeSet<(&str, Option<&str>)> = self
+            .checkpoint
+            .at_start
+            .waiting
+            .iter()
+            .filter(|(name, _, _)| from_before && *name == rule.id.to_string())
+            .map(|(_, uid, operation)| (uid.as_str(), operation.as_deref()))
+            .collect();
+        let again = !self.begun.insert((rule.id.clone(), kind.clone()));
+        let mut begun = Vec::new();
+        for entry in self.mirror.entries(kind) {
+            let object = &entry.object;
+            let (Some(uid), Ok(id)) = (metadata::uid(object), ObjectId::of(object)) else {
+                continue;
+            };
+            if metadata::is_deleted(object)
+                || !rule.may_be_fired_from(metadata::namespace(object), namespace_itself(&id))
+                || self.is_filtered(&id, "")
+            {
+                continue;
+            }
+            let key = Key { rule: rule.id.clone(), trigger: uid.into() };
+            let mark = self
+                .mirror
+                .claimed_by(uid)
+                .filter_map(|(_, object)| Mark::read(object))
+                .find(|mark| mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule)));
+            let made_by_us = rule.trigger.ignore_own_requests && Mark::read(object).is_some();
+            let sync = rule.lifecycle.synchronize;
+            let since = match (sync, from_before) {
+                (true, _) => record.revision,
+                // What happened since then was seen as it happened.
+                (false, _) if again => u64::MAX,
+                (false, true) => record.revision.max(seen),
+                (false, false) => record.revision,
+            };
+            let waited = waiting.iter().filter(|_| !again).find(|(waiting, _)| *waiting == uid);
+            let operation = if let Some((_, operation)) = waited {
+                Some(operation.and_then(|word| word.parse().ok()))
+            } else if sync && mark.is_some() {
+                Some(None)
+            } else if made_by_us {
+                None
+            } else if !rule.trigger.existing_only && later(entry, since) {
+                let new = created_at(object).is_none_or(|time| time >= record.time);
+                Some(Some(if new { Operation::Create } else { Operation::Update }))
+            } else if record.existing
+                || (sync && rule.lifecycle.existing && !rule.trigger.existing_only)
+            {
+                Some(None)
+            } else {
+                None
+            };
+            if let Some(operation) = operation {
+                begun.push((key, id, mark, operation));
+            }
+        }
+        for (key, id, mark, operation) in begun {
+            if mark.is_none()
+                && let Some(hint) = self.hints.take_passed_over(&id, &key.trigger)
+            {
+                let revision = self.mirror.get(&id).map_or(0, revision_of);
+                self.remember_passed_over(&key.trigger, revision, hint.request);
+            }
+            let touched = self.mirror.get(&id).map_or(0, revision_of);
+            // Where the status changes, a later revision says nothing.
+            let nobodys = self
+                .passed_over
+                .get(&key.trigger)
+                .is_some_and(|upto| *upto >= touched || (has_status && !again));
+            if nobodys && mark.is_none() && operation.is_some() {
+                continue;
+            }
+            let hint =
+                operation.and_then(|operation| self.hints.take(&id, operation, Some(&key.trigger)));
+            let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
+            let state = self.keys.entry(&key);
+            state.trigger = Some(id);
+            match mark {
+                Some(mark) if rule.lifecycle.synchronize => {
+                    let cause = Cause { operation: mark.operation, user: mark.user };
+                    state.cause.get_or_insert(cause);
+                }
+                _ if known => {}
+                _ => {
+                    state.add(Pending {
+                        old: hint.as_ref().and_then(|hint| hint.old_object.clone()),
+                        user: hint.as_ref().map(|hint| hint.user.clone()),
+                        carriers: hint.and_then(|hint| hint.request).into_iter().collect(),
+                        ..Pending::of(operation)
+                    });
+                }
+            }
+            self.enqueue_in_pass(&key);
+        }
+    }
+}
+
+/// The name of a Namespace; none of anything else.
+pub(crate) fn namespace_itself(id: &ObjectId) -> Option<&str> {
+    (id.gvk.group.is_empty() && id.gvk.kind == "Namespace").then_some(id.name.as_str())
+}
+
+/// When an object was made, in seconds.
+pub(crate) fn created_at(object: &Value) -> Option<i64> {
+    let text = object.str_at(["metadata", "creationTimestamp"])?;
+    Time::parse_rfc3339(text).ok().map(|time| time.unix())
+}

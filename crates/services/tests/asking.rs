@@ -1,0 +1,120 @@
+//! Services on sockets: those that answer well, and all the others.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use kiln_engine::{Outside as _, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_rules::Method;
+use kiln_services::{Allowed, Services};
+use kiln_value::{Str, Value, value};
+
+/// A service that gives one answer to each who asks, and hands over what it was asked.
+fn service(answer: &'static str, pause: Duration) -> (u16, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, questions) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut head = vec![0; 16 << 10];
+            let count = stream.read(&mut head).unwrap_or(0);
+            let _ = asked.send(String::from_utf8_lossy(&head[..count]).into_owned());
+            std::thread::sleep(pause);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (port, questions)
+}
+
+fn ask(services: &Services, url: &str) -> Result<Value, OutsideError> {
+    services.call(&request(url, Method::Get, &[], None))
+}
+
+fn request<'r>(
+    url: &'r str,
+    method: Method,
+    headers: &'r [(Str, String)],
+    body: Option<&'r Value>,
+) -> ServiceRequest<'r> {
+    ServiceRequest { url, method, headers, body, ca_bundle: None }
+}
+
+fn allowing(list: &str) -> Services {
+    Services::new(Allowed::read(list).unwrap()).within(Duration::from_millis(500), 1000)
+}
+
+const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\nconnection: close\r\n\r\n{\"a\": [1]}";
+
+#[test]
+fn what_is_allowed_is_asked_as_the_rule_says() {
+    let (port, questions) = service(GOOD, Duration::ZERO);
+    let services = allowing(&format!("127.0.0.1:{port}"));
+    let url = format!("http://127.0.0.1:{port}/prices?of=a");
+    assert_eq!(ask(&services, &url), Ok(value!({"a": [1]})));
+    let asked = questions.recv().unwrap().to_lowercase();
+    assert!(asked.starts_with("get /prices?of=a http/1.1\r\n"), "{asked}");
+    assert!(!asked.contains("authorization"), "no credentials of ours: {asked}");
+    let body = value!({"name": "web"});
+    let headers = [(Str::from("x-team"), "shop".to_owned())];
+    let posted = services.exchange(&request(&url, Method::Post, &headers, Some(&body)));
+    assert_eq!(posted, Ok(ServiceAnswer { status: 200, body: Some(value!({"a": [1]})) }));
+    let asked = questions.recv().unwrap().to_lowercase();
+    assert!(asked.starts_with("post /prices?of=a") && asked.contains("x-team: shop"), "{asked}");
+}
+
+#[test]
+fn what_is_not_allowed_is_not_asked() {
+    let (port, questions) = service(GOOD, Duration::ZERO);
+    for (list, url) in [
+        ("", format!("http://127.0.0.1:{port}/")),
+        ("example.com", format!("http://127.0.0.1:{port}/")),
+        // A name that leads to this machine, and one that is allowed by a wildcard.
+        ("localhost", format!("http://localhost:{port}/")),
+        ("*", format!("http://localhost:{port}/")),
+        ("127.0.0.1:1", format!("http://127.0.0.1:{port}/")),
+    ] {
+        let refused = ask(&allowing(list), &url).unwrap_err();
+        assert!(refused.refused, "{list:?} {url}: {refused}");
+    }
+    assert!(questions.try_recv().is_err(), "nobody connected");
+    assert!(Services::default().are_off());
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let (inner, questions) = service(GOOD, Duration::ZERO);
+    let moved = format!(
+        "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:{inner}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
+    let (port, _asked) = service(moved.leak(), Duration::ZERO);
+    let services = allowing("127.0.0.1");
+    let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
+    assert!(error.message.contains("redirect 302"), "{error}");
+    assert!(questions.try_recv().is_err(), "nobody went there");
+}
+
+#[test]
+fn answers_have_a_most_of_bytes_and_time() {
+    let services = allowing("127.0.0.1");
+    let large = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\nconnection: close\r\n\r\n\"{}\"",
+        "x".repeat(4998)
+    );
+    let (port, _asked) = service(large.leak(), Duration::ZERO);
+    let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
+    assert!(error.message.contains("more than 1000 bytes"), "{error}");
+    let (port, _asked) = service(GOOD, Duration::from_secs(20));
+    let began = Instant::now();
+    let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
+    assert!(error.message.contains("does not answer"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    for (answer, says) in [
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "status 404"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno", "no JSON"),
+    ] {
+        let (port, _asked) = service(answer, Duration::ZERO);
+        let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
+        assert!(error.message.contains(says) && !error.refused, "{error}");
+    }
+}
