@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::Method;
+use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::{ListQuery, Page, ReadError, View};
 use kiln_object::{Gvk, Kinds, ObjectId};
@@ -88,14 +89,7 @@ impl Reader {
     /// # Errors
     /// What the server says, or why it says nothing.
     pub fn review(&self, review: &Value) -> Result<bool, ApiError> {
-        let reviews = Address {
-            group: "authorization.k8s.io",
-            version: "v1",
-            plural: "subjectaccessreviews",
-            ..Address::default()
-        };
-        let path = path(&reviews, &[]).map_err(|bad| unaskable(&bad))?;
-        let asked = self.client.send(Method::POST, &path, Some(review), "");
+        let asked = self.client.send(Method::POST, ACCESS_REVIEWS, Some(review), "");
         let answer = self.runtime.block_on(asked)?;
         Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true))
     }

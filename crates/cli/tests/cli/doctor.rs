@@ -1,8 +1,9 @@
-//! `kiln doctor`, on a real control plane without an engine.
+//! `kiln doctor`, on a real control plane without an engine and with one.
 
 use kiln_testkit::control_plane::ControlPlane;
 
 use crate::harness::{Folder, Run};
+use crate::live::Running;
 
 const BROKEN: &str = "
 apiVersion: admissionregistration.k8s.io/v1
@@ -92,4 +93,47 @@ fn says_what_is_wrong_and_what_to_do() {
     assert_eq!(run.code, 1);
     let run = doctor(&["--format=json"]);
     assert!(run.stdout.contains("\"about\": \"loops\""), "{}", run.stdout);
+}
+
+const POLICY: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: settings}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace], names: ['team-*']}}]}
+    generate:
+      synchronize: true
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: '{{request.object.metadata.name}}'
+      data: {data: {mode: quiet}}
+";
+
+#[test]
+fn a_cluster_in_which_rules_work_has_no_problems_and_is_in_step() {
+    let Some(running) = Running::start(&["--grant=standard", "--no-workload"], &[]) else { return };
+    running.cluster.apply(POLICY).unwrap();
+    running.cluster.kubectl(&["create", "namespace", "team-a"]).unwrap();
+    running.wait("what the rule makes", || {
+        running.cluster.kubectl(&["get", "configmap", "settings", "-n", "team-a"]).is_ok()
+    });
+    let kubeconfig = running.cluster.kubeconfig().display().to_string();
+    let kiln = |command: &str| running.folder.kiln(&[command, "--kubeconfig", &kubeconfig]);
+    let run = kiln("doctor");
+    for wanted in [
+        "acts, and renewed the Lease",
+        "ok       webhooks: kyverno-policy-validating-webhook-cfg is registered",
+        "ok       certificates: the certificate in the Secret kyverno-svc.kyverno.svc.kyverno-tls-pair counts for",
+        "ok       rights: the engine's accounts may do what policies need",
+        "0 problems, ",
+    ] {
+        assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    let run = kiln("plan");
+    assert!(run.stdout.contains("nothing would change\n"), "{}", run.stdout);
+    assert_eq!(run.code, 0, "{}", run.stderr);
 }

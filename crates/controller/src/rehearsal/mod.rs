@@ -22,7 +22,7 @@ use stage::Stage;
 
 /// So much time is played, in milliseconds.
 const PLAYED: u64 = 10_000;
-/// So often the controller is asked at the most, for each object on the stage.
+/// So often the controller is asked at the most.
 const ROUNDS: usize = 100_000;
 
 /// A cluster that is only asked.

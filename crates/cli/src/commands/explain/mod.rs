@@ -207,7 +207,7 @@ fn unseen(
     let settings = settings_of(reader, &args.engine_namespace)?;
     if settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
         return Ok(Some(format!(
-            "a resource filter in the ConfigMap {}/kyverno keeps it from all rules",
+            "a resource filter in the ConfigMap {}/kyverno keeps it from all rules but ModRules",
             args.engine_namespace
         )));
     }
