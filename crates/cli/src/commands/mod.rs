@@ -21,6 +21,7 @@ mod plugins;
 mod rules;
 mod run;
 mod test;
+mod up;
 mod version;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     Install(install::Args),
     Run(run::Args),
+    Up(up::Args),
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -71,6 +73,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Plan(command) => plan::run(&ui, &args.global, &command),
         Command::Install(command) => install::run(&ui, &command),
         Command::Run(command) => run::run(&ui, &command),
+        Command::Up(command) => up::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),

@@ -24,4 +24,5 @@ mod plugins;
 mod run;
 mod security;
 mod test;
+mod up;
 mod walk;
