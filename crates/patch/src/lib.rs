@@ -7,14 +7,13 @@
 //! | `merge7396` | merge patch: [`merge_patch`], [`MergeRules`] |
 //! | `structured` | structured merge: [`structured_merge`], [`Atomic`] |
 //! | `strategic` | strategic merge: [`strategic_merge`], [`StrategicRules`] |
+//! | `apply` | server-side apply: [`apply::apply`], [`apply::Managers`] |
 //! | `diff` | the difference between two values, as a JSON patch: [`diff()`] |
-//!
-//! Apply with field ownership is another kind of patch: it will take the same values and
-//! [`kiln_schema::Node`]s, and what each manager owns, in a module of its own beside these.
 //!
 //! An edit copies the spine from the root to what it changes and nothing else: a small patch on a
 //! large object costs what the patch costs.
 
+pub mod apply;
 mod diff;
 mod json6902;
 mod merge7396;

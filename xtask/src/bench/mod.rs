@@ -9,6 +9,7 @@ mod kyverno_cli;
 mod libraries;
 mod plugins;
 mod report;
+mod sandbox;
 
 use std::process::Command;
 
@@ -89,6 +90,11 @@ const BENCHES: &[Bench] = &[
         about: "`kiln apply` beside `kyverno apply`, as whole processes on the same files, with the same verdicts. The large \
                 workloads run once.",
         measure: kyverno_cli::measure,
+    },
+    Bench {
+        name: "sandbox",
+        about: "`kiln up` beside etcd, kube-apiserver and kube-controller-manager, over TLS, with one client at a time.",
+        measure: sandbox::measure,
     },
 ];
 

@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Run only the tests of conformance/quick.txt
     #[arg(long)]
     quick: bool,
+    /// What the tests run on
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = On::ControlPlane)]
+    on: On,
     /// How many seconds a test may wait for something to become true
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     patience: u64,
@@ -59,8 +62,18 @@ pub(crate) struct Args {
     log: String,
 }
 
+/// What tests run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum On {
+    /// A real control plane
+    ControlPlane,
+    /// `kiln up`
+    Sandbox,
+}
+
 /// How tests are run; the same for all of them.
 struct Settings {
+    on: On,
     chainsaw: PathBuf,
     /// The engine; none when it is off.
     kiln: PathBuf,
@@ -100,6 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let name = args.suite.clone().unwrap_or_else(|| "all".to_owned());
     let name = if args.quick { "quick".to_owned() } else { name };
     let name = if args.engine_off { format!("{name}-engine-off") } else { name };
+    let name = if args.on == On::Sandbox { format!("{name}-sandbox") } else { name };
     let results = root().join("target/conformance");
     std::fs::create_dir_all(&results)?;
     let report = Report::open(results.join(format!("{name}.json")), args.resume)?;
@@ -109,6 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         .cloned()
         .collect();
     let settings = Settings {
+        on: args.on,
         chainsaw,
         kiln: build_engine()?,
         engine_off: args.engine_off,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use kiln_testkit::control_plane::{ControlPlane, Watched};
 
 use super::trial::{self, Outcome};
-use super::{Settings, must};
+use super::{On, Settings, must};
 
 /// `kubectl evict`, which one test calls.
 const EVICT: &str = r#"#!/bin/sh
@@ -73,7 +73,10 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn start(number: usize, settings: &Settings) -> Result<Self> {
-        let cluster = ControlPlane::start()?;
+        let cluster = match settings.on {
+            On::ControlPlane => ControlPlane::start()?,
+            On::Sandbox => ControlPlane::sandbox(&settings.kiln)?,
+        };
         let engine_log = cluster.folder().join("engine.log");
         let mut shard =
             Shard { number, engine: None, engine_log, cluster, before: BTreeSet::new() };

@@ -22,6 +22,7 @@ mod rules;
 mod run;
 mod test;
 mod uninstall;
+mod up;
 mod version;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Install(install::Args),
     Run(run::Args),
     Uninstall(uninstall::Args),
+    Up(up::Args),
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -74,6 +76,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Install(command) => install::run(&ui, &command),
         Command::Run(command) => run::run(&ui, &command),
         Command::Uninstall(command) => uninstall::run(&ui, &command),
+        Command::Up(command) => up::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),

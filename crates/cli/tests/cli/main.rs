@@ -25,4 +25,5 @@ mod run;
 mod security;
 mod services;
 mod test;
+mod up;
 mod walk;

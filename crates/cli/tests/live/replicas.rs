@@ -141,6 +141,11 @@ fn an_upgrade_refuses_nobody() {
     cluster.policy(LABEL);
     cluster.policy(&policy("upgraded", "upgraded-*", CONFIG_MAP, true));
 
+    // They outlive those who ask.
+    let new = [
+        replica(&cluster, &balancer, &["--linger", "2"]),
+        replica(&cluster, &balancer, &["--linger", "2"]),
+    ];
     let (done, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let sent = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -161,10 +166,6 @@ fn an_upgrade_refuses_nobody() {
                 }
             });
         }
-        let new = [
-            replica(&cluster, &balancer, &["--linger", "2"]),
-            replica(&cluster, &balancer, &["--linger", "2"]),
-        ];
         for (at, old) in old.iter_mut().enumerate() {
             cluster.wait("the new one is ready", || new[at].get("/readyz").is_some());
             // What a Service does when a pod is told to end: nothing at once, and soon no new connections.

@@ -76,3 +76,8 @@ fn named(name: &str, group: Option<&str>) -> Result<CertificateParams, rcgen::Er
 pub(super) fn encoded(file: &Path) -> io::Result<String> {
     Ok(BASE64_STANDARD.encode(fs::read(file)?))
 }
+
+/// The bytes behind base64; none for what is not.
+pub(super) fn decoded(text: &str) -> Vec<u8> {
+    BASE64_STANDARD.decode(text.trim()).unwrap_or_default()
+}

@@ -127,6 +127,34 @@ impl ControlPlane {
         }
     }
 
+    /// `kiln up` in the place of the servers: with RBAC, without an engine of its own.
+    pub fn sandbox(kiln: &Path) -> Result<Self, Error> {
+        let binaries = Binaries::find()?;
+        let folder = temporary_folder()?;
+        let [port] = free_ports()?;
+        let mut cluster = ControlPlane {
+            processes: Vec::new(),
+            _removed: Removed::spawn(folder.path())?,
+            binaries,
+            port,
+            folder,
+        };
+        let mut command = Command::new(kiln);
+        command
+            .args(["up", "--bare", "--authorization=rbac", &format!("--listen=127.0.0.1:{port}")])
+            .arg("--kubeconfig")
+            .arg(cluster.kubeconfig())
+            .current_dir(cluster.folder.path());
+        cluster.processes.push(Watched::spawn(&command, &cluster.path("sandbox.log"))?);
+        cluster.wait("sandbox", || cluster.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
+        let kubeconfig = std::fs::read_to_string(cluster.kubeconfig())?;
+        let authority = kubeconfig
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("certificate-authority-data: "));
+        std::fs::write(cluster.path("ca.crt"), keys::decoded(authority.unwrap_or_default()))?;
+        Ok(cluster)
+    }
+
     fn attempt(binaries: Binaries) -> Result<Self, Error> {
         let folder = temporary_folder()?;
         let [clients, peers, port, controllers] = free_ports()?;

@@ -1,0 +1,74 @@
+//! Who else has a say before something is stored: what is built in, webhooks, admission policies.
+//!
+//! Changes come before checks, and every check sees the object as it will be stored.
+
+mod builtin;
+mod policies;
+mod quota;
+mod webhooks;
+
+pub(crate) use quota::status as quota_status;
+
+use kiln_value::Value;
+
+use crate::access::User;
+use crate::paths::Target;
+use crate::server::Server;
+use crate::status::Failure;
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        }
+    }
+}
+
+/// A write that is being decided on.
+pub(crate) struct Review<'r> {
+    pub(crate) target: &'r Target,
+    pub(crate) user: &'r User,
+    pub(crate) operation: Operation,
+    pub(crate) old: Option<&'r Value>,
+    pub(crate) dry_run: bool,
+}
+
+/// What admission keeps between requests.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    pub(crate) policies: policies::Compiled,
+}
+
+/// Lets everybody change the object who may.
+pub(crate) fn change(
+    server: &Server,
+    review: &Review<'_>,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    builtin::change(server, review, object)?;
+    policies::change(server, review, object)?;
+    webhooks::change(server, review, object, warnings)
+}
+
+/// Asks everybody who may say no.
+pub(crate) fn check(
+    server: &Server,
+    review: &Review<'_>,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    policies::check(server, review, object, warnings)?;
+    webhooks::check(server, review, object, warnings)?;
+    quota::check(server, review, object)
+}

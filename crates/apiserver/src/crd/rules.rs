@@ -1,0 +1,185 @@
+//! The CEL rules of a schema (`x-kubernetes-validations`).
+
+use kiln_cel::{Env, NoHost, Program, Session, Type};
+use kiln_value::{Map, Value};
+
+use crate::status::{Problem, ProblemKind};
+
+/// The rules of a schema, compiled, each at its place.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    env: Option<Env>,
+    root: Node,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    rules: Vec<Rule>,
+    fields: Vec<(String, Node)>,
+    items: Option<Box<Node>>,
+    entries: Option<Box<Node>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    program: Result<Program, String>,
+    source: String,
+    message: Option<String>,
+    message_expression: Option<Program>,
+    field_path: String,
+    reason: String,
+    /// Whether it compares with what was there before.
+    transition: bool,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+            && self.fields.is_empty()
+            && self.items.is_none()
+            && self.entries.is_none()
+    }
+}
+
+impl Rules {
+    pub(crate) fn compile(schema: Option<&Value>) -> Self {
+        let Some(schema) = schema else { return Rules::default() };
+        let env = Env::suite()
+            .extend()
+            .variable("self", Type::Dyn)
+            .variable("oldSelf", Type::Dyn)
+            .build();
+        let root = read(schema, &env);
+        if root.is_empty() { Rules::default() } else { Rules { env: Some(env), root } }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.env.is_none()
+    }
+
+    /// What is wrong with an object, given what it was before.
+    pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Some(env) = &self.env {
+            walk(env, &self.root, object, old, "", &mut problems);
+        }
+        problems
+    }
+}
+
+fn read(schema: &Value, env: &Env) -> Node {
+    let mut node = Node::default();
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_list);
+    for rule in rules.into_iter().flat_map(|rules| rules.iter()) {
+        let text = |field: &str| rule.str_at([field]).unwrap_or_default();
+        let source = text("rule").to_owned();
+        node.rules.push(Rule {
+            program: env.compile(&source).map_err(|error| error.to_string()),
+            transition: source.contains("oldSelf"),
+            message: rule.str_at(["message"]).map(|text| text.trim().to_owned()),
+            message_expression: rule
+                .str_at(["messageExpression"])
+                .and_then(|text| env.compile(text).ok()),
+            field_path: text("fieldPath").to_owned(),
+            reason: text("reason").to_owned(),
+            source,
+        });
+    }
+    for (name, inner) in
+        schema.get("properties").and_then(Value::as_map).into_iter().flat_map(Map::iter)
+    {
+        let inner = read(inner, env);
+        if !inner.is_empty() {
+            node.fields.push((name.to_string(), inner));
+        }
+    }
+    let inner = |field: &str| {
+        let inner = schema.get(field).filter(|inner| inner.as_map().is_some())?;
+        let inner = read(inner, env);
+        (!inner.is_empty()).then(|| Box::new(inner))
+    };
+    node.items = inner("items");
+    node.entries = inner("additionalProperties");
+    node
+}
+
+fn walk(
+    env: &Env,
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) {
+    for rule in &node.rules {
+        if rule.transition && old.is_none() {
+            continue;
+        }
+        check(env, rule, value, old, path, problems);
+    }
+    let join =
+        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Map(map) => {
+            for (name, inner) in &node.fields {
+                if let Some(value) = map.get(name).filter(|value| !value.is_null()) {
+                    let old = old.and_then(|old| old.get(name));
+                    walk(env, inner, value, old, &join(name), problems);
+                }
+            }
+            if let Some(inner) = &node.entries {
+                for (key, value) in map {
+                    walk(env, inner, value, old.and_then(|old| old.get(key)), &join(key), problems);
+                }
+            }
+        }
+        Value::List(list) => {
+            if let Some(inner) = &node.items {
+                for (i, value) in list.iter().enumerate() {
+                    walk(env, inner, value, None, &format!("{path}[{i}]"), problems);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check(
+    env: &Env,
+    rule: &Rule,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) {
+    let at = format!("{path}{}", rule.field_path);
+    let at = at.trim_start_matches('.').to_owned();
+    let failed = |why: String| {
+        let kind = match rule.reason.as_str() {
+            "FieldValueRequired" => ProblemKind::Required(why),
+            "FieldValueForbidden" => ProblemKind::Forbidden(why),
+            "FieldValueDuplicate" => ProblemKind::Duplicate(value.clone()),
+            _ => ProblemKind::Rule(why),
+        };
+        Problem::new(if at.is_empty() { "<nil>" } else { &at }, kind)
+    };
+    let program = match &rule.program {
+        Ok(program) => program,
+        Err(error) => return problems.push(failed(format!("rule compile error: {error}"))),
+    };
+    let mut host = NoHost;
+    let mut session = Session::new(env, &mut host);
+    session.set("self", value.clone());
+    session.set("oldSelf", old.cloned().unwrap_or_default());
+    match session.eval(program).map(|result| result.as_bool()) {
+        Ok(Some(true)) => {}
+        Ok(_) => {
+            let words = rule.message_expression.as_ref().and_then(|program| {
+                session.eval(program).ok().and_then(|text| text.as_str().map(str::to_owned))
+            });
+            let usual = || format!("failed rule: {}", rule.source);
+            problems.push(failed(words.or_else(|| rule.message.clone()).unwrap_or_else(usual)));
+        }
+        Err(error) => problems.push(failed(error.to_string())),
+    }
+}

@@ -1,0 +1,361 @@
+//! Checks objects against an OpenAPI schema, in the words of the API server.
+
+use kiln_text::{Regex, Time};
+use kiln_value::{Map, Number, Value, json};
+
+use crate::status::{Problem, ProblemKind};
+
+/// The most problems that are told of one object.
+const MOST: usize = 100;
+
+/// What is wrong with an object.
+pub(crate) fn problems_of(object: &Value, schema: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, inner) in fields(schema) {
+        if matches!(name, "apiVersion" | "kind" | "metadata") {
+            continue;
+        }
+        if let Some(value) = object.get(name) {
+            check(value, inner, name, &mut problems);
+        }
+    }
+    required(object, schema, "", &mut problems);
+    problems.truncate(MOST);
+    problems
+}
+
+/// Elements that a list must have only once.
+pub(crate) fn structural_problems(object: &Value, schema: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    duplicates(object, schema, "", &mut problems);
+    problems.truncate(MOST);
+    problems
+}
+
+fn fields(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = schema.get("properties").and_then(Value::as_map);
+    fields.into_iter().flat_map(Map::iter).map(|(name, inner)| (name.as_str(), inner))
+}
+
+fn texts<'s>(schema: &'s Value, field: &str) -> impl Iterator<Item = &'s str> + use<'s> {
+    let list = schema.get(field).and_then(Value::as_list);
+    list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
+}
+
+fn required(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+    for name in texts(schema, "required") {
+        if value.get(name).is_none() {
+            problems.push(Problem::required(join(path, name), ""));
+        }
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(Number::Float(float)) if float.fract() != 0.0 => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::List(_) => "array",
+        Value::Map(_) => "object",
+    }
+}
+
+fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+    if problems.len() >= MOST {
+        return;
+    }
+    let nullable = schema.get("nullable").and_then(Value::as_bool) == Some(true);
+    if value.is_null() && nullable {
+        return;
+    }
+    let found = type_of(value);
+    let int_or_string =
+        schema.get("x-kubernetes-int-or-string").and_then(Value::as_bool) == Some(true);
+    if int_or_string {
+        if !matches!(found, "integer" | "string") {
+            problems.push(wrong_type(path, found, "integer,string"));
+            return;
+        }
+    } else if let Some(wanted) = schema.str_at(["type"]) {
+        let fits = wanted == found || wanted == "number" && found == "integer";
+        if !fits {
+            problems.push(wrong_type(path, found, wanted));
+            return;
+        }
+    }
+    let mut say = |why: String| {
+        problems.push(Problem::invalid(path, value.clone(), format!("{path} in body {why}")));
+    };
+    let number = |field: &str| schema.get(field).and_then(Value::as_f64);
+    let exclusive = |field: &str| schema.get(field).and_then(Value::as_bool) == Some(true);
+    let shown = |field: &str| schema.get(field).map(json::to_string).unwrap_or_default();
+    if let Some(given) = value.as_f64() {
+        if let Some(most) = number("maximum") {
+            if exclusive("exclusiveMaximum") && given >= most {
+                say(format!("should be less than {}", shown("maximum")));
+            } else if given > most {
+                say(format!("should be less than or equal to {}", shown("maximum")));
+            }
+        }
+        if let Some(least) = number("minimum") {
+            if exclusive("exclusiveMinimum") && given <= least {
+                say(format!("should be greater than {}", shown("minimum")));
+            } else if given < least {
+                say(format!("should be greater than or equal to {}", shown("minimum")));
+            }
+        }
+        if let Some(step) = number("multipleOf")
+            && step > 0.0
+            && (given / step).fract() != 0.0
+        {
+            say(format!("should be a multiple of {}", shown("multipleOf")));
+        }
+    }
+    match value {
+        Value::String(text) => check_text(text, schema, path, problems),
+        Value::List(list) => {
+            let length = list.len();
+            if let Some(least) = number("minItems")
+                && (length as f64) < least
+            {
+                let why = format!("{path} in body should have at least {least} items");
+                problems.push(Problem::invalid(path, length, why));
+            }
+            if let Some(most) = number("maxItems")
+                && length as f64 > most
+            {
+                problems.push(Problem::new(path, ProblemKind::TooMany(length, most as usize)));
+            }
+            if let Some(items) = schema.get("items") {
+                for (i, item) in list.iter().enumerate() {
+                    check(item, items, &format!("{path}[{i}]"), problems);
+                }
+            }
+        }
+        Value::Map(map) => {
+            let length = map.len();
+            if let Some(least) = number("minProperties")
+                && (length as f64) < least
+            {
+                let why = format!("{path} in body should have at least {least} properties");
+                problems.push(Problem::invalid(path, length, why));
+            }
+            if let Some(most) = number("maxProperties")
+                && length as f64 > most
+            {
+                problems.push(Problem::new(path, ProblemKind::TooMany(length, most as usize)));
+            }
+            required(value, schema, path, problems);
+            let known = schema.get("properties").and_then(Value::as_map);
+            let entries = schema.get("additionalProperties");
+            for (key, inner) in map {
+                if let Some(schema @ Value::Map(_)) =
+                    known.and_then(|known| known.get(key)).or(entries)
+                {
+                    check(inner, schema, &join(path, key), problems);
+                }
+            }
+        }
+        _ => {}
+    }
+    if let Some(known) = schema.get("enum").and_then(Value::as_list)
+        && !known.contains(value)
+    {
+        let known = known
+            .iter()
+            .map(|known| known.as_str().map_or_else(|| json::to_string(known), str::to_owned));
+        problems.push(Problem::new(path, ProblemKind::Unsupported(value.clone(), known.collect())));
+    }
+    combined(value, schema, path, problems);
+}
+
+/// `allOf`, `anyOf`, `oneOf`, `not`.
+fn combined(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let list = |field: &str| schema.get(field).and_then(Value::as_list).map(|list| list.to_vec());
+    let fits = |schema: &Value| {
+        let mut found = Vec::new();
+        check(value, schema, path, &mut found);
+        found.is_empty()
+    };
+    for inner in list("allOf").unwrap_or_default() {
+        check(value, &inner, path, problems);
+    }
+    let mut say = |why: &str| {
+        problems.push(Problem::invalid(path, value.clone(), format!("{path} in body {why}")));
+    };
+    if let Some(any) = list("anyOf")
+        && !any.iter().any(fits)
+    {
+        say("must validate at least one schema (anyOf)");
+    }
+    if let Some(one) = list("oneOf") {
+        match one.iter().filter(|schema| fits(schema)).count() {
+            1 => {}
+            0 => say("must validate one and only one schema (oneOf). Found none valid"),
+            many => say(&format!(
+                "must validate one and only one schema (oneOf). Found {many} valid alternatives"
+            )),
+        }
+    }
+    if let Some(not) = schema.get("not")
+        && fits(not)
+    {
+        say("must not validate the schema (not)");
+    }
+}
+
+fn wrong_type(path: &str, found: &str, wanted: &str) -> Problem {
+    let why = format!("{path} in body must be of type {wanted}: {found:?}");
+    Problem::new(path, ProblemKind::Type(Value::from(found), why))
+}
+
+fn check_text(text: &str, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let say = |why: String| Problem::invalid(path, text, format!("{path} in body {why}"));
+    let limit = |field: &str| {
+        schema.get(field).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok())
+    };
+    let length = text.chars().count();
+    if let Some(least) = limit("minLength")
+        && length < least
+    {
+        problems.push(say(format!("should be at least {least} chars long")));
+    }
+    if let Some(most) = limit("maxLength")
+        && length > most
+    {
+        problems.push(Problem::new(path, ProblemKind::TooLong(most)));
+    }
+    if let Some(pattern) = schema.str_at(["pattern"])
+        && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
+    {
+        problems.push(say(format!("should match '{pattern}'")));
+    }
+    let Some(format) = schema.str_at(["format"]) else { return };
+    let fits = match format {
+        "date-time" => Time::parse_rfc3339(text).is_ok(),
+        "date" => Time::parse("2006-01-02", text).is_ok(),
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "uuid" => {
+            text.len() == 36
+                && text.char_indices().all(|(at, c)| {
+                    if matches!(at, 8 | 13 | 18 | 23) { c == '-' } else { c.is_ascii_hexdigit() }
+                })
+        }
+        "byte" => {
+            use base64::Engine as _;
+            base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+        }
+        _ => true,
+    };
+    if !fits {
+        let why = format!("{path} in body must be of type {format}: {text:?}");
+        problems.push(Problem::invalid(path, text, why));
+    }
+}
+
+fn duplicates(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+    match value {
+        Value::Map(map) => {
+            let known = schema.get("properties").and_then(Value::as_map);
+            let entries = schema.get("additionalProperties");
+            for (key, inner) in map {
+                if let Some(schema @ Value::Map(_)) =
+                    known.and_then(|known| known.get(key)).or(entries)
+                {
+                    duplicates(inner, schema, &join(path, key), problems);
+                }
+            }
+        }
+        Value::List(list) => {
+            let keys: Vec<&str> = texts(schema, "x-kubernetes-list-map-keys").collect();
+            let default =
+                |key: &str| schema.get_path(["items", "properties", key, "default"]).cloned();
+            let key_of = |item: &Value| match schema.str_at(["x-kubernetes-list-type"]) {
+                Some("set") => Some(item.clone()),
+                Some("map") => {
+                    let pairs = keys.iter().filter_map(|key| {
+                        Some((*key, item.get(key).cloned().or_else(|| default(key))?))
+                    });
+                    Some(Value::Map(pairs.collect()))
+                }
+                _ => None,
+            };
+            let mut seen = std::collections::HashSet::new();
+            for (i, item) in list.iter().enumerate() {
+                if let Some(key) = key_of(item)
+                    && !seen.insert(json::to_canonical_string(&key))
+                {
+                    problems.push(Problem::duplicate(format!("{path}[{i}]"), key));
+                }
+                if let Some(items) = schema.get("items") {
+                    duplicates(item, items, &format!("{path}[{i}]"), problems);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_value::value;
+
+    use super::*;
+
+    #[test]
+    fn problems_are_told_in_the_servers_words() {
+        let schema = value!({"type": "object", "properties": {"spec": {"type": "object", "required": ["color"], "properties": {
+            "color": {"type": "string", "enum": ["red", "green"]},
+            "replicas": {"type": "integer", "maximum": 10, "minimum": 1},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "name": {"type": "string", "pattern": "^a+$", "maxLength": 3},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+        }}}});
+        let check = |spec: Value| -> Vec<String> {
+            let mut object = value!({});
+            object.set(["spec"], spec).unwrap();
+            let mut all = problems_of(&object, &schema);
+            all.extend(structural_problems(&object, &schema));
+            all.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(
+            check(value!({"color": "blue"})),
+            [r#"spec.color: Unsupported value: "blue": supported values: "red", "green""#]
+        );
+        assert_eq!(check(value!({})), ["spec.color: Required value"]);
+        assert_eq!(
+            check(value!({"color": "red", "replicas": 40})),
+            [
+                "spec.replicas: Invalid value: 40: spec.replicas in body should be less than or equal to 10"
+            ]
+        );
+        assert_eq!(
+            check(value!({"color": "red", "set": null})),
+            [r#"spec.set: Invalid value: "null": spec.set in body must be of type array: "null""#]
+        );
+        assert_eq!(
+            check(value!({"color": "red", "set": ["x", "x"]})),
+            [r#"spec.set[1]: Duplicate value: "x""#]
+        );
+        assert_eq!(
+            check(value!({"color": "red", "name": "bbbb"})),
+            [
+                "spec.name: Too long: may not be more than 3 bytes",
+                r#"spec.name: Invalid value: "bbbb": spec.name in body should match '^a+$'"#
+            ]
+        );
+        assert_eq!(
+            check(value!({"color": "red", "map": {"a": "x"}})),
+            [
+                r#"spec.map.a: Invalid value: "string": spec.map.a in body must be of type integer: "string""#
+            ]
+        );
+    }
+}

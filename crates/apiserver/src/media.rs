@@ -1,0 +1,144 @@
+//! What bodies are written in, and what answers may be.
+
+use kiln_value::{KeyTable, Value, json};
+use kiln_yaml::{DuplicateKeys, ReadOptions};
+
+use crate::request::Request;
+use crate::status::Failure;
+use crate::types::{envelope, types};
+
+/// The longest body.
+pub const LONGEST_BODY: usize = 3 * 1024 * 1024;
+
+const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// The media type of a header, without parameters.
+pub(crate) fn media_type(header: &str) -> &str {
+    header.split(';').next().unwrap_or_default().trim()
+}
+
+/// A body, read.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) value: Value,
+    /// A key that occurs twice in one map.
+    pub(crate) duplicate: Option<String>,
+}
+
+/// Reads the object that a request holds; `kind` is what it should be.
+pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, Failure> {
+    if request.body.len() > LONGEST_BODY {
+        let message = format!("Request entity too large: limit is {LONGEST_BODY}");
+        return Err(Failure::new(413, "RequestEntityTooLarge", message));
+    }
+    let unreadable = |why: &str| {
+        let text = String::from_utf8_lossy(&request.body);
+        let text: String =
+            if text.is_empty() { "<empty>".to_owned() } else { text.chars().take(1000).collect() };
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({text})"
+        ))
+    };
+    match media_type(request.header("Content-Type").unwrap_or_default()) {
+        "" | "application/json" => {
+            match json::parse_bytes_unique(&request.body, &mut KeyTable::new()) {
+                Ok(value) => Ok(Body { value, duplicate: None }),
+                Err(error) => match json::parse_bytes(&request.body, &mut KeyTable::new()) {
+                    Ok(value) => Ok(Body { value, duplicate: Some(quoted(&error.to_string())) }),
+                    Err(error) => {
+                        Err(unreadable(&go_json_error(&request.body, &error.to_string())))
+                    }
+                },
+            }
+        }
+        "application/yaml" => yaml(&request.body)
+            .map(|value| Body { value, duplicate: None })
+            .map_err(|why| Failure::bad_request(format!("yaml: {why}"))),
+        "application/vnd.kubernetes.protobuf" => {
+            let value = envelope(&request.body).and_then(|envelope| {
+                match types().kind(&envelope.api_version, &envelope.kind) {
+                    Some(id) => envelope.decode(id),
+                    None => Err(format!(
+                        "no kind {:?} is registered for version {:?}",
+                        envelope.kind, envelope.api_version
+                    )),
+                }
+            });
+            value.map(|value| Body { value, duplicate: None }).map_err(|why| {
+                Failure::bad_request(format!("{kind} cannot be decoded from protobuf: {why}"))
+            })
+        }
+        _ => Err(Failure::unsupported(ACCEPTED)),
+    }
+}
+
+/// The first text in quotes.
+fn quoted(message: &str) -> String {
+    message.split(['"', '`', '\'']).nth(1).unwrap_or_default().to_owned()
+}
+
+/// The first document of a YAML text.
+pub(crate) fn yaml(bytes: &[u8]) -> Result<Value, String> {
+    // Go: of a key that occurs twice the last one counts.
+    let options =
+        ReadOptions { duplicate_keys: DuplicateKeys::LastWins, ..ReadOptions::kubernetes() };
+    let documents =
+        kiln_yaml::read_bytes("body", bytes, options).map_err(|problem| problem.to_string())?;
+    Ok(documents.into_iter().next().map(kiln_yaml::Document::into_value).unwrap_or_default())
+}
+
+/// Why JSON cannot be read, in Go's words as far as they are known.
+pub(crate) fn go_json_error(body: &[u8], ours: &str) -> String {
+    let lower = ours.to_lowercase();
+    if body.iter().all(u8::is_ascii_whitespace) || lower.contains("eof") || lower.contains("end of")
+    {
+        return "unexpected end of JSON input".to_owned();
+    }
+    if lower.contains("trailing") {
+        return "invalid character after top-level value".to_owned();
+    }
+    format!("invalid JSON: {ours}")
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Object,
+    Table,
+    /// `PartialObjectMetadata`, or a list of them.
+    Metadata,
+}
+
+/// In which form the client wants its answer: the first that is served.
+pub(crate) fn accepted(request: &Request) -> Result<(Form, bool), Failure> {
+    let header = request.headers_of("Accept").collect::<Vec<_>>().join(",");
+    if header.trim().is_empty() {
+        return Ok((Form::Object, false));
+    }
+    for part in header.split(',') {
+        let parameter = |name: &str| {
+            let parts = part.split(';').skip(1).map(str::trim);
+            parts
+                .filter_map(|pair| pair.split_once('='))
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value)
+        };
+        let yaml = match media_type(part) {
+            "application/json" | "*/*" | "application/*" => false,
+            "application/yaml" => true,
+            _ => continue,
+        };
+        match parameter("as") {
+            None => return Ok((Form::Object, yaml)),
+            Some("Table") if parameter("v").is_none_or(|version| version == "v1") => {
+                return Ok((Form::Table, yaml));
+            }
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+                return Ok((Form::Metadata, yaml));
+            }
+            Some(_) => {}
+        }
+    }
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}");
+    Err(Failure::new(406, "NotAcceptable", message).with_details(Value::map()))
+}

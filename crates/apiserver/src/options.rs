@@ -1,0 +1,159 @@
+//! What a request asks for besides its object: dry runs, field validation, managers, deletion.
+
+use kiln_value::Value;
+
+use crate::request::{Parameters, Request};
+use crate::status::{Failure, Problem, ProblemKind};
+
+/// What happens with fields that nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    /// Nobody hears of it.
+    Ignore,
+    /// The client is warned.
+    #[default]
+    Warn,
+    /// The request fails.
+    Strict,
+}
+
+/// The options of a write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) validation: FieldValidation,
+    /// Who writes.
+    pub(crate) manager: String,
+    /// Whether the client said who it is.
+    pub(crate) named_manager: bool,
+    pub(crate) force: Option<bool>,
+}
+
+/// The longest name of a manager.
+const LONGEST_MANAGER: usize = 128;
+
+impl WriteOptions {
+    /// Reads them; `kind` is the name of their kind in messages.
+    pub(crate) fn read(
+        request: &Request,
+        parameters: &Parameters,
+        kind: &str,
+    ) -> Result<Self, Failure> {
+        let mut problems = dry_run_problems(parameters);
+        let validation = match parameters.get("fieldValidation").unwrap_or_default() {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                problems.push(Problem::unsupported("fieldValidation", other, &known));
+                FieldValidation::Warn
+            }
+        };
+        let named = parameters.get("fieldManager").unwrap_or_default();
+        if named.len() > LONGEST_MANAGER {
+            problems.push(Problem::new("fieldManager", ProblemKind::TooLong(LONGEST_MANAGER)));
+        }
+        if let Some((at, bad)) = named.chars().enumerate().find(|(_, c)| c.is_control()) {
+            let why = format!("invalid character {} (at position {at})", unicode(bad));
+            problems
+                .push(Problem::new("fieldManager", ProblemKind::Invalid(Value::from(named), why)));
+        }
+        let force = parameters.get("force").map(|force| matches!(force, "true" | "1"));
+        if !problems.is_empty() {
+            return Err(Failure::options(kind, &problems));
+        }
+        Ok(WriteOptions {
+            dry_run: parameters.get("dryRun").is_some_and(|dry_run| !dry_run.is_empty()),
+            validation,
+            manager: if named.is_empty() { agent(request) } else { named.to_owned() },
+            named_manager: !named.is_empty(),
+            force,
+        })
+    }
+}
+
+fn unicode(c: char) -> String {
+    format!("U+{:04X}", u32::from(c))
+}
+
+fn dry_run_problems(parameters: &Parameters) -> Vec<Problem> {
+    let given: Vec<&str> = parameters.all("dryRun").filter(|given| !given.is_empty()).collect();
+    if given.iter().all(|given| *given == "All") {
+        return Vec::new();
+    }
+    vec![Problem::unsupported("dryRun", Value::from(given), &["All"])]
+}
+
+/// The first part of what the client calls itself.
+fn agent(request: &Request) -> String {
+    let agent = request.header("User-Agent").unwrap_or_default();
+    let name: String = agent
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST_MANAGER)
+        .collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// How what depends on an object goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// Later, on its own.
+    #[default]
+    Background,
+    /// Before the object.
+    Foreground,
+    /// Not at all.
+    Orphan,
+}
+
+/// The options of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) propagation: Propagation,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Reads them from the body, else from the parameters.
+    pub(crate) fn read(parameters: &Parameters, body: &Value) -> Result<Self, Failure> {
+        let mut problems = dry_run_problems(parameters);
+        let in_body = body.get("dryRun").and_then(Value::as_list);
+        if let Some(list) = in_body
+            && list.iter().any(|given| given.as_str() != Some("All"))
+        {
+            problems.push(Problem::unsupported("dryRun", Value::List(list.clone()), &["All"]));
+        }
+        let policy =
+            body.str_at(["propagationPolicy"]).or_else(|| parameters.get("propagationPolicy"));
+        let orphans = body.get("orphanDependents").and_then(Value::as_bool);
+        let propagation = match policy.unwrap_or_default() {
+            "Orphan" => Propagation::Orphan,
+            "Foreground" => Propagation::Foreground,
+            "" if orphans == Some(true) => Propagation::Orphan,
+            "" | "Background" => Propagation::Background,
+            other => {
+                let known = ["Foreground", "Background", "Orphan", "nil"];
+                problems.push(Problem::unsupported("propagationPolicy", other, &known));
+                Propagation::Background
+            }
+        };
+        if !problems.is_empty() {
+            return Err(Failure::options("DeleteOptions", &problems));
+        }
+        let text = |field: &str| body.str_at(["preconditions", field]).map(str::to_owned);
+        Ok(DeleteOptions {
+            dry_run: parameters.get("dryRun").is_some_and(|given| !given.is_empty())
+                || in_body.is_some_and(|list| !list.is_empty()),
+            propagation,
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+        })
+    }
+}

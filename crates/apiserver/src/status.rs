@@ -1,0 +1,294 @@
+//! Why a request fails: the `Status` that clients read, in the words that they compare.
+
+use kiln_value::{Map, Value, json, value};
+
+use crate::request::Response;
+
+/// Why a request fails.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Value>,
+    pub(crate) retry_after: Option<u32>,
+    /// Where to go on, in a list that is too old.
+    pub(crate) resume: Option<String>,
+}
+
+/// What a failure is about: a resource and maybe a name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) name: String,
+}
+
+impl About {
+    pub(crate) fn new(group: &str, resource: &str, name: &str) -> Self {
+        About { group: group.to_owned(), resource: resource.to_owned(), name: name.to_owned() }
+    }
+
+    /// `deployments.apps`.
+    fn qualified(&self) -> String {
+        qualified(&self.resource, &self.group)
+    }
+
+    fn details(&self) -> Map {
+        let mut details = Map::new();
+        for (field, text) in
+            [("name", &self.name), ("group", &self.group), ("kind", &self.resource)]
+        {
+            if !text.is_empty() {
+                details.insert(field, text.as_str());
+            }
+        }
+        details
+    }
+}
+
+pub(crate) fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+impl Failure {
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Failure { code, reason, message, details: None, retry_after: None, resume: None }
+    }
+
+    pub(crate) fn with_details(mut self, details: impl Into<Value>) -> Self {
+        self.details = Some(details.into());
+        self
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Failure::new(400, "BadRequest", message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Failure::new(500, "", message)
+    }
+
+    pub(crate) fn not_found(about: &About) -> Self {
+        let message = format!("{} \"{}\" not found", about.qualified(), about.name);
+        Failure::new(404, "NotFound", message).with_details(about.details())
+    }
+
+    /// There is no such path.
+    pub(crate) fn no_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Failure::new(404, "NotFound", message).with_details(value!({}))
+    }
+
+    pub(crate) fn method() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Failure::new(405, "MethodNotAllowed", message).with_details(value!({}))
+    }
+
+    pub(crate) fn exists(about: &About) -> Self {
+        let message = format!("{} \"{}\" already exists", about.qualified(), about.name);
+        Failure::new(409, "AlreadyExists", message).with_details(about.details())
+    }
+
+    pub(crate) fn conflict(about: &About, why: &str) -> Self {
+        let (what, name) = (about.qualified(), &about.name);
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
+        Failure::new(409, "Conflict", message).with_details(about.details())
+    }
+
+    pub(crate) fn modified(about: &About) -> Self {
+        Failure::conflict(
+            about,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub(crate) fn forbidden(about: &About, why: &str) -> Self {
+        let what = about.qualified();
+        let message = match about.name.as_str() {
+            "" => format!("{what} is forbidden: {why}"),
+            name => format!("{what} \"{name}\" is forbidden: {why}"),
+        };
+        Failure::new(403, "Forbidden", message).with_details(about.details())
+    }
+
+    /// An object, or the options of a request, that cannot be accepted.
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
+        let what = qualified(kind, group);
+        let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        let all = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut details = Map::new();
+        for (field, text) in [("name", name), ("group", group), ("kind", kind)] {
+            if !text.is_empty() {
+                details.insert(field, text);
+            }
+        }
+        let causes: Vec<Value> = problems.iter().map(Problem::cause).collect();
+        details.insert("causes", causes);
+        Failure::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {all}"))
+            .with_details(details)
+    }
+
+    /// Bad options of a request.
+    pub(crate) fn options(kind: &str, problems: &[Problem]) -> Self {
+        Failure::invalid("meta.k8s.io", kind, "", problems)
+    }
+
+    pub(crate) fn unsupported(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Failure::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// The `Status` object.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut status = Map::new();
+        status.insert("kind", "Status");
+        status.insert("apiVersion", "v1");
+        let mut metadata = Map::new();
+        if let Some(resume) = &self.resume {
+            metadata.insert("continue", resume.as_str());
+        }
+        status.insert("metadata", Value::Map(metadata));
+        status.insert("status", "Failure");
+        status.insert("message", self.message.as_str());
+        if !self.reason.is_empty() {
+            status.insert("reason", self.reason);
+        }
+        if let Some(details) = &self.details {
+            status.insert("details", details.clone());
+        }
+        status.insert("code", i64::from(self.code));
+        Value::Map(status)
+    }
+
+    pub(crate) fn response(&self) -> Response {
+        let response = Response::json(self.code, &self.to_value());
+        match self.retry_after {
+            Some(seconds) => response.with_header("Retry-After", &seconds.to_string()),
+            None => response,
+        }
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    pub(crate) field: String,
+    pub(crate) kind: ProblemKind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ProblemKind {
+    Required(String),
+    Invalid(Value, String),
+    /// The schema wants another type; what was found, and why not.
+    Type(Value, String),
+    Unsupported(Value, Vec<String>),
+    Forbidden(String),
+    Duplicate(Value),
+    NotFound(Value),
+    TooLong(usize),
+    TooMany(usize, usize),
+    /// A rule of a schema says no.
+    Rule(String),
+}
+
+impl Problem {
+    pub(crate) fn new(field: impl Into<String>, kind: ProblemKind) -> Self {
+        Problem { field: field.into(), kind }
+    }
+
+    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
+        Problem::new(field, ProblemKind::Required(why.to_owned()))
+    }
+
+    pub(crate) fn invalid(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        why: impl Into<String>,
+    ) -> Self {
+        Problem::new(field, ProblemKind::Invalid(value.into(), why.into()))
+    }
+
+    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
+        Problem::new(field, ProblemKind::Forbidden(why.to_owned()))
+    }
+
+    pub(crate) fn unsupported(
+        field: impl Into<String>,
+        value: impl Into<Value>,
+        known: &[&str],
+    ) -> Self {
+        let known = known.iter().map(|known| (*known).to_owned()).collect();
+        Problem::new(field, ProblemKind::Unsupported(value.into(), known))
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Problem::new(field, ProblemKind::Duplicate(value.into()))
+    }
+
+    /// Without the field.
+    fn message(&self) -> String {
+        let because = |why: &str| if why.is_empty() { String::new() } else { format!(": {why}") };
+        match &self.kind {
+            ProblemKind::Required(why) => format!("Required value{}", because(why)),
+            ProblemKind::Invalid(value, why) | ProblemKind::Type(value, why) => {
+                format!("Invalid value: {}{}", shown(value), because(why))
+            }
+            ProblemKind::Unsupported(value, known) => {
+                let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
+                format!(
+                    "Unsupported value: {}: supported values: {}",
+                    shown(value),
+                    known.join(", ")
+                )
+            }
+            ProblemKind::Forbidden(why) => format!("Forbidden{}", because(why)),
+            ProblemKind::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
+            ProblemKind::NotFound(value) => format!("Not found: {}", shown(value)),
+            ProblemKind::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
+            ProblemKind::Rule(why) => format!("Invalid value: {why}"),
+            ProblemKind::TooMany(found, most) => {
+                format!("Too many: {found}: must have at most {most} items")
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match &self.kind {
+            ProblemKind::Required(_) => "FieldValueRequired",
+            ProblemKind::Invalid(..) | ProblemKind::Rule(_) => "FieldValueInvalid",
+            ProblemKind::Type(..) => "FieldValueTypeInvalid",
+            ProblemKind::Unsupported(..) => "FieldValueNotSupported",
+            ProblemKind::Forbidden(_) => "FieldValueForbidden",
+            ProblemKind::Duplicate(_) => "FieldValueDuplicate",
+            ProblemKind::NotFound(_) => "FieldValueNotFound",
+            ProblemKind::TooLong(_) => "FieldValueTooLong",
+            ProblemKind::TooMany(..) => "FieldValueTooMany",
+        }
+    }
+
+    fn cause(&self) -> Value {
+        value!({"reason": (self.reason()), "message": (self.message()), "field": (self.field.as_str())})
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.message())
+    }
+}
+
+/// A value as messages show it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{:?}", text.as_str()),
+        other => json::to_string(other),
+    }
+}

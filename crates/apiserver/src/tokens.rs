@@ -1,0 +1,196 @@
+//! Who somebody is: the administrator's token, tokens of ServiceAccounts, impersonation.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kiln_value::{Map, Value, json, value};
+use sha2::{Digest as _, Sha256};
+
+use crate::access::{self, Attributes, User};
+use crate::media;
+use crate::paths::Target;
+use crate::read::current;
+use crate::request::{Request, Response};
+use crate::server::{Call, Server};
+use crate::status::{About, Failure};
+use crate::storage::TableKey;
+
+/// How long a token lasts if nobody says, and at least.
+const USUAL_SECONDS: i64 = 3600;
+const LEAST_SECONDS: i64 = 600;
+
+fn unauthorized() -> Failure {
+    Failure::new(401, "Unauthorized", "Unauthorized")
+}
+
+/// Finds out who asks.
+pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, Failure> {
+    let user = match request
+        .header("Authorization")
+        .and_then(|header| header.strip_prefix("Bearer "))
+    {
+        None => match &server.settings.admin_token {
+            None => User::admin(),
+            Some(_) => User {
+                name: "system:anonymous".to_owned(),
+                groups: vec!["system:unauthenticated".to_owned()],
+                ..User::default()
+            },
+        },
+        Some(token) if same(server.settings.admin_token.as_deref(), token.trim()) => User::admin(),
+        Some(token) => verify(server, token.trim()).ok_or_else(unauthorized)?,
+    };
+    impersonate(server, request, user)
+}
+
+/// Compares without telling how far two texts agree.
+fn same(known: Option<&str>, given: &str) -> bool {
+    known.is_some_and(|known| Sha256::digest(known.as_bytes()) == Sha256::digest(given.as_bytes()))
+}
+
+fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, Failure> {
+    let Some(name) = request.header("Impersonate-User") else { return Ok(user) };
+    let attributes = Attributes {
+        verb: "impersonate".to_owned(),
+        resource: "users".to_owned(),
+        name: name.to_owned(),
+        ..Attributes::default()
+    };
+    if !access::may(server, &user, &attributes) {
+        let why = format!(
+            "User {:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+            user.name
+        );
+        return Err(Failure::forbidden(&About::new("", "users", name), &why));
+    }
+    let mut groups: Vec<String> =
+        request.headers_of("Impersonate-Group").map(str::to_owned).collect();
+    let parts: Vec<&str> = name.split(':').collect();
+    if let ["system", "serviceaccount", namespace, _] = parts.as_slice()
+        && groups.is_empty()
+    {
+        groups = vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ];
+    }
+    if name != "system:anonymous" && !groups.iter().any(|group| group == "system:authenticated") {
+        groups.push("system:authenticated".to_owned());
+    }
+    let uid = request.header("Impersonate-Uid").unwrap_or_default().to_owned();
+    Ok(User { name: name.to_owned(), groups, uid, extra: Vec::new() })
+}
+
+/// HMAC with SHA-256.
+fn sign(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut block = [0u8; 64];
+    if key.len() > 64 {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let pad = |byte: u8| block.iter().map(|of| of ^ byte).collect::<Vec<u8>>();
+    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().to_vec()
+}
+
+fn token_of(key: &[u8], claims: &Value) -> String {
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
+    let body = format!("{header}.{}", URL_SAFE_NO_PAD.encode(json::to_string(claims)));
+    format!("{body}.{}", URL_SAFE_NO_PAD.encode(sign(key, body.as_bytes())))
+}
+
+/// The claims of a token that this server made, if it still holds.
+pub(crate) fn claims(server: &Server, token: &str) -> Option<Value> {
+    let (body, signature) = token.rsplit_once('.')?;
+    let wanted = URL_SAFE_NO_PAD.encode(sign(&server.settings.signing_key, body.as_bytes()));
+    if !same(Some(&wanted), signature) {
+        return None;
+    }
+    let claims = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
+    let claims = json::parse(std::str::from_utf8(&claims).ok()?).ok()?;
+    (claims.get("exp")?.as_i64()? > server.outside.now().0).then_some(claims)
+}
+
+fn verify(server: &Server, token: &str) -> Option<User> {
+    let claims = claims(server, token)?;
+    let account =
+        |field: &str| claims.str_at(["kubernetes.io", "serviceaccount", field]).map(str::to_owned);
+    let namespace = claims.str_at(["kubernetes.io", "namespace"])?.to_owned();
+    let (name, uid) = (account("name")?, account("uid")?);
+    let key = TableKey::new("", "serviceaccounts");
+    let state = server.read();
+    let stored = state.store.get(&key, &namespace, &name)?;
+    if stored.str_at(["metadata", "uid"]) != Some(uid.as_str()) {
+        return None;
+    }
+    Some(User {
+        name: format!("system:serviceaccount:{namespace}:{name}"),
+        groups: vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ],
+        uid,
+        extra: Vec::new(),
+    })
+}
+
+/// Makes a token of a ServiceAccount.
+pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failure> {
+    let mut request = media::read(call.request, "TokenRequest")?.value;
+    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let account = current(&server.read(), &target)?;
+    let issuer = format!("https://{}", server.settings.address);
+    let audiences = request
+        .get_path(["spec", "audiences"])
+        .filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
+    let audiences = audiences.cloned().unwrap_or_else(|| Value::from(vec![issuer.as_str()]));
+    let seconds = request
+        .get_path(["spec", "expirationSeconds"])
+        .and_then(Value::as_i64)
+        .unwrap_or(USUAL_SECONDS);
+    let seconds = seconds.max(LEAST_SECONDS);
+    let (now, _) = server.outside.now();
+    let uid = account.str_at(["metadata", "uid"]).unwrap_or_default();
+    let (namespace, name) = (target.namespace.as_str(), target.name.as_str());
+    let claims = value!({
+        "aud": null, "exp": (now + seconds), "iat": now, "nbf": now, "iss": issuer,
+        "jti": (crate::write::new_uid(server)),
+        "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
+        "sub": (format!("system:serviceaccount:{namespace}:{name}")),
+    });
+    let mut claims = claims;
+    let _ = claims.set(["aud"], audiences.clone());
+    let expires = kiln_text::Time::from_unix(now + seconds, 0)
+        .map_or_else(String::new, |time| time.rfc3339());
+    let mut metadata = Map::new();
+    metadata.insert("name", name);
+    metadata.insert("namespace", namespace);
+    metadata.insert("creationTimestamp", server.timestamp());
+    let mut answer = value!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"});
+    let _ = answer.set(["metadata"], Value::Map(metadata));
+    let bound = request.remove(["spec", "boundObjectRef"]).unwrap_or_default();
+    let mut spec = Map::new();
+    spec.insert("audiences", audiences);
+    spec.insert("expirationSeconds", seconds);
+    spec.insert("boundObjectRef", bound);
+    let _ = answer.set(["spec"], Value::Map(spec));
+    let token = token_of(&server.settings.signing_key, &claims);
+    let _ = answer.set(["status"], value!({"token": token, "expirationTimestamp": expires}));
+    Ok(Response::json(201, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sign;
+
+    #[test]
+    fn signatures_are_those_of_the_standard() {
+        // RFC 4231, test case 2.
+        let hex: String = sign(b"Jefe", b"what do ya want for nothing?")
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    }
+}

@@ -1,0 +1,47 @@
+//! What a server refuses to store, in the words that users know.
+//!
+//! Names, labels, finalizers, owners; what must be there and what must not change in the kinds that people
+//! write every day; everything that a schema says of custom kinds.
+
+mod kinds;
+mod metadata;
+mod pod;
+
+use kiln_object::Kind;
+use kiln_value::Value;
+
+use crate::server::State;
+use crate::status::Problem;
+
+/// What is wrong with a new object.
+pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<Problem> {
+    let mut problems = metadata::check(kind, object);
+    problems.extend(content(state, kind, object, None));
+    problems
+}
+
+/// What is wrong with an object that takes the place of another.
+pub(crate) fn changed(
+    state: &State,
+    kind: &Kind,
+    subresource: &str,
+    old: &Value,
+    new: &Value,
+) -> Vec<Problem> {
+    let mut problems = metadata::check(kind, new);
+    problems.extend(metadata::check_change(old, new));
+    if subresource.is_empty() || subresource == "scale" || state.is_custom(&kind.gvk()) {
+        problems.extend(content(state, kind, new, Some(old)));
+    }
+    if subresource.is_empty() && !state.is_custom(&kind.gvk()) {
+        problems.extend(kinds::check_change(kind, old, new));
+    }
+    problems
+}
+
+fn content(state: &State, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+    match state.customs.get(&kind.gvk()) {
+        Some(custom) => custom.problems(object, old),
+        None => kinds::check(kind, object),
+    }
+}

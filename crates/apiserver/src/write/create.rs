@@ -1,0 +1,204 @@
+//! New objects.
+
+use kiln_value::Value;
+
+use super::{
+    Keeper, fill_defaults, has_generation, has_status, invalid, metadata_mut, name_end, new_uid,
+    read_body, store,
+};
+use crate::admission::{self, Operation, Review};
+use crate::convert::{from_storage, to_storage};
+use crate::options::WriteOptions;
+use crate::paths::Target;
+use crate::read;
+use crate::request::Response;
+use crate::server::{Call, Server, State};
+use crate::status::Failure;
+use crate::{defaults, managed, media, validate};
+
+/// How often a made-up name is made up anew because it is taken.
+const NAMES: usize = 8;
+
+/// An object on its way in.
+pub(crate) struct Creation<'c> {
+    pub(crate) target: &'c Target,
+    pub(crate) options: &'c WriteOptions,
+    pub(crate) user: &'c crate::access::User,
+    /// Whether its managers are written already.
+    pub(crate) managed: bool,
+    pub(crate) warnings: &'c mut Vec<String>,
+}
+
+/// Answers a creation.
+pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+    let (form, _) = media::accepted(call.request)?;
+    let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
+    let object = read_body(server, call, &options)?;
+    let version = object.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
+    if !version.is_empty() {
+        return Err(Failure::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let creation = Creation {
+        target: &call.target,
+        options: &options,
+        user: &call.user,
+        managed: false,
+        warnings: &mut call.warnings,
+    };
+    let stored = create_object(server, creation, object)?;
+    read::respond(server, call, 201, &stored, form)
+}
+
+/// Creates an object that is understood already; the object as it is then.
+pub(crate) fn create_object(
+    server: &Server,
+    creation: Creation<'_>,
+    mut object: Value,
+) -> Result<Value, Failure> {
+    let Creation { target, options, user, managed, warnings } = creation;
+    let kind = &target.kind;
+    let gvk = kind.gvk();
+    check_namespace(&mut object, target)?;
+    let named = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
+    if !target.name.is_empty() && named != target.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let keeper = Keeper::new(server, target, options);
+    {
+        let state = server.read();
+        fill_defaults(&state, &gvk, &mut object);
+    }
+    if !managed {
+        managed::strip(&mut object);
+        let mut tracked = object.clone();
+        if has_status(kind)
+            && let Some(map) = tracked.as_map_mut()
+        {
+            map.remove("status");
+        }
+        keeper.update(None, &mut tracked);
+        if let Some(entries) = tracked.get_path(["metadata", "managedFields"]) {
+            let _ = object.set(["metadata", "managedFields"], entries.clone());
+        }
+    }
+    let review =
+        Review { target, user, operation: Operation::Create, old: None, dry_run: options.dry_run };
+    admission::change(server, &review, &mut object, warnings)?;
+    check_namespace(&mut object, target)?;
+    fill_system_fields(server, target, &mut object);
+    {
+        let state = server.read();
+        defaults::prepare(server, &state, &gvk, &mut object);
+        if !has_generation(&state, &gvk) {
+            // A generation that the client sent stays, where nobody counts.
+        } else if let Some(metadata) = metadata_mut(&mut object) {
+            metadata.insert("generation", 1);
+        }
+    }
+    let generated = name_it(server, target, &mut object);
+    {
+        let state = server.read();
+        let problems = validate::created(&state, kind, &object);
+        invalid(kind, &object, &problems)?;
+    }
+    admission::check(server, &review, &mut object, warnings)?;
+    let object = to_storage(object, kind);
+    for attempt in 0.. {
+        match commit(server, target, options, object.clone()) {
+            Err(failure) if failure.reason == "AlreadyExists" && generated && attempt < NAMES => {
+                let mut again = object.clone();
+                if let Some(metadata) = metadata_mut(&mut again) {
+                    metadata.remove("name");
+                }
+                name_it(server, target, &mut again);
+                if let Ok(stored) = commit(server, target, options, again) {
+                    return Ok(from_storage(&stored, kind));
+                }
+            }
+            outcome => {
+                let stored = outcome?;
+                if !options.dry_run {
+                    server.outside.changed(server.revision());
+                }
+                return Ok(from_storage(&stored, kind));
+            }
+        }
+    }
+    Err(Failure::internal("no name is free"))
+}
+
+fn commit(
+    server: &Server,
+    target: &Target,
+    options: &WriteOptions,
+    object: Value,
+) -> Result<Value, Failure> {
+    let mut state = server.write();
+    let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
+    if state.store.get(&State::key(target), &target.namespace, &name).is_some() {
+        return Err(Failure::exists(&target.about_name(&name)));
+    }
+    if options.dry_run {
+        return Ok(object);
+    }
+    Ok(store(&mut state, target.kind.group(), target.kind.plural(), object))
+}
+
+fn check_namespace(object: &mut Value, target: &Target) -> Result<(), Failure> {
+    let given = object.str_at(["metadata", "namespace"]).unwrap_or_default();
+    if target.kind.is_namespaced() {
+        if !given.is_empty() && given != target.namespace {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        if target.namespace.is_empty() {
+            return Err(Failure::bad_request("an empty namespace may not be set during creation"));
+        }
+        if let Some(metadata) = metadata_mut(object) {
+            metadata.insert("namespace", target.namespace.as_str());
+        }
+    } else if let Some(metadata) = metadata_mut(object) {
+        metadata.remove("namespace");
+    }
+    Ok(())
+}
+
+/// What the server sets, whatever the client says.
+fn fill_system_fields(server: &Server, target: &Target, object: &mut Value) {
+    let (uid, now) = (new_uid(server), server.timestamp());
+    if has_status(&target.kind)
+        && let Some(map) = object.as_map_mut()
+    {
+        map.remove("status");
+    }
+    if let Some(metadata) = metadata_mut(object) {
+        for field in
+            ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]
+        {
+            metadata.remove(field);
+        }
+        metadata.insert("uid", uid);
+        metadata.insert("creationTimestamp", now);
+    }
+}
+
+/// Makes a name up if only its beginning is given; whether it did.
+fn name_it(server: &Server, target: &Target, object: &mut Value) -> bool {
+    let has_name = object.str_at(["metadata", "name"]).is_some_and(|name| !name.is_empty());
+    let prefix = object.str_at(["metadata", "generateName"]).unwrap_or_default().to_owned();
+    if has_name || prefix.is_empty() || !target.name.is_empty() {
+        return false;
+    }
+    let prefix: String = prefix.chars().take(58).collect();
+    let name = format!("{prefix}{}", name_end(server));
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.insert("name", name);
+    }
+    true
+}

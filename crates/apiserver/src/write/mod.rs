@@ -1,0 +1,319 @@
+//! Writing: how objects come, change and go.
+//!
+//! ```text
+//! body ─▶ understood ─▶ defaults ─▶ managers ─▶ admission changes it ─▶ checks ─▶ admission agrees ─▶ stored
+//! ```
+//!
+//! Nothing is locked while admission thinks: what was read is compared with what is there when it is stored.
+
+mod create;
+mod delete;
+mod patch;
+pub(crate) mod scale;
+mod subresource;
+mod update;
+
+use kiln_object::{Gvk, Kind};
+use kiln_value::{Map, Value};
+
+pub(crate) use create::{Creation, create, create_object};
+pub(crate) use delete::{delete, delete_collection, remove_object};
+pub(crate) use patch::patch;
+pub(crate) use subresource::create_subresource;
+pub(crate) use update::{update, update_object};
+
+use crate::managed::{Keeping, Kinded};
+use crate::options::{FieldValidation, WriteOptions};
+use crate::paths::Target;
+use crate::server::{Call, Server, State};
+use crate::status::{Failure, Problem};
+use crate::types::{decode, types};
+use crate::{defaults, media};
+
+/// How often a write is tried again because somebody else wrote.
+const TRIES: usize = 8;
+
+/// Reads the body of a write as an object of its kind.
+fn read_body(
+    server: &Server,
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+) -> Result<Value, Failure> {
+    let kind = call.target.kind.clone();
+    let body = media::read(call.request, kind.kind())?;
+    let mut unknown = Vec::new();
+    let object = understand(&server.read(), &kind, body.value, &mut unknown)
+        .map_err(Failure::bad_request)?;
+    let mut strict: Vec<String> =
+        unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+    strict.extend(body.duplicate.iter().map(|field| format!("duplicate field {field:?}")));
+    if !strict.is_empty() {
+        match options.validation {
+            FieldValidation::Strict => {
+                return Err(Failure::bad_request(format!(
+                    "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
+                    kind.kind(),
+                    kind.version(),
+                    strict.join(", ")
+                )));
+            }
+            FieldValidation::Warn => call.warnings.extend(strict),
+            FieldValidation::Ignore => {}
+        }
+    }
+    Ok(object)
+}
+
+/// Takes a value for an object of a kind: its types hold, what nobody knows is gone.
+fn understand(
+    state: &State,
+    kind: &Kind,
+    mut object: Value,
+    unknown: &mut Vec<String>,
+) -> Result<Value, String> {
+    let (name, gvk) = (kind.kind(), kind.gvk());
+    let handled = |version: &str, found: &str, why: &str| {
+        format!("{found} in version {version:?} cannot be handled as a {name}: {why}")
+    };
+    if object.as_map().is_none() {
+        let why =
+            format!("json: cannot unmarshal {} into Go value of type v1.{name}", go_kind(&object));
+        return Err(handled(kind.version(), name, &why));
+    }
+    let text =
+        |object: &Value, field: &str| object.str_at([field]).map(str::to_owned).unwrap_or_default();
+    let (found_version, found_kind) = (text(&object, "apiVersion"), text(&object, "kind"));
+    let api_version = gvk.api_version();
+    if !found_kind.is_empty()
+        && found_kind != name
+        && types().kind(&found_version, &found_kind).is_some()
+    {
+        let group = if gvk.group.is_empty() {
+            "core"
+        } else {
+            gvk.group.split('.').next().unwrap_or_default()
+        };
+        let version = found_version.rsplit('/').next().unwrap_or_default();
+        let why =
+            format!("converting ({version}.{found_kind}) to ({group}.{name}): unknown conversion");
+        return Err(handled(version, &found_kind, &why));
+    }
+    if !found_version.is_empty() && found_version != api_version
+        || !found_kind.is_empty() && found_kind != name
+    {
+        if state.is_custom(&gvk) {
+            return Err(format!(
+                "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
+            ));
+        }
+        let why = format!(
+            "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        );
+        let version = found_version.rsplit('/').next().unwrap_or_default();
+        return Err(handled(version, if found_kind.is_empty() { name } else { &found_kind }, &why));
+    }
+    if let Some(map) = object.as_map_mut() {
+        map.insert("kind", name);
+        map.insert("apiVersion", api_version.as_str());
+    }
+    if let Some(custom) = state.customs.get(&gvk).cloned() {
+        let metadata = object.get("metadata").cloned().unwrap_or_else(Value::map);
+        let metadata = decode_metadata(&metadata, unknown)
+            .map_err(|why| handled(kind.version(), name, &why))?;
+        let given = object.clone();
+        let _ = object.set(["metadata"], metadata);
+        keep_reset(&given, &mut object);
+        unknown.extend(custom.prune(&mut object));
+        return Ok(object);
+    }
+    let Some(id) = types().kind(&api_version, name) else {
+        return Err(handled(kind.version(), name, "its type is not known here"));
+    };
+    let decoded = decode(&object, id).map_err(|why| handled(kind.version(), name, &why))?;
+    unknown.extend(decoded.unknown);
+    let mut decoded = decoded.object;
+    keep_reset(&object, &mut decoded);
+    Ok(decoded)
+}
+
+/// An empty list of managers, which typed objects do not have, means that all are to go.
+fn keep_reset(given: &Value, read: &mut Value) {
+    let list = given.get_path(["metadata", "managedFields"]).and_then(Value::as_list);
+    if list.is_some_and(|list| list.is_empty()) {
+        let _ = read.set(["metadata", "managedFields"], Value::list());
+    }
+}
+
+/// Metadata of a custom object, with the types of all others.
+fn decode_metadata(metadata: &Value, unknown: &mut Vec<String>) -> Result<Value, String> {
+    let mut holder = Map::new();
+    holder.insert("metadata", metadata.clone());
+    let id = types().kind("v1", "ConfigMap").ok_or("no types")?;
+    let decoded = decode(&Value::Map(holder), id)?;
+    unknown.extend(decoded.unknown);
+    Ok(decoded.object.get("metadata").cloned().unwrap_or_else(Value::map))
+}
+
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::List(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        _ => "object",
+    }
+}
+
+/// Fills in what the kind has defaults for.
+fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) {
+    match state.customs.get(gvk) {
+        Some(custom) => custom.fill_defaults(object),
+        None => defaults::fill(gvk, object),
+    }
+}
+
+/// The metadata of an object, to be edited; made if it is missing.
+pub(crate) fn metadata_mut(object: &mut Value) -> Option<&mut Map> {
+    if object.get("metadata").and_then(Value::as_map).is_none() {
+        let _ = object.set(["metadata"], Value::map());
+    }
+    object.get_mut("metadata").and_then(Value::as_map_mut)
+}
+
+/// Whether a kind keeps its status apart from the rest.
+pub(crate) fn has_status(kind: &Kind) -> bool {
+    kind.subresource("status").is_some()
+}
+
+/// Who keeps the managers of an object, for one write.
+struct Keeper {
+    gvk: Gvk,
+    kinded: Option<Kinded>,
+    manager: String,
+    subresource: String,
+    has_status: bool,
+    now: String,
+}
+
+impl Keeper {
+    fn new(server: &Server, target: &Target, options: &WriteOptions) -> Self {
+        let gvk = target.kind.gvk();
+        Keeper {
+            kinded: Kinded::of(&server.read(), &gvk),
+            gvk,
+            manager: options.manager.clone(),
+            subresource: target.subresource.clone(),
+            has_status: has_status(&target.kind),
+            now: server.timestamp(),
+        }
+    }
+
+    fn keeping(&self) -> Option<Keeping<'_>> {
+        Some(Keeping {
+            gvk: &self.gvk,
+            kinded: self.kinded.as_ref()?,
+            manager: &self.manager,
+            subresource: &self.subresource,
+            has_status: self.has_status,
+            now: &self.now,
+        })
+    }
+
+    fn update(&self, old: Option<&Value>, new: &mut Value) {
+        if let Some(keeping) = self.keeping() {
+            keeping.update(old, new);
+        }
+    }
+}
+
+/// Objects that cannot be accepted, as a failure.
+fn invalid(kind: &Kind, object: &Value, problems: &[Problem]) -> Result<(), Failure> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let name = object.str_at(["metadata", "name"]).unwrap_or_default();
+    Err(Failure::invalid(kind.group(), kind.kind(), name, problems))
+}
+
+/// A random UID of version 4.
+pub(crate) fn new_uid(server: &Server) -> String {
+    let (a, b) = (server.outside.random(), server.outside.random());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        0x8000 | (b >> 48) & 0x3fff,
+        b & 0xffff_ffff_ffff
+    )
+}
+
+/// The end of a name that the server makes up.
+pub(crate) fn name_end(server: &Server) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut bits = server.outside.random();
+    let mut end = String::with_capacity(5);
+    for _ in 0..5 {
+        let at = usize::try_from(bits % 27).unwrap_or(0);
+        end.push(char::from(LETTERS[at]));
+        bits /= 27;
+    }
+    end
+}
+
+/// Whether objects of a kind count their changes.
+pub(crate) fn has_generation(state: &State, gvk: &Gvk) -> bool {
+    state.is_custom(gvk)
+        || matches!(
+            gvk.kind.as_str(),
+            "Pod"
+                | "Deployment"
+                | "ReplicaSet"
+                | "StatefulSet"
+                | "DaemonSet"
+                | "ReplicationController"
+                | "Job"
+                | "CronJob"
+                | "PodDisruptionBudget"
+                | "NetworkPolicy"
+                | "Ingress"
+                | "IngressClass"
+                | "PriorityClass"
+                | "EndpointSlice"
+                | "CustomResourceDefinition"
+                | "ValidatingWebhookConfiguration"
+                | "MutatingWebhookConfiguration"
+                | "ValidatingAdmissionPolicy"
+                | "MutatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "MutatingAdmissionPolicyBinding"
+                | "FlowSchema"
+                | "PriorityLevelConfiguration"
+        )
+}
+
+/// Writes an object under a lock that is held already, and takes into account what it means for others.
+pub(crate) fn store(state: &mut State, target_group: &str, plural: &str, object: Value) -> Value {
+    let key = crate::storage::TableKey::new(target_group, plural);
+    let stored = state.store.put(&key, object);
+    if (target_group, plural) == ("apiextensions.k8s.io", "customresourcedefinitions") {
+        state.define(&stored);
+    }
+    stored
+}
+
+/// Takes an object away under a lock that is held already.
+pub(crate) fn take(
+    state: &mut State,
+    group: &str,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> Option<Value> {
+    let key = crate::storage::TableKey::new(group, plural);
+    let gone = state.store.remove(&key, namespace, name)?;
+    if (group, plural) == ("apiextensions.k8s.io", "customresourcedefinitions") {
+        state.undefine(&gone);
+    }
+    Some(gone)
+}

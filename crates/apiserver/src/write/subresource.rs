@@ -1,0 +1,111 @@
+//! What is created below an object: evictions, bindings, tokens.
+
+use kiln_object::Selector;
+use kiln_value::{Value, value};
+
+use super::delete::success;
+use super::{remove_object, update::Change, update_object};
+use crate::fields::labels;
+use crate::media;
+use crate::options::{DeleteOptions, WriteOptions};
+use crate::paths::Target;
+use crate::read::{self, current};
+use crate::request::Response;
+use crate::server::{Call, Server};
+use crate::status::Failure;
+use crate::storage::TableKey;
+use crate::tokens;
+
+/// Answers a creation below an object.
+pub(crate) fn create_subresource(
+    server: &Server,
+    call: &mut Call<'_>,
+) -> Result<Response, Failure> {
+    let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
+    match call.target.subresource.as_str() {
+        "eviction" => evict(server, call, &options),
+        "binding" => bind(server, call, &options),
+        "token" => tokens::create(server, call),
+        // What is connected to is asked for by GET or POST alike.
+        _ => read::get(server, call),
+    }
+}
+
+fn evict(
+    server: &Server,
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+) -> Result<Response, Failure> {
+    let eviction = media::read(call.request, "Eviction")?.value;
+    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let pod = current(&server.read(), &target)?;
+    let pending = pod.str_at(["status", "phase"]) == Some("Pending");
+    if !pending && let Some((budget, healthy, needed)) = blocking_budget(server, &target, &pod) {
+        let message = format!(
+            "The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+        );
+        let details = value!({"causes": [{"reason": "DisruptionBudget", "message": message}]});
+        let words = "Cannot evict pod as it would violate the pod's disruption budget.";
+        return Err(Failure::new(429, "TooManyRequests", words).with_details(details));
+    }
+    let mut deletion = DeleteOptions::read(
+        &call.parameters,
+        eviction.get("deleteOptions").unwrap_or(&Value::Null),
+    )?;
+    deletion.dry_run |= options.dry_run;
+    remove_object(server, &target, &call.user, &deletion, &mut call.warnings)?;
+    Ok(Response::json(201, &success(None, Some(201))))
+}
+
+/// A budget that an eviction would break: its name, how many pods are healthy, how many must be.
+fn blocking_budget(server: &Server, target: &Target, pod: &Value) -> Option<(String, i64, i64)> {
+    let state = server.read();
+    let budgets = state.store.table(&TableKey::new("policy", "poddisruptionbudgets"))?;
+    for ((_, name), budget) in budgets.range(&target.namespace, None) {
+        let selector = Selector::from_value(budget.get_path(["spec", "selector"])?).ok()?;
+        if !selector.matches(labels(pod)) {
+            continue;
+        }
+        let number =
+            |field: &str| budget.get_path(["status", field]).and_then(Value::as_i64).unwrap_or(0);
+        if number("disruptionsAllowed") <= 0 {
+            return Some((name.to_string(), number("currentHealthy"), number("desiredHealthy")));
+        }
+    }
+    None
+}
+
+fn bind(server: &Server, call: &mut Call<'_>, options: &WriteOptions) -> Result<Response, Failure> {
+    let binding = media::read(call.request, "Binding")?.value;
+    let node = binding.str_at(["target", "name"]).unwrap_or_default().to_owned();
+    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let old = current(&server.read(), &target)?;
+    if old.str_at(["spec", "nodeName"]).is_some_and(|node| !node.is_empty()) {
+        let why = format!(
+            "pod {} is already assigned to node {:?}",
+            target.name,
+            old.str_at(["spec", "nodeName"]).unwrap_or_default()
+        );
+        return Err(Failure::conflict(&target.about(), &why));
+    }
+    let mut new = old.clone();
+    let _ = new.set(["spec", "nodeName"], node);
+    let now = server.timestamp();
+    let condition = value!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let list =
+        new.get_path(["status", "conditions"]).and_then(Value::as_list).map(|list| list.to_vec());
+    let mut list = list.unwrap_or_default();
+    list.retain(|old| old.str_at(["type"]) != Some("PodScheduled"));
+    list.push(condition);
+    let _ = new.set(["status", "conditions"], list);
+    let target = Target { subresource: "binding".to_owned(), ..target };
+    let change = Change {
+        target: &target,
+        options,
+        user: &call.user,
+        managed: true,
+        warnings: &mut call.warnings,
+    };
+    update_object(server, change, &old, new)?;
+    Ok(Response::json(201, &success(None, Some(201))))
+}

@@ -1,0 +1,305 @@
+//! Objects in the place of old ones.
+
+use kiln_value::Value;
+
+use super::{
+    Keeper, TRIES, fill_defaults, has_generation, has_status, invalid, metadata_mut, read_body,
+    store, take,
+};
+use crate::access::User;
+use crate::admission::{self, Operation, Review};
+use crate::convert::{from_storage, to_storage};
+use crate::options::WriteOptions;
+use crate::paths::Target;
+use crate::read::{self, current};
+use crate::request::Response;
+use crate::server::{Call, Server, State};
+use crate::status::{Failure, Problem};
+use crate::{defaults, media, validate};
+
+/// Answers a replacement.
+pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+    let (form, _) = media::accepted(call.request)?;
+    let options = WriteOptions::read(call.request, &call.parameters, "UpdateOptions")?;
+    if call.target.subresource == "scale" {
+        return super::scale::update(server, call, &options);
+    }
+    let body = read_body(server, call, &options)?;
+    let has_version =
+        body.str_at(["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty());
+    let mut tries = 0;
+    loop {
+        let old = current(&server.read(), &call.target)?;
+        check_identity(&body, &call.target)?;
+        let custom = server.read().is_custom(&call.target.kind.gvk());
+        if custom && !has_version {
+            let kind = &call.target.kind;
+            let problem =
+                Problem::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(Failure::invalid(
+                kind.group(),
+                kind.plural(),
+                &call.target.name,
+                &[problem],
+            ));
+        }
+        let uid = body.str_at(["metadata", "uid"]).unwrap_or_default();
+        let known = old.str_at(["metadata", "uid"]).unwrap_or_default();
+        if !uid.is_empty() && uid != known {
+            let (plural, namespace, name) =
+                (call.target.kind.plural(), &call.target.namespace, &call.target.name);
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{plural}/{namespace}/{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {known}"
+            );
+            return Err(Failure::conflict(&call.target.about(), &why));
+        }
+        let change = Change {
+            target: &call.target,
+            options: &options,
+            user: &call.user,
+            managed: false,
+            warnings: &mut call.warnings,
+        };
+        match update_object(server, change, &old, body.clone()) {
+            Err(failure) if failure.reason == "Conflict" && !has_version && tries < TRIES => {
+                tries += 1;
+            }
+            outcome => return read::respond(server, call, 200, &outcome?, form),
+        }
+    }
+}
+
+/// An object on its way into the place of another.
+pub(crate) struct Change<'c> {
+    pub(crate) target: &'c Target,
+    pub(crate) options: &'c WriteOptions,
+    pub(crate) user: &'c User,
+    /// Whether its managers are written already.
+    pub(crate) managed: bool,
+    pub(crate) warnings: &'c mut Vec<String>,
+}
+
+/// The name and namespace of what is written are those of the path.
+pub(super) fn check_identity(object: &Value, target: &Target) -> Result<(), Failure> {
+    let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default();
+    let (name, namespace) = (text("name"), text("namespace"));
+    if name.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        )));
+    }
+    if name != target.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Puts an object, understood already, in the place of `old`; the object as it is then.
+pub(crate) fn update_object(
+    server: &Server,
+    change: Change<'_>,
+    old: &Value,
+    mut new: Value,
+) -> Result<Value, Failure> {
+    let Change { target, options, user, managed, warnings } = change;
+    let kind = &target.kind;
+    let gvk = kind.gvk();
+    let version = new.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
+    let known = old.str_at(["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+    if !version.is_empty() && version != known {
+        return Err(Failure::modified(&target.about()));
+    }
+    let uid = new.str_at(["metadata", "uid"]).unwrap_or_default();
+    if !uid.is_empty() && Some(uid) != old.str_at(["metadata", "uid"]) {
+        let problem = Problem::invalid("metadata.uid", uid, "field is immutable");
+        return Err(Failure::invalid(kind.group(), kind.kind(), &target.name, &[problem]));
+    }
+    keep_system_fields(old, &mut new, target);
+    let keeper = Keeper::new(server, target, options);
+    {
+        let state = server.read();
+        keep_other_parts(target, old, &mut new);
+        fill_defaults(&state, &gvk, &mut new);
+        defaults::prepare_change(&gvk, old, &mut new);
+    }
+    if !managed {
+        keeper.update(Some(old), &mut new);
+    }
+    let review = Review {
+        target,
+        user,
+        operation: Operation::Update,
+        old: Some(old),
+        dry_run: options.dry_run,
+    };
+    admission::change(server, &review, &mut new, warnings)?;
+    keep_system_fields(old, &mut new, target);
+    {
+        let state = server.read();
+        if has_generation(&state, &gvk) && content_differs(kind, old, &new) {
+            let generation =
+                old.get_path(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+            let _ = new.set(["metadata", "generation"], generation + 1);
+        }
+        let problems = validate::changed(&state, kind, &target.subresource, old, &new);
+        invalid(kind, &new, &problems)?;
+    }
+    admission::check(server, &review, &mut new, warnings)?;
+    let _ = new.set(["metadata", "resourceVersion"], known.as_str());
+    if new == *old {
+        return Ok(old.clone());
+    }
+    if options.dry_run {
+        return Ok(new);
+    }
+    let mut state = server.write();
+    let stored = state.store.get(&State::key(target), &target.namespace, &target.name);
+    match stored.and_then(|stored| stored.str_at(["metadata", "resourceVersion"])) {
+        Some(stored) if stored == known => {}
+        Some(_) => return Err(Failure::modified(&target.about())),
+        None => return Err(Failure::not_found(&target.about())),
+    }
+    let object = to_storage(new, kind);
+    let stored = if is_over(&object) {
+        take(&mut state, kind.group(), kind.plural(), &target.namespace, &target.name);
+        object
+    } else {
+        store(&mut state, kind.group(), kind.plural(), object)
+    };
+    let revision = state.store.revision();
+    drop(state);
+    server.outside.changed(revision);
+    Ok(from_storage(&stored, kind))
+}
+
+/// Whether a deleted object waits for nobody any more.
+pub(super) fn is_over(object: &Value) -> bool {
+    let list = |path: [&'static str; 2]| {
+        object.get_path(path).and_then(Value::as_list).is_some_and(|l| !l.is_empty())
+    };
+    let waits = list(["metadata", "finalizers"])
+        || object.str_at(["kind"]) == Some("Namespace") && list(["spec", "finalizers"]);
+    kiln_object::metadata::is_deleted(object) && !waits
+}
+
+/// What only the server writes stays as it was.
+fn keep_system_fields(old: &Value, new: &mut Value, target: &Target) {
+    let fields = [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    ];
+    if let Some(metadata) = metadata_mut(new) {
+        for field in fields {
+            match old.get_path(["metadata", field]) {
+                Some(value) => metadata.insert(field, value.clone()),
+                None => metadata.remove(field),
+            };
+        }
+        if target.kind.is_namespaced() {
+            metadata.insert("namespace", target.namespace.as_str());
+        }
+        metadata.insert("name", target.name.as_str());
+        if metadata.get("generateName").is_none()
+            && let Some(prefix) = old.get_path(["metadata", "generateName"])
+        {
+            metadata.insert("generateName", prefix.clone());
+        }
+    }
+}
+
+/// A write to one part leaves the others as they were.
+fn keep_other_parts(target: &Target, old: &Value, new: &mut Value) {
+    match target.subresource.as_str() {
+        "" if has_status(&target.kind) => {
+            keep(old, new, "status");
+        }
+        "finalize" => {
+            let finalizers = new.get_path(["spec", "finalizers"]).cloned();
+            *new = old.clone();
+            let _ = new.set(["spec", "finalizers"], finalizers.unwrap_or_else(Value::list));
+        }
+        "approval" => {
+            let conditions = new.get_path(["status", "conditions"]).cloned();
+            let managed = new.get_path(["metadata", "managedFields"]).cloned();
+            *new = old.clone();
+            if let Some(conditions) = conditions {
+                let _ = new.set(["status", "conditions"], conditions);
+            }
+            keep_managed(new, managed);
+        }
+        "ephemeralcontainers" => {
+            let containers = new.get_path(["spec", "ephemeralContainers"]).cloned();
+            let managed = new.get_path(["metadata", "managedFields"]).cloned();
+            *new = old.clone();
+            if let Some(containers) = containers {
+                let _ = new.set(["spec", "ephemeralContainers"], containers);
+            }
+            keep_managed(new, managed);
+        }
+        "status" => {
+            let status = new.get("status").cloned();
+            let managed = new.get_path(["metadata", "managedFields"]).cloned();
+            *new = old.clone();
+            match status {
+                Some(status) => {
+                    let _ = new.set(["status"], status);
+                }
+                None => {
+                    new.remove(["status"]);
+                }
+            }
+            keep_managed(new, managed);
+        }
+        _ => {}
+    }
+}
+
+fn keep_managed(new: &mut Value, managed: Option<Value>) {
+    match managed {
+        Some(managed) => {
+            let _ = new.set(["metadata", "managedFields"], managed);
+        }
+        None => crate::managed::strip(new),
+    }
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    if let Some(map) = new.as_map_mut() {
+        match old.get(field) {
+            Some(value) => map.insert(field, value.clone()),
+            None => map.remove(field),
+        };
+    }
+}
+
+/// Whether what counts as a new generation changed.
+fn content_differs(kind: &kiln_object::Kind, old: &Value, new: &Value) -> bool {
+    let apart = has_status(kind);
+    let content = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(root) = object.as_map_mut() {
+            root.remove("metadata");
+            if apart {
+                root.remove("status");
+            }
+        }
+        object
+    };
+    // Kubernetes: annotations of Deployments count too.
+    let annotations = |object: &Value| object.get_path(["metadata", "annotations"]).cloned();
+    content(old) != content(new)
+        || kind.kind() == "Deployment" && annotations(old) != annotations(new)
+}

@@ -1,0 +1,61 @@
+//! A server for tests: time stands still, chance repeats itself.
+
+#![allow(dead_code, reason = "every test file uses another part")]
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use kiln_apiserver::{Outside, Request, Response, Server, Settings};
+use kiln_value::{Value, json};
+
+/// 2026-11-16T00:00:00Z.
+pub(crate) const NOW: i64 = 1_794_787_200;
+
+/// A world in which nothing happens.
+#[derive(Default)]
+pub(crate) struct Still {
+    drawn: AtomicU64,
+    seconds: AtomicI64,
+}
+
+impl Outside for Still {
+    fn now(&self) -> (i64, u32) {
+        (NOW + self.seconds.load(Ordering::Relaxed), 0)
+    }
+
+    fn random(&self) -> u64 {
+        // SplitMix64.
+        let at = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let mut z = at.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x5851_f42d_4c95_7f2d);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A server with these settings.
+pub(crate) fn server_with(settings: Settings) -> Server {
+    Server::new(settings, Box::new(Still::default()))
+}
+
+/// A server.
+pub(crate) fn server() -> Server {
+    server_with(Settings { workloads: false, ..Settings::default() })
+}
+
+/// Sends a body in JSON.
+pub(crate) fn send(server: &Server, method: &str, path: &str, body: &Value) -> Response {
+    let request = Request::new(method, path).with_body("application/json", json::to_string(body));
+    server.call(&request)
+}
+
+/// Asks for something.
+pub(crate) fn get(server: &Server, path: &str) -> Response {
+    server.call(&Request::new("GET", path))
+}
+
+/// Creates something that must be accepted.
+pub(crate) fn create(server: &Server, path: &str, body: &Value) -> Value {
+    let answer = send(server, "POST", path, body);
+    assert_eq!(answer.status, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
+    answer.value()
+}

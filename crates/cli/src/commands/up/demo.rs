@@ -1,0 +1,85 @@
+//! An example that tells what happens as it happens.
+
+use std::time::{Duration, Instant};
+
+use kiln_apiserver::Request;
+use kiln_diagnostic::Diagnostic;
+use kiln_sandbox::Sandbox;
+use kiln_value::{Value, value};
+
+use crate::exit::Failure;
+
+/// How long a step may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLICY: &str = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/default-deny";
+
+/// The rule of the example.
+pub(super) fn rules(wanted: bool) -> Vec<Value> {
+    if !wanted {
+        return Vec::new();
+    }
+    vec![value!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "closed-namespaces"},
+        "spec": {"rules": [{
+            "name": "deny-by-default",
+            "match": {"any": [{"resources": {"kinds": ["Namespace"]}}]},
+            "exclude": {"any": [{"resources": {"namespaces": ["kube-*", "kyverno", "default"]}}]},
+            "generate": {
+                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "name": "default-deny",
+                "namespace": "{{request.object.metadata.name}}", "synchronize": true,
+                "data": {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}},
+            },
+        }]},
+    })]
+}
+
+/// Creates a namespace, watches the rule work, takes away what it made, watches it come back.
+pub(super) async fn narrate(
+    sandbox: &Sandbox,
+    say: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    say(
+        "demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic",
+    )?;
+    let shop = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    sandbox
+        .apply(&shop, "")
+        .map_err(|why| Diagnostic::error(format!("the demo cannot go on: {why}")))?;
+    say("demo: you create the namespace shop")?;
+    let took = until(sandbox, |answer| answer.is_some()).await?;
+    say(&format!(
+        "demo: after {} ms the rule has made NetworkPolicy shop/default-deny",
+        took.as_millis()
+    ))?;
+    let uid =
+        current(sandbox).and_then(|object| object.str_at(["metadata", "uid"]).map(str::to_owned));
+    sandbox.send(Request::new("DELETE", POLICY));
+    say("demo: somebody deletes it")?;
+    let took = until(sandbox, |answer| {
+        answer.is_some_and(|object| object.str_at(["metadata", "uid"]).map(str::to_owned) != uid)
+    })
+    .await?;
+    say(&format!(
+        "demo: after {} ms it is back; see kubectl get networkpolicy --namespace shop",
+        took.as_millis()
+    ))
+}
+
+fn current(sandbox: &Sandbox) -> Option<Value> {
+    let response = sandbox.send(Request::new("GET", POLICY));
+    (response.status == 200).then(|| response.value())
+}
+
+async fn until(
+    sandbox: &Sandbox,
+    holds: impl Fn(Option<Value>) -> bool,
+) -> Result<Duration, Failure> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if holds(current(sandbox)) {
+            return Ok(began.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Err(Diagnostic::error("the demo waits in vain").hint("look at it with --log debug").into())
+}

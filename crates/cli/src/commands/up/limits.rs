@@ -1,0 +1,19 @@
+//! What the sandbox does not do.
+
+/// For `kiln up --limits`.
+pub(super) const TEXT: &str = "\
+The sandbox is an API server for development and tests. For production there is Kubernetes.
+
+it does not                             instead
+run pods, have nodes                    pods are stored and stay Pending; logs are empty, exec and attach say why
+run Services, Ingresses, DNS            they are stored and get addresses that lead nowhere
+schedule, scale, create from CronJobs   Deployments, ReplicaSets and Jobs make pods; other controllers are not there
+reach webhooks behind Services          webhooks with a url are called
+convert by webhooks                     versions of a custom kind differ in nothing but their name
+sign certificates                       CertificateSigningRequests are stored, nobody signs them
+aggregate API servers                   APIServices are stored, nobody is asked
+check everything Kubernetes checks      names, labels, required and fixed fields of common kinds, and all of custom schemas are checked
+take client certificates                people come with a token, ServiceAccounts with theirs
+answer in protobuf                      bodies in protobuf are read, answers are JSON or YAML
+describe fields in kubectl explain      names and types are there
+";

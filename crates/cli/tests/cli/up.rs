@@ -1,0 +1,174 @@
+//! `kiln up`
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::harness::Folder;
+
+/// A sandbox that is up, and what its kubeconfig says.
+struct Up {
+    child: Child,
+    agent: Agent,
+    server: String,
+    token: String,
+    /// What it printed so far.
+    printed: Vec<String>,
+}
+
+impl Up {
+    /// Starts one, and waits for a line that begins like this.
+    fn start(folder: &Folder, args: &[&str], until: &str) -> Self {
+        let mut all = vec!["up", "--kubeconfig", "config"];
+        all.extend(args);
+        let mut child = folder.leave_running(&all);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut printed = Vec::new();
+        for line in lines.by_ref() {
+            let line = line.unwrap();
+            let found = line.starts_with(until);
+            printed.push(line);
+            if found {
+                break;
+            }
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        let config = folder.read("config");
+        let field = |name: &str| {
+            let line = config.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        let authority = data(&field("certificate-authority-data:"));
+        let certificate = Certificate::from_pem(&authority).unwrap().to_owned();
+        let tls = TlsConfig::builder().root_certs(RootCerts::from(vec![certificate])).build();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let agent =
+            Agent::config_builder().tls_config(tls).http_status_as_error(false).build().into();
+        Up { child, agent, server: field("server:"), token: field("token:"), printed }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let request = self.agent.get(format!("{}{path}", self.server));
+        let mut response =
+            request.header("Authorization", format!("Bearer {}", self.token)).call().unwrap();
+        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+    }
+
+    fn post(&self, path: &str, body: &str) -> u16 {
+        let request = self
+            .agent
+            .post(format!("{}{path}", self.server))
+            .header("Content-Type", "application/json");
+        request
+            .header("Authorization", format!("Bearer {}", self.token))
+            .send(body)
+            .unwrap()
+            .status()
+            .as_u16()
+    }
+
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+/// The bytes behind base64.
+fn data(text: &str) -> Vec<u8> {
+    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<u32> =
+        text.chars().filter_map(|c| LETTERS.find(c)).map(|at| u32::try_from(at).unwrap()).collect();
+    let mut bytes = Vec::new();
+    for four in bits.chunks(4) {
+        let all = four.iter().fold(0, |all, six| all << 6 | six) << (6 * (4 - four.len()));
+        bytes.extend(all.to_be_bytes().iter().skip(1).take(four.len() - 1));
+    }
+    bytes
+}
+
+#[test]
+fn limits_are_listed() {
+    let run = crate::harness::kiln(&["up", "--limits"]);
+    assert_eq!(run.code, 0);
+    assert!(run.stdout.contains("For production there is Kubernetes."));
+}
+
+#[test]
+fn strangers_are_kept_out() {
+    let run = crate::harness::kiln(&["up", "--listen=0.0.0.0:0"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("listen on 127.0.0.1"), "{}", run.stderr);
+}
+
+#[test]
+fn it_serves_until_it_is_told_to_end() {
+    let folder = Folder::with(&[]);
+    let up = Up::start(&folder, &["--bare"], "Ctrl-C");
+    assert!(up.printed[0].contains("is ready after"), "{:?}", up.printed);
+    assert!(
+        up.printed.iter().any(|line| line.trim() == "export KUBECONFIG=config"),
+        "{:?}",
+        up.printed
+    );
+    let (status, body) = up.get("/api/v1/namespaces");
+    assert_eq!(status, 200);
+    assert!(body.contains("kube-system"));
+    assert_eq!(up.end(Signal::SIGINT), Some(0));
+}
+
+#[test]
+fn what_was_answered_survives_a_kill() {
+    let folder = Folder::with(&[]);
+    let up = Up::start(&folder, &["--bare", "--data", "state"], "Ctrl-C");
+    for name in ["a", "b", "c"] {
+        let object = format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"x":"1"}}}}"#
+        );
+        assert_eq!(up.post("/api/v1/namespaces/default/configmaps", &object), 201);
+    }
+    let before = up.get("/api/v1/namespaces/default/configmaps/c").1;
+    assert_eq!(up.end(Signal::SIGKILL), None);
+    let again = Up::start(&folder, &["--bare", "--data", "state"], "Ctrl-C");
+    assert_eq!(again.get("/api/v1/namespaces/default/configmaps/c").1, before);
+    assert_eq!(again.end(Signal::SIGTERM), Some(0));
+}
+
+#[test]
+fn rules_work_inside() {
+    let policy = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: settings}
+spec:
+  rules:
+  - name: make-settings
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: "{{request.object.metadata.name}}"
+      synchronize: true
+      data: {data: {owner: "{{request.object.metadata.name}}"}}
+"#;
+    let shop = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
+    let folder = Folder::with(&[("rules.yaml", policy), ("shop.yaml", shop)]);
+    let up = Up::start(&folder, &["rules.yaml", "--resource", "shop.yaml"], "Ctrl-C");
+    assert!(up.printed.iter().any(|line| line == "stored 1 rule and 1 object"), "{:?}", up.printed);
+    let began = Instant::now();
+    loop {
+        let (status, body) = up.get("/api/v1/namespaces/shop/configmaps/settings");
+        if status == 200 {
+            assert!(body.contains(r#""owner":"shop""#), "{body}");
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "no ConfigMap came: {body}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}

@@ -1,0 +1,150 @@
+//! What is stored, on disk: an embedded database that survives crashes.
+//!
+//! A write is on disk before its answer goes out. Each record is one key, so that the file does not grow with
+//! history; the revision never goes back.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use kiln_admission::certificates::Pair;
+use kiln_apiserver::Record;
+use kiln_value::{Str, Value, json, value};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+const OBJECTS: TableDefinition<'_, &str, &str> = TableDefinition::new("objects");
+const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+
+/// The certificates of a sandbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) authority: Pair,
+    pub(crate) serving: Pair,
+}
+
+/// What was on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) records: Vec<Record>,
+    pub(crate) token: Option<String>,
+    pub(crate) signing_key: Option<String>,
+    pub(crate) certificates: Option<Identity>,
+}
+
+/// The database.
+#[derive(Debug)]
+pub(crate) struct Data {
+    database: Mutex<Database>,
+}
+
+fn failed(what: &str, error: impl std::fmt::Display) -> String {
+    format!("cannot {what} the data: {error}")
+}
+
+fn key(record: &Record) -> String {
+    format!("{}\0{}\0{}\0{}", record.group, record.plural, record.namespace, record.name)
+}
+
+impl Data {
+    /// Opens a folder, and reads what is in it.
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), String> {
+        std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", error))?;
+        let database =
+            Database::create(folder.join("objects.redb")).map_err(|error| failed("open", error))?;
+        let kept = read(&database)?;
+        Ok((Data { database: Mutex::new(database) }, kept))
+    }
+
+    /// Writes records, all or none.
+    pub(crate) fn write(&self, records: &[Record]) -> Result<(), String> {
+        let Some(last) = records.iter().map(|record| record.revision).max() else { return Ok(()) };
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = |error: redb::Error| failed("write", error);
+        let transaction = database.begin_write().map_err(|error| wrong(error.into()))?;
+        {
+            let mut objects =
+                transaction.open_table(OBJECTS).map_err(|error| wrong(error.into()))?;
+            for record in records {
+                let key = key(record);
+                match &record.object {
+                    Some(object) => {
+                        let text = json::to_string(object);
+                        objects
+                            .insert(key.as_str(), text.as_str())
+                            .map_err(|error| wrong(error.into()))?;
+                    }
+                    None => {
+                        objects.remove(key.as_str()).map_err(|error| wrong(error.into()))?;
+                    }
+                }
+            }
+            let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
+            let text = last.to_string();
+            meta.insert("revision", text.as_str()).map_err(|error| wrong(error.into()))?;
+        }
+        transaction.commit().map_err(|error| wrong(error.into()))
+    }
+
+    /// Keeps who the sandbox is, so that kubeconfigs and tokens stay good.
+    pub(crate) fn keep_identity(
+        &self,
+        token: &str,
+        signing_key: &str,
+        identity: &Identity,
+    ) -> Result<(), String> {
+        let pair = |pair: &Pair| value!({"certificates": (pair.certificates.as_str()), "key": (pair.key.as_str())});
+        let mut certificates = Value::map();
+        let _ = certificates.set(["authority"], pair(&identity.authority));
+        let _ = certificates.set(["serving"], pair(&identity.serving));
+        let certificates = json::to_string(&certificates);
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = |error: redb::Error| failed("write", error);
+        let transaction = database.begin_write().map_err(|error| wrong(error.into()))?;
+        {
+            let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
+            for (name, text) in
+                [("token", token), ("signing-key", signing_key), ("certificates", &certificates)]
+            {
+                meta.insert(name, text).map_err(|error| wrong(error.into()))?;
+            }
+        }
+        transaction.commit().map_err(|error| wrong(error.into()))
+    }
+}
+
+fn read(database: &Database) -> Result<Kept, String> {
+    let wrong = |error: redb::Error| failed("read", error);
+    let mut kept = Kept::default();
+    let transaction = database.begin_read().map_err(|error| wrong(error.into()))?;
+    let mut revision = 0;
+    if let Ok(meta) = transaction.open_table(META) {
+        let text = |name: &str| meta.get(name).ok().flatten().map(|text| text.value().to_owned());
+        revision = text("revision").and_then(|text| text.parse().ok()).unwrap_or(0);
+        kept.token = text("token");
+        kept.signing_key = text("signing-key");
+        let certificates = text("certificates").and_then(|text| json::parse(&text).ok());
+        kept.certificates = certificates.and_then(|value| {
+            let pair = |name: &str| {
+                let text = |field: &str| value.str_at([name, field]).map(str::to_owned);
+                Some(Pair { certificates: text("certificates")?, key: text("key")? })
+            };
+            Some(Identity { authority: pair("authority")?, serving: pair("serving")? })
+        });
+    }
+    let Ok(objects) = transaction.open_table(OBJECTS) else { return Ok(kept) };
+    for entry in objects.iter().map_err(|error| wrong(error.into()))? {
+        let (key, text) = entry.map_err(|error| wrong(error.into()))?;
+        let object = json::parse(text.value()).map_err(|error| failed("understand", error))?;
+        let parts: Vec<&str> = key.value().split('\0').collect();
+        if let [group, plural, namespace, name] = parts.as_slice() {
+            kept.records.push(Record {
+                group: Str::new(group),
+                plural: Str::new(plural),
+                namespace: Str::new(namespace),
+                name: Str::new(name),
+                object: Some(object),
+                revision,
+            });
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,280 @@
+//! Serves the embedded API server on loopback: connections, certificates, a kubeconfig, data on disk.
+//!
+//! Nothing is decided here: requests are turned into data for [`kiln_apiserver`], answers into bytes.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `outside` | the clock, chance, and calls to webhooks |
+//! | `connection` | requests in, answers and watches out |
+//! | `data` | what is stored, on disk |
+//! | `kubeconfig` | what clients need to find and trust the server |
+
+mod connection;
+mod data;
+mod kubeconfig;
+mod outside;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_admission::certificates::{Certificates, Names, Stored};
+use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
+use kiln_value::{Value, json};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use data::Data;
+use outside::World;
+
+/// What a user decides about a sandbox.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The address to listen on; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Where objects are kept across restarts; none for in memory alone.
+    pub data: Option<PathBuf>,
+    /// Who may do what.
+    pub authorization: Authorization,
+    /// The namespace of the kubeconfig's context.
+    pub namespace: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data: None,
+            authorization: Authorization::AlwaysAllow,
+            namespace: "default".to_owned(),
+        }
+    }
+}
+
+/// A sandbox that serves.
+#[derive(Debug)]
+pub struct Sandbox {
+    server: Arc<Server>,
+    world: Arc<outside::Shared>,
+    data: Option<Arc<Data>>,
+    address: SocketAddr,
+    kubeconfig: String,
+    stop: watch::Sender<bool>,
+}
+
+impl Sandbox {
+    /// Begins to serve on the current runtime.
+    ///
+    /// # Errors
+    /// When the address is taken, or the data cannot be read; in words for the user.
+    pub async fn start(options: &Options) -> Result<Self, String> {
+        // The first to set it wins; it is ring either way.
+        let _ = ring::default_provider().install_default();
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        let (data, kept) = match &options.data {
+            None => (None, data::Kept::default()),
+            Some(folder) => {
+                let (data, kept) = Data::open(folder)?;
+                (Some(Arc::new(data)), kept)
+            }
+        };
+        let certificates = match &kept.certificates {
+            Some(pair) => pair.clone(),
+            None => certificates(address)?,
+        };
+        let token = kept.token.clone().unwrap_or_else(outside::secret);
+        let signing_key = kept.signing_key.clone().unwrap_or_else(outside::secret);
+        if let Some(data) = &data {
+            data.keep_identity(&token, &signing_key, &certificates)?;
+        }
+        let settings = Settings {
+            authorization: options.authorization,
+            admin_token: Some(token.clone()),
+            signing_key: signing_key.into_bytes(),
+            address: address.to_string(),
+            accounts: true,
+            workloads: true,
+            ca: certificates.authority.certificates.clone(),
+        };
+        let world = Arc::new(outside::Shared::default());
+        let server =
+            Server::with_records(settings, Box::new(World(Arc::clone(&world))), kept.records);
+        let server = Arc::new(server);
+        if let Some(data) = &data {
+            server.keep_records();
+            data.write(&server.snapshot())?;
+        }
+        let kubeconfig = kubeconfig::text(
+            address,
+            &certificates.authority.certificates,
+            &token,
+            &options.namespace,
+        );
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = TlsAcceptor::from(tls(&certificates)?);
+        let host = connection::Host {
+            server: Arc::clone(&server),
+            data: data.clone(),
+            revisions: world.revisions.subscribe(),
+            stopped,
+        };
+        tokio::spawn(connection::accept(listener, acceptor, host.clone()));
+        tokio::spawn(settle(host));
+        Ok(Sandbox { server, world, data, address, kubeconfig, stop })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What clients need, as a kubeconfig.
+    pub fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// The server itself, for programs in the same process.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Sends something as the administrator, without a connection.
+    pub fn send(&self, request: Request) -> Response {
+        let token = format!("Bearer {}", self.token());
+        let response = self.server.call(&request.with_header("Authorization", &token));
+        if let Some(data) = &self.data {
+            let _ = data.write(&self.server.take_records());
+        }
+        response
+    }
+
+    fn token(&self) -> String {
+        let line = self.kubeconfig.lines().find_map(|line| line.trim().strip_prefix("token: "));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Applies an object as `kubectl apply --server-side` would; where it is, or why not.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn apply(&self, object: &Value, namespace: &str) -> Result<String, String> {
+        let path = self.path_of(object, namespace)?;
+        let target = format!("{path}?fieldManager=kiln-up&force=true");
+        let body = json::to_string(object);
+        let response = self
+            .send(Request::new("PATCH", &target).with_body("application/apply-patch+yaml", body));
+        if response.status < 300 {
+            return Ok(path);
+        }
+        let value = response.value();
+        Err(value.str_at(["message"]).unwrap_or("refused").to_owned())
+    }
+
+    fn path_of(&self, object: &Value, namespace: &str) -> Result<String, String> {
+        let text = |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default();
+        let (version, kind, name) =
+            (text(&["apiVersion"]), text(&["kind"]), text(&["metadata", "name"]));
+        let prefix = if version.contains('/') {
+            format!("/apis/{version}")
+        } else {
+            format!("/api/{version}")
+        };
+        let list = self.send(Request::new("GET", &prefix)).value();
+        let resources = list
+            .get("resources")
+            .and_then(Value::as_list)
+            .map(|list| list.to_vec())
+            .unwrap_or_default();
+        let found = resources.iter().find(|one| {
+            one.str_at(["kind"]) == Some(kind)
+                && !one.str_at(["name"]).unwrap_or_default().contains('/')
+        });
+        let Some(found) = found else { return Err(format!("{version} {kind} is not served")) };
+        let plural = found.str_at(["name"]).unwrap_or_default();
+        if found.get("namespaced").and_then(Value::as_bool) == Some(true) {
+            let given = text(&["metadata", "namespace"]);
+            let namespace = if given.is_empty() { namespace } else { given };
+            return Ok(format!("{prefix}/namespaces/{namespace}/{plural}/{name}"));
+        }
+        Ok(format!("{prefix}/{plural}/{name}"))
+    }
+
+    /// Waits for something to be written after a revision.
+    pub async fn changed_after(&self, revision: u64) {
+        let mut revisions = self.world.revisions.subscribe();
+        let _ = revisions.wait_for(|now| *now > revision).await;
+    }
+
+    /// Ends it: watches come to their end, what is on disk is complete.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        // Answers that are under way get a moment.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if let Some(data) = &self.data {
+            let _ = data.write(&self.server.take_records());
+        }
+    }
+}
+
+/// Does what controllers do, whenever something changed.
+async fn settle(host: connection::Host) {
+    let mut revisions = host.revisions.clone();
+    let mut stopped = host.stopped.clone();
+    loop {
+        let server = Arc::clone(&host.server);
+        let settled = tokio::task::spawn_blocking(move || server.settle()).await;
+        if settled.is_err() {
+            tracing::error!("a controller of the sandbox broke off");
+        }
+        if let Some(data) = &host.data
+            && let Err(error) = data.write(&host.server.take_records())
+        {
+            tracing::error!(%error, "cannot write to disk");
+        }
+        tokio::select! {
+            changed = revisions.changed() => if changed.is_err() { return },
+            () = connection::ended(&mut stopped) => return,
+        }
+        // Several writes, one round.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        revisions.borrow_and_update();
+    }
+}
+
+fn certificates(address: SocketAddr) -> Result<data::Identity, String> {
+    let names = Names {
+        service: "kubernetes".into(),
+        namespace: "default".into(),
+        others: vec!["localhost".to_owned(), "127.0.0.1".to_owned(), address.ip().to_string()],
+    };
+    let (now, _) = outside::now();
+    let made =
+        Certificates::ensure(&Stored::default(), &names, now).map_err(|error| error.to_string())?;
+    Ok(data::Identity { authority: made.authority, serving: made.serving })
+}
+
+fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
+    let pair = &identity.serving;
+    let chain: Result<Vec<CertificateDer<'static>>, _> =
+        CertificateDer::pem_slice_iter(pair.certificates.as_bytes()).collect();
+    let chain = chain.map_err(|error| format!("the certificate cannot be read: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())
+        .map_err(|error| format!("the key cannot be read: {error}"))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("certificate and key do not fit: {error}"))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
