@@ -113,7 +113,7 @@ fn patches(file: &str, content_type: &str, name: &str) {
     let Some(bodies) = bodies(file) else { return };
     let Some(server) = prepared() else { return };
     let mut tally = Tally::new(name);
-    for case in cases.get("cases").and_then(Value::as_list).expect("cases").iter() {
+    for case in cases.get("cases").and_then(Value::as_list).expect("cases") {
         let case_name = text(case, "name").to_owned();
         tally.case(&case_name, || {
             let object = case.get("object").expect("an object");
@@ -228,7 +228,7 @@ fn applies() {
         "widget: scale subresource by apply",
         "the original cannot convert what it made; here it works",
     );
-    for case in cases.get("cases").and_then(Value::as_list).expect("cases").iter() {
+    for case in cases.get("cases").and_then(Value::as_list).expect("cases") {
         let case_name = text(case, "name").to_owned();
         tally.case(&case_name, || sequence(&server, case));
     }
@@ -251,7 +251,7 @@ fn sequence(server: &Server, case: &Value) -> Result<(), String> {
             parameters.push(format!("force={force}"));
         }
         for (key, value) in
-            step.get("query").and_then(Value::as_map).into_iter().flat_map(|map| map.iter())
+            step.get("query").and_then(Value::as_map).into_iter().flat_map(kiln_value::Map::iter)
         {
             parameters.push(format!("{key}={}", value.as_str().unwrap_or_default()));
         }

@@ -303,8 +303,8 @@ impl Controller {
             let wait = self.user_is_awaited(state).filter(|_| unknown_user);
             return wait.map_or(Ok(once), |wait| Err(Some(wait)));
         };
-        let passes_over = rule.asks_for_user()
-            && state.pending.iter().any(|pending| pending.user.is_some());
+        let passes_over =
+            rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some());
         if unasked || passes_over {
             // The change is none of the rule's business, because of who made it or of what it is.
             return Ok(once);

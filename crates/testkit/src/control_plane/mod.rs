@@ -132,8 +132,8 @@ impl ControlPlane {
         let binaries = Binaries::find()?;
         let folder = temporary_folder()?;
         let [port] = free_ports()?;
-        let mut cluster = ControlPlane {
-            processes: Vec::new(),
+        let cluster = ControlPlane {
+            processes: Mutex::default(),
             _removed: Removed::spawn(folder.path())?,
             binaries,
             port,
@@ -145,7 +145,12 @@ impl ControlPlane {
             .arg("--kubeconfig")
             .arg(cluster.kubeconfig())
             .current_dir(cluster.folder.path());
-        cluster.processes.push(Watched::spawn(&command, &cluster.path("sandbox.log"))?);
+        let process = Watched::spawn(&command, &cluster.path("sandbox.log"))?;
+        cluster.servers().push(Server {
+            name: "sandbox",
+            args: Vec::new(),
+            process: Some(process),
+        });
         cluster.wait("sandbox", || cluster.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
         let kubeconfig = std::fs::read_to_string(cluster.kubeconfig())?;
         let authority = kubeconfig
