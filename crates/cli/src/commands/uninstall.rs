@@ -7,6 +7,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_install::manifests;
 use kiln_live::{Options, Uninstall, uninstall};
 
+use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
 use crate::ui::Ui;
 
@@ -39,6 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text])?;
     let installed = kiln_install::Options {
         namespace: args.namespace.clone(),
         grant: kiln_install::Grant::Standard,

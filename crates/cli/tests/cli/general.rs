@@ -58,6 +58,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["plan", "--kubeconfig", "none"], &["text", "table", "json"]),
     (&["run", "--kubeconfig", "none"], &["text", "json"]),
     (&["test"], &["text", "table", "yaml", "json", "junit"]),
+    (&["uninstall", "--kubeconfig", "none"], &["text"]),
     (&["up", "--limits"], &["text"]),
     (&["version"], &["text", "yaml", "json"]),
 ];
