@@ -24,6 +24,13 @@ pub const RESOURCE_VALIDATING: &str = "kyverno-resource-validating-webhook-cfg";
 pub const POLICY_VALIDATING: &str = "kyverno-policy-validating-webhook-cfg";
 /// The configuration of the hook that writes down who stores policies.
 pub const POLICY_MUTATING: &str = "kyverno-policy-mutating-webhook-cfg";
+/// All of them, each with its kind.
+pub const CONFIGURATIONS: [(&str, &str); 4] = [
+    ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
+    ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
+    ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
+    ("MutatingWebhookConfiguration", POLICY_MUTATING),
+];
 /// The path at which policies are checked.
 pub const POLICY_PATH: &str = "/policyvalidate";
 /// The label on every configuration.

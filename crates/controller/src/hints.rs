@@ -214,6 +214,9 @@ impl Controller {
             let pending = self.keys.entry(key).pending.iter_mut();
             for event in pending.filter(|p| p.operation == Some(hint.operation)) {
                 event.user.get_or_insert_with(|| hint.user.clone());
+                if event.old.is_none() {
+                    event.old.clone_from(&hint.old_object);
+                }
                 event.carriers.extend(hint.request.clone());
             }
             self.keys.enqueue(key, self.now);

@@ -70,8 +70,12 @@ impl Controller {
         };
         // Requests say whose changes are nobody's business.
         let requests = self.mirror.kinds.get(&KindKey::of(&crate::requests::kind()));
-        let requests_known =
-            requests.is_none_or(|kind| matches!(kind.state, State::Synced | State::Failed(_)));
+        let requests_known = requests.is_none_or(|kind| match &kind.state {
+            State::Failed(error) => {
+                matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
+            }
+            state => matches!(state, State::Synced),
+        });
         if requests_known && kinds.iter().all(known) {
             self.start = Start::Running;
             let stored: Vec<(ObjectId, Value)> = kinds

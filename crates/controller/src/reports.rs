@@ -93,7 +93,8 @@ fn is_reported(policy: &PolicyId) -> bool {
 impl Controller {
     /// Follows reports where somebody reports and the cluster has them.
     pub(crate) fn follow_reports(&mut self) {
-        let wanted = self.policies.values().any(|held| is_reported(&held.record.policy));
+        let wanted = self.settings.reports
+            && self.policies.values().any(|held| is_reported(&held.record.policy));
         for kind in kinds() {
             if wanted && self.kinds.get(&kind).is_some() {
                 self.mirror.follow(&kind);
@@ -103,7 +104,7 @@ impl Controller {
 
     /// Removes results of policies that are gone.
     pub(crate) fn prune_reports(&mut self) {
-        if self.start != Start::Running {
+        if self.start != Start::Running || !self.settings.reports {
             return;
         }
         let is_there = |policy: &str| {
@@ -126,7 +127,8 @@ impl Controller {
 
     /// Reports how the work on a key ended.
     pub(crate) fn report(&mut self, key: &Key, said: Option<Said>, worst: Option<&Condition>) {
-        let Some(said) = said.filter(|_| is_reported(&key.rule.policy)) else { return };
+        let reported = self.settings.reports && is_reported(&key.rule.policy);
+        let Some(said) = said.filter(|_| reported) else { return };
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.mirror.by_uid(&key.trigger) else { return };
         // Reports about reports would have no end.

@@ -45,6 +45,8 @@ pub struct Settings {
     pub report_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
     pub filters: Vec<ResourceFilter>,
+    /// What rules come to is reported.
+    pub reports: bool,
     /// Rules may ask services; whom exactly, the host decides.
     pub services: bool,
     /// What one evaluation may cost.
@@ -72,6 +74,7 @@ impl Default for Settings {
             pending_after: 5_000,
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
+            reports: true,
             services: false,
             limits: Limits::default(),
         }

@@ -27,6 +27,8 @@ use crate::watch::{Subject, Told, Watcher};
 
 /// How many watch events, answers and hints are taken in before the controller decides again.
 const AT_ONCE: usize = 512;
+/// How many services are asked at the same time.
+const QUESTIONS_AT_ONCE: usize = 16;
 /// How often a call is tried again at once because the server asked for a moment of patience.
 const PATIENT_TRIES: u32 = 3;
 
@@ -58,6 +60,7 @@ pub(crate) struct Driver {
     /// What services answer to questions.
     told_answers: mpsc::Sender<ToldAnswer>,
     services: Services,
+    asking: Arc<Semaphore>,
     permits: Arc<Semaphore>,
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
@@ -100,6 +103,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         answers,
         told_answers,
         services: Services::new(shared.options.services.clone()),
+        asking: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
         config: kiln_admission::Settings::new(&shared.options.namespace),
         rights: Arc::default(),
@@ -215,10 +219,16 @@ impl Driver {
         }
         for question in self.controller.take_questions() {
             let (services, answers) = (self.services.clone(), self.told_answers.clone());
-            tokio::task::spawn_blocking(move || {
-                let answer = services.exchange(&question.request());
+            let asking = Arc::clone(&self.asking);
+            tokio::spawn(async move {
+                // Reviews need threads as well: a slow service must not take them all.
+                let Ok(_permit) = asking.acquire().await else { return };
+                let number = question.number;
+                let asked =
+                    tokio::task::spawn_blocking(move || services.exchange(&question.request()));
+                let Ok(answer) = asked.await else { return };
                 // Nobody waits for it when the process ends.
-                let _ = answers.blocking_send((question.number, answer));
+                let _ = answers.send((number, answer)).await;
             });
         }
         for news in self.controller.take_news() {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use kiln_admission::webhooks::{POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING};
+use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_value::Value;
@@ -91,11 +91,7 @@ impl Remover<'_> {
             self.wait_for_lease().await?;
             said("nobody acts any more");
         }
-        for (kind, name) in [
-            ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
-            ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
-            ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
-        ] {
+        for (kind, name) in CONFIGURATIONS {
             let kind = Gvk::new("admissionregistration.k8s.io/v1", kind);
             self.delete(&ObjectId::new(kind, "", name), said).await?;
         }

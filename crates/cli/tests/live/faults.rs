@@ -1,7 +1,7 @@
 //! What networks, servers and people do to an engine, and that it ends well each time: what is there is what rules
 //! want, nothing foreign is gone, nothing is there twice, and it took a bounded number of writes.
 //!
-//! `cargo xtask faults` runs the long form; the short one is part of all tests.
+//! `cargo xtask faults` runs the long form of all; the short form of the quick ones is part of `cargo xtask test`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -295,7 +295,8 @@ fn too_many_requests_errors_and_slow_answers() {
     let data = "after".to_owned();
     scene.set_data(&data);
     scene.add(1);
-    scene.ends_well(scene.count * 2 + 4);
+    // What is refused is tried again.
+    scene.ends_well(scene.count * 2 + 60);
     scene.clean_up();
 }
 

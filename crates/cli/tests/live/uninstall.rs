@@ -50,7 +50,10 @@ fn what_rules_made_stays_whatever_goes() {
     let order = |what: &str| words.find(what).unwrap_or_else(|| panic!("{what} in {words}"));
     assert!(order("nobody acts any more") < order("WebhookConfiguration"));
     assert!(order("WebhookConfiguration") < order("ClusterRoleBinding"));
-    assert!(cluster.object(&webhook).is_none());
+    for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+        let left = cluster.kubectl(&["get", kind, "-o", "name"]).unwrap();
+        assert!(!left.contains("kyverno-"), "nobody is asked any more: {left}");
+    }
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some(), "policies stay");
 
     let gone = uninstall(&cluster, &["--all"]);

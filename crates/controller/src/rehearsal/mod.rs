@@ -96,7 +96,9 @@ pub fn rehearse(
     now: u64,
 ) -> Rehearsed {
     let policy_kinds = compile.kinds();
-    let mut controller = Controller::new(settings.clone(), kinds.clone(), compile);
+    // Reports are about what happened.
+    let unreported = Settings { reports: false, ..settings.clone() };
+    let mut controller = Controller::new(unreported, kinds.clone(), compile);
     controller.set_exceptions(exceptions);
     let mut stage = Stage::new(audience, &settings.namespace, now);
     if let Some(policies) = policies {

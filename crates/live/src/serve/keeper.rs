@@ -5,10 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Stored};
-use kiln_admission::webhooks::{
-    self, Address, POLICY_MUTATING, POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING,
-    is_current,
-};
+use kiln_admission::webhooks::{self, Address, CONFIGURATIONS, is_current};
 use kiln_admission::{Hooks, Settings};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
@@ -74,12 +71,7 @@ pub(crate) fn serve_own_certificate(shared: &Shared, served: &Served) {
 /// Removes the webhook configurations, so that nobody waits for a process that is gone.
 pub(crate) async fn take_back(shared: &Shared) {
     let kinds = shared.kinds.borrow().clone();
-    for (kind, name) in [
-        ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
-        ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
-        ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
-        ("MutatingWebhookConfiguration", POLICY_MUTATING),
-    ] {
+    for (kind, name) in CONFIGURATIONS {
         let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name);
         let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;
         if let Err(error) = gone

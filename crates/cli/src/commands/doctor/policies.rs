@@ -28,7 +28,8 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             kiln_diagnostic::Severity::Warning => State::Doubtful,
             kiln_diagnostic::Severity::Note => continue,
         };
-        look.note(about, state, problem.to_string(), problem.hint.as_deref());
+        // Its words hold its hint.
+        look.note(about, state, problem.to_string(), None);
     }
     for document in documents.iter().filter(|document| is_policy(document)) {
         if let Some(why) = unready(document.value()) {

@@ -1,6 +1,6 @@
 //! Whether webhooks are registered, and whether somebody answers them.
 
-use kiln_admission::webhooks::{POLICY_VALIDATING, RESOURCE_MUTATING, RESOURCE_VALIDATING};
+use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
@@ -8,11 +8,7 @@ use super::{Examination, certificates};
 
 pub(super) fn look(look: &mut Examination<'_>) {
     let about = "webhooks";
-    for (kind, name) in [
-        ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
-        ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
-        ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
-    ] {
+    for (kind, name) in CONFIGURATIONS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
         let Some(found) = look.object(about, gvk, name) else {
             let message = format!("{name} is not registered");
