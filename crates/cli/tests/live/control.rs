@@ -27,8 +27,8 @@ fn five_hundred_namespaces_survive_a_kill_with_one_write_each() {
     let second = cluster.controller();
     cluster.wait("all are made", || cluster.count("networkpolicies", made) == 500);
     sleep(Duration::from_secs(3));
-    // Those that were under way at the kill are done, but the server does not count them as answered well; or they
-    // were not, and somebody makes sure of them.
+    // Those that were under way at the kill are done, but the server does not count them as answered well. One write
+    // more than objects was seen once, and its cause is not known yet.
     let written = cluster.writes("networkpolicies") - before;
     assert!(
         (480..=510).contains(&written),
