@@ -410,25 +410,7 @@ pub(super) fn applied(call: &Call<'_>) -> Result<Value, Failure> {
     if managed.is_some_and(|managed| !managed.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    let in_metadata = |field: &str| value.str_at(["metadata", field]).unwrap_or_default();
-    let (name, namespace) = (in_metadata("name"), in_metadata("namespace"));
-    if name.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            target.name
-        )));
-    }
-    if name != target.name {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            target.name
-        )));
-    }
-    if !namespace.is_empty() && namespace != target.namespace {
-        return Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
+    check_identity(&value, target)?;
     managed::strip(&mut value);
     Ok(value)
 }
