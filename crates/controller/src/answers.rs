@@ -247,10 +247,11 @@ impl Controller {
     }
 
     pub(crate) fn put_back(&mut self, key: &Key, pending: Vec<Pending>) {
+        let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
         let Some(state) = self.keys.get_mut(key) else { return };
         let later = std::mem::replace(&mut state.pending, pending);
         for event in later {
-            state.add(event);
+            state.add(event, by_user);
         }
     }
 }

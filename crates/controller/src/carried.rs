@@ -2,22 +2,25 @@
 //!
 //! Whoever is asked at admission and whoever acts may be different processes, and each may end at any time. What no
 //! watch tells again (who sent a request, the end of an object, a subresource, a request that changes nothing, that
-//! somebody is kept out) is therefore written down before the API server is answered. The controller takes such a
-//! request when it knows the rules and the kind, and deletes it when the work is done, or when the request turns
-//! out to have changed nothing.
+//! somebody is kept out) is therefore written down before the API server is answered. The controller takes such
+//! requests in their order, each when it knows the rules and the kind, and deletes one when the work is done, or when
+//! it turns out to have changed nothing. Until then it waits, however long rules, kinds and rights take to come, but
+//! no longer than [`crate::Settings::carrier_life`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
-use kiln_engine::ContentHash;
+use kiln_engine::{ContentHash, RuleSet};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::RuleId;
+use kiln_rules::{PolicyId, RuleId};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::controller::{Controller, Purpose, Start};
 use crate::hints::Hint;
 use crate::keys::{KeyState, Waiting};
 use crate::mark::{read_user, write_user};
+use crate::mirror::revision_of;
+use crate::triggers::created_at;
 
 /// The label on requests that carry a hint.
 const CARRIES: &str = "kiln.dev/carries";
@@ -148,14 +151,30 @@ pub(crate) struct Carried {
 
 #[derive(Debug)]
 struct Carrier {
-    /// Not taken yet.
+    /// What it says, as long as somebody is still to hear of it.
     hint: Option<Hint>,
+    /// The policies that are still to hear of it, because they did not act when the others did; none while nobody has.
+    late: Option<BTreeSet<PolicyId>>,
+    order: Order,
     /// When it came.
     since: u64,
     /// It is kept until the checkpoint names this object.
     until_stored: Option<Str>,
     /// Its deletion was asked for.
     going: bool,
+}
+
+/// When a request was written down: by the second, then by the revision that it brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Order {
+    second: Option<i64>,
+    revision: u64,
+}
+
+impl Order {
+    pub(crate) fn of(request: &Value) -> Self {
+        Order { second: created_at(request), revision: revision_of(request) }
+    }
 }
 
 impl Carried {
@@ -172,19 +191,24 @@ impl Carried {
 }
 
 impl Controller {
-    /// An UpdateRequest that admission created is there, or gone.
-    pub(crate) fn carrier_changed(&mut self, id: &ObjectId, hint: Option<Hint>) {
-        let Some(hint) = hint else { return drop(self.carried.requests.remove(&id.name)) };
+    pub(crate) fn carrier_gone(&mut self, name: &Str) {
+        self.carried.requests.remove(name);
+    }
+
+    /// An UpdateRequest that admission created is there.
+    pub(crate) fn carrier_came(&mut self, id: &ObjectId, hint: Hint, order: Order) {
         if self.carried.requests.contains_key(&id.name) {
             return;
         }
-        let mut carrier = Carrier { hint: None, since: self.now, until_stored: None, going: false };
+        let (late, until_stored) = (None, None);
+        let mut carrier =
+            Carrier { hint: None, late, order, since: self.now, until_stored, going: false };
         if hint.passed_over {
             // Known before anything is begun because of it.
-            self.hint(hint, self.now);
-        } else {
-            carrier.hint = Some(hint);
+            self.carried.requests.insert(id.name.clone(), carrier);
+            return self.hint(hint, self.now);
         }
+        carrier.hint = Some(hint);
         self.carried.requests.insert(id.name.clone(), carrier);
     }
 
@@ -193,21 +217,8 @@ impl Controller {
         if self.carried.requests.is_empty() {
             return;
         }
-        let active = self.start == Start::Running
-            && self.policies.values().all(|held| held.policy.is_none() || held.active);
-        let ready: Vec<Str> = self
-            .carried
-            .requests
-            .iter()
-            .filter(|_| active)
-            .filter(|(_, carrier)| carrier.hint.as_ref().is_some_and(|h| self.is_ready_for(h)))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in ready {
-            let carrier = self.carried.requests.get_mut(&name);
-            if let Some(hint) = carrier.and_then(|carrier| carrier.hint.take()) {
-                self.hint(hint, self.now);
-            }
+        if self.start == Start::Running {
+            self.take_requests();
         }
         if self.carried.next_sweep <= self.now {
             self.carried.next_sweep = self.now + SWEEP;
@@ -215,9 +226,79 @@ impl Controller {
         }
     }
 
+    /// Tells rules what the requests say, in the order in which they came.
+    fn take_requests(&mut self) {
+        let untold = self.carried.requests.iter().filter(|(_, carrier)| carrier.hint.is_some());
+        let mut untold: Vec<(Order, Str)> =
+            untold.map(|(name, carrier)| (carrier.order, name.clone())).collect();
+        if untold.is_empty() {
+            return;
+        }
+        untold.sort();
+        let idle = self.idle_policies();
+        for (_, name) in untold {
+            let Some(carrier) = self.carried.requests.get_mut(&name) else { continue };
+            let Some(hint) = carrier.hint.clone() else { continue };
+            let Some(late) = &mut carrier.late else {
+                if !self.is_ready_for(&hint) {
+                    continue;
+                }
+                let late = wanting(&idle, &hint);
+                if let Some(carrier) = self.carried.requests.get_mut(&name) {
+                    carrier.hint = Some(hint.clone()).filter(|_| !late.is_empty());
+                    carrier.late = Some(late);
+                }
+                self.hint(hint, self.now);
+                continue;
+            };
+            // Whatever is not idle any more acts now, or is gone.
+            let is_idle = |policy: &PolicyId| idle.iter().any(|(id, _)| id == policy);
+            let told: BTreeSet<PolicyId> =
+                late.iter().filter(|policy| !is_idle(policy)).cloned().collect();
+            late.retain(is_idle);
+            if late.is_empty() {
+                carrier.hint = None;
+            }
+            if !told.is_empty() {
+                self.hint_late(hint, told);
+            }
+        }
+    }
+
+    /// The policies whose rules do not act yet.
+    fn idle_policies(&self) -> Vec<(PolicyId, RuleSet)> {
+        let idle = self.policies.values().filter(|held| !held.active);
+        idle.filter_map(|held| held.policy.clone())
+            .map(|policy| (policy.id.clone(), RuleSet::new([policy])))
+            .collect()
+    }
+
     fn is_ready_for(&self, hint: &Hint) -> bool {
-        let known = hint.stores_nothing() || self.mirror.is_known(&KindKey::of(&hint.kind));
-        known && self.rules.candidates(&hint.event()).next().is_some()
+        self.is_seen(hint) && self.rules.candidates(&hint.event()).next().is_some()
+    }
+
+    /// Whether what became of a request can be seen.
+    fn is_seen(&self, hint: &Hint) -> bool {
+        hint.stores_nothing() || self.mirror.is_known(&KindKey::of(&hint.kind))
+    }
+
+    /// Whether a request is still to be told to somebody.
+    fn waits(&self, carrier: &Carrier, idle: &[(PolicyId, RuleSet)]) -> bool {
+        let Some(hint) = &carrier.hint else { return false };
+        let born = carrier
+            .order
+            .second
+            .and_then(|second| u64::try_from(second.saturating_mul(1_000)).ok());
+        let age = self.now.saturating_sub(born.unwrap_or(carrier.since).min(carrier.since));
+        if age >= self.settings.carrier_life {
+            return false;
+        }
+        let wanted = carrier.late.is_some()
+            || self.start != Start::Running
+            || self.rules.candidates(&hint.event()).next().is_some()
+            || !wanting(idle, hint).is_empty();
+        // Admission may know of a policy a moment earlier.
+        wanted || self.now < carrier.since + self.settings.hint_life
     }
 
     fn sweep(&mut self) {
@@ -230,18 +311,17 @@ impl Controller {
         );
         let working = self.jobs.values().flat_map(|job| &job.pending);
         needed.extend(working.flat_map(|pending| &pending.carriers));
-        let (now, life) = (self.now, self.settings.hint_life);
+        let idle = self.idle_policies();
         let done: Vec<Str> = self
             .carried
             .requests
             .iter()
             .filter(|(name, carrier)| {
-                let waits = carrier.hint.is_some() && carrier.since + life > now;
                 let stored = carrier.until_stored.as_ref().is_none_or(|uid| {
                     self.checkpoint.stored.passed_over.contains_key(uid)
-                        || !self.passed_over.contains_key(uid)
+                        || self.passed_over.get(uid).is_none()
                 });
-                !carrier.going && !waits && stored && !needed.contains(name)
+                !carrier.going && !self.waits(carrier, &idle) && stored && !needed.contains(name)
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -271,6 +351,13 @@ impl Controller {
     }
 }
 
+/// The policies that have rules for a request.
+fn wanting(policies: &[(PolicyId, RuleSet)], hint: &Hint) -> BTreeSet<PolicyId> {
+    let event = hint.event();
+    let wanting = policies.iter().filter(|(_, rules)| rules.candidates(&event).next().is_some());
+    wanting.map(|(id, _)| id.clone()).collect()
+}
+
 /// Whether the work on a key failed so often that it waits for something to change.
 fn has_given_up(state: &KeyState, retries: u32) -> bool {
     let reason = state.condition.as_ref().map(|condition| condition.reason);
@@ -285,7 +372,7 @@ fn has_given_up(state: &KeyState, retries: u32) -> bool {
 mod tests {
     use super::*;
     use kiln_engine::User;
-    use kiln_rules::{Dialect, Operation, PolicyId};
+    use kiln_rules::{Dialect, Operation};
 
     #[test]
     fn hints_are_read_as_they_were_written() {

@@ -6,6 +6,7 @@ use kiln_rules::{Operation, Program, Rule};
 use kiln_value::{Str, Value};
 
 use crate::controller::Controller;
+use crate::hints::Hint;
 use crate::keys::{Key, Pending};
 use crate::mark::Mark;
 use crate::mirror::{Difference, revision_of};
@@ -73,23 +74,28 @@ impl Controller {
         own: bool,
     ) {
         let Some(uid) = new.or(old).and_then(metadata::uid).map(Str::from) else { return };
-        if new.is_none() && self.passed_over.remove(&uid).is_some() {
+        if new.is_none() && self.passed_over.remove(&uid) {
             self.checkpoint.dirty = true;
         }
+        let Some(operation) = operation_of(old, new) else { return };
+        let hint = self.hints.take(id, operation, Some(&uid));
+        self.fire(id, old, new, own, hint);
+    }
+
+    /// What happened to an object, and the request behind it as far as it is known, for the rules that it may fire.
+    pub(crate) fn fire(
+        &mut self,
+        id: &ObjectId,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        own: bool,
+        hint: Option<Hint>,
+    ) {
+        let Some(uid) = new.or(old).and_then(metadata::uid).map(Str::from) else { return };
+        let Some(operation) = operation_of(old, new) else { return };
         if self.is_filtered(id, "") {
             return;
         }
-        let was_ending = old.is_some_and(metadata::is_deleted);
-        let operation = match (old, new) {
-            (None, None) => return,
-            (None, Some(new)) if metadata::is_deleted(new) => return,
-            (None, Some(_)) => Operation::Create,
-            (Some(_), Some(new)) if !metadata::is_deleted(new) => Operation::Update,
-            // It ends when somebody says so, not when the last finalizer lets it go.
-            (Some(_), _) if was_ending => return,
-            (Some(_), _) => Operation::Delete,
-        };
-        let hint = self.hints.take(id, operation, Some(&uid));
         if operation == Operation::Delete {
             self.hints.has_ended(&uid, self.now);
         }
@@ -111,8 +117,12 @@ impl Controller {
             (_, Some(old), _) => Event::deleted(old.clone()),
             _ => return,
         };
-        let rules: Vec<_> =
-            self.rules.candidates(&event).filter(|rule| wants(rule, own)).cloned().collect();
+        let rules: Vec<_> = self
+            .rules
+            .candidates(&event)
+            .filter(|rule| wants(rule, own) && self.hints.are_for(&rule.id.policy))
+            .cloned()
+            .collect();
         for rule in rules {
             let key = Key { rule: rule.id.clone(), trigger: uid.clone() };
             // What it made of objects that were there is kept in step all the same.
@@ -134,13 +144,14 @@ impl Controller {
             state.trigger = Some(id.clone());
             state.failures = 0;
             if !passed_over {
-                state.add(Pending {
+                let event = Pending {
                     old: old.cloned(),
                     user: user.clone(),
                     own,
                     carriers: carrier.iter().cloned().collect(),
-                    ..Pending::of(Some(operation))
-                });
+                    ..Pending::of(Some(operation), self.now)
+                };
+                state.add(event, rule.asks_for_user());
             }
             // Who is kept out is told by requests, and those of other processes take a moment.
             match self.settings.patience {
@@ -150,6 +161,20 @@ impl Controller {
                 _ => self.keys.enqueue(&key, self.now),
             }
         }
+    }
+}
+
+/// What was done to an object; none when there is nothing to it.
+pub(crate) fn operation_of(old: Option<&Value>, new: Option<&Value>) -> Option<Operation> {
+    let was_ending = old.is_some_and(metadata::is_deleted);
+    match (old, new) {
+        (None, None) => None,
+        (None, Some(new)) if metadata::is_deleted(new) => None,
+        (None, Some(_)) => Some(Operation::Create),
+        (Some(_), Some(new)) if !metadata::is_deleted(new) => Some(Operation::Update),
+        // It ends when somebody says so, not when the last finalizer lets it go.
+        (Some(_), _) if was_ending => None,
+        (Some(_), _) => Some(Operation::Delete),
     }
 }
 

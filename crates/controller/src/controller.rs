@@ -16,6 +16,7 @@ use crate::finish::backoff;
 use crate::hints::Hints;
 use crate::keys::{Condition, Key, Keys};
 use crate::mirror::{Mirror, State};
+use crate::passed_over::PassedOver;
 use crate::plan::Job;
 use crate::questions::Questions;
 use crate::record::{Checkpoint, LABEL, Record};
@@ -126,8 +127,8 @@ pub struct Controller {
     pub(crate) questions: Questions,
     /// UpdateRequests that carry hints.
     pub(crate) carried: Carried,
-    /// Triggers whose last change is nobody's business, by UID, and up to which revision.
-    pub(crate) passed_over: BTreeMap<Str, u64>,
+    /// Triggers whose last change is nobody's business.
+    pub(crate) passed_over: PassedOver,
     /// Keys that cannot go on before a kind is known.
     pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
     pub(crate) next_resync: u64,
@@ -260,7 +261,7 @@ impl Controller {
             globals: Arc::default(),
             questions: Questions::default(),
             carried: Carried::default(),
-            passed_over: BTreeMap::new(),
+            passed_over: PassedOver::default(),
             waiting: BTreeMap::new(),
             next_resync,
             tickets: HashMap::new(),
@@ -349,7 +350,7 @@ impl Controller {
         }
         self.list_kinds();
         self.save_records();
-        self.hints.forget_old(self.now, self.settings.hint_life);
+        self.forget_old_hints();
         self.consume_requests();
         self.keys.wake(self.now);
         self.show_requests();

@@ -3,17 +3,18 @@
 //! A hint is joined to the change that it makes, whichever comes first. Hints that must not be lost are carried by
 //! UpdateRequests ([`crate::carried`]); the others only spare a moment of waiting.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use kiln_cluster::KindKey;
 use kiln_engine::{Event, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::Operation;
+use kiln_rules::{Operation, PolicyId, RuleId};
 use kiln_value::{Str, Value};
 
+use crate::changes::operation_of;
 use crate::controller::Controller;
 use crate::keys::{Key, Pending, Sent};
-use crate::mirror::revision_of;
+use crate::mirror::{differs, revision_of};
 
 /// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,24 +85,34 @@ impl Hint {
     }
 }
 
+/// How often old hints are looked for.
+const FORGET: u64 = 1_000;
+
 /// Requests whose change was not seen yet. When one is lost, rules that ask for its user do not fire.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     waiting: HashMap<(KindKey, Str, Str), VecDeque<(u64, Hint)>>,
-    count: usize,
+    /// How many of them nobody has written down.
+    loose: usize,
     sent: u64,
+    next_forget: u64,
+    /// The only policies that are told right now.
+    only: Option<BTreeSet<PolicyId>>,
     /// Objects whose end a watch told, and when: a request that says the same comes too late to fire anything.
     ended: HashMap<Str, u64>,
 }
 
 impl Hints {
+    /// Lets a request wait for its change. Of those that are written down there are no more than the cluster holds.
     fn add(&mut self, hint: Hint, now: u64, most: usize) {
-        if self.count >= most {
-            return;
+        if hint.request.is_none() {
+            if self.loose >= most {
+                return;
+            }
+            self.loose += 1;
         }
         let place = (KindKey::of(&hint.kind), hint.namespace.clone(), hint.name.clone());
         self.waiting.entry(place).or_default().push_back((now, hint));
-        self.count += 1;
     }
 
     /// The request behind a change. Earlier ones of the object have come to nothing.
@@ -126,8 +137,9 @@ impl Hints {
         let place = (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone());
         let waiting = self.waiting.get_mut(&place)?;
         let at = waiting.iter().position(|(_, hint)| wanted(hint))?;
-        let found = waiting.drain(..=at).next_back().map(|(_, hint)| hint);
-        self.count -= at + 1;
+        let mut taken: Vec<Hint> = waiting.drain(..=at).map(|(_, hint)| hint).collect();
+        self.loose -= taken.iter().filter(|hint| hint.request.is_none()).count();
+        let found = taken.pop();
         if waiting.is_empty() {
             self.waiting.remove(&place);
         }
@@ -144,18 +156,29 @@ impl Hints {
         self.ended.insert(uid.into(), now);
     }
 
-    pub(crate) fn forget_old(&mut self, now: u64, life: u64) {
-        if !self.ended.is_empty() {
-            self.ended.retain(|_, time| *time + life > now);
-        }
-        if self.count == 0 {
+    fn forget_old(&mut self, now: u64, life: u64, is_followed: impl Fn(&KindKey) -> bool) {
+        if now < self.next_forget {
             return;
         }
-        self.waiting.retain(|_, waiting| {
-            waiting.retain(|(time, _)| time + life > now);
+        self.next_forget = now + FORGET;
+        self.ended.retain(|_, time| *time + life > now);
+        self.waiting.retain(|(kind, _, _), waiting| {
+            // While nobody sees what happens, a change that does not show proves nothing.
+            let unseen = !is_followed(kind);
+            for (time, _) in waiting.iter_mut().filter(|(_, hint)| unseen && hint.request.is_some())
+            {
+                *time = now;
+            }
+            waiting.retain(|(time, _)| *time + life > now);
             !waiting.is_empty()
         });
-        self.count = self.waiting.values().map(VecDeque::len).sum();
+        let all = self.waiting.values().flatten();
+        self.loose = all.filter(|(_, hint)| hint.request.is_none()).count();
+    }
+
+    /// Whether a policy is told right now.
+    pub(crate) fn are_for(&self, policy: &PolicyId) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(policy))
     }
 }
 
@@ -182,27 +205,72 @@ impl Controller {
             // What was sent is what is stored, which the mirror has in full.
             let known = self.mirror.get(&id).filter(|known| metadata::uid(known) == hint.uid());
             let new = known.cloned().or_else(|| hint.object.clone());
-            self.hints.add(hint, self.now, self.settings.hints);
-            return self.on_trigger(&id, old.as_ref(), new.as_ref(), false);
+            return self.fire(&id, old.as_ref(), new.as_ref(), false, Some(hint));
         }
-        if self.join(&hint, &id) {
-            return;
-        }
-        let gone = hint.operation == Operation::Delete
-            && hint.uid().is_some_and(|uid| {
-                self.mirror.is_known(&KindKey::of(&id.gvk)) && self.mirror.by_uid(uid).is_none()
-            });
-        if gone {
-            // It went while nobody watched: only the request knows what it was.
-            let ended = hint.uid().is_some_and(|uid| self.hints.ended.contains_key(uid));
-            if !ended {
-                let old = hint.old_object.clone();
-                self.hints.add(hint, self.now, self.settings.hints);
-                self.on_trigger(&id, old.as_ref(), None, false);
+        let joined = self.join(&hint, &id);
+        match self.seen_by_nobody(&hint, &id) {
+            Unseen::Change { old, new } => {
+                self.fire(&id, old.as_ref(), new.as_ref(), false, Some(hint));
             }
-            return;
+            Unseen::Over => {}
+            Unseen::No if joined => {}
+            Unseen::No => self.hints.add(hint, self.now, self.settings.hints),
         }
-        self.hints.add(hint, self.now, self.settings.hints);
+    }
+
+    /// Tells a request to the rules of these policies alone, which did not act when others heard of it.
+    pub(crate) fn hint_late(&mut self, hint: Hint, policies: BTreeSet<PolicyId>) {
+        self.hints.only = Some(policies);
+        self.hint(hint, self.now);
+        self.hints.only = None;
+    }
+
+    pub(crate) fn forget_old_hints(&mut self) {
+        let mirror = &self.mirror;
+        self.hints.forget_old(self.now, self.settings.hint_life, |kind| mirror.is_followed(kind));
+    }
+
+    /// What a request did before this process began to watch: of that only the request tells.
+    fn seen_by_nobody(&self, hint: &Hint, id: &ObjectId) -> Unseen {
+        let Some(uid) = hint.uid() else { return Unseen::No };
+        let entry = self.mirror.entry(id).filter(|entry| metadata::uid(&entry.object) == Some(uid));
+        let ends = entry.is_none_or(|entry| metadata::is_deleted(&entry.object));
+        let found_at = entry.and_then(|entry| entry.found_at);
+        let old = hint.old_object.as_ref();
+        let change = match (hint.operation, entry) {
+            // It is gone, or its finalizers hold it.
+            (Operation::Delete, _) if ends && self.mirror.is_known(&KindKey::of(&id.gvk)) => {
+                if self.hints.ended.contains_key(uid) {
+                    return Unseen::Over;
+                }
+                Unseen::Change { old: old.cloned(), new: None }
+            }
+            // Those that are not written down are about what this process watched.
+            (Operation::Create, Some(entry)) if !ends && hint.request.is_some() => {
+                found_at.map_or(Unseen::No, |_| Unseen::Change {
+                    old: None,
+                    new: Some(entry.object.clone()),
+                })
+            }
+            (Operation::Update, Some(entry)) if !ends && hint.request.is_some() => {
+                // The status alone may have changed since, if the request was refused.
+                let happened = old.is_some_and(|old| {
+                    found_at.is_some_and(|first| first > revision_of(old))
+                        && differs(old, &entry.object)
+                });
+                match happened {
+                    true => Unseen::Change { old: old.cloned(), new: Some(entry.object.clone()) },
+                    false => Unseen::No,
+                }
+            }
+            _ => Unseen::No,
+        };
+        match &change {
+            Unseen::Change { old, new } if operation_of(old.as_ref(), new.as_ref()).is_none() => {
+                Unseen::Over
+            }
+            _ => change,
+        }
     }
 
     /// Joins a request to a change that was told before it; whether somebody waited for it.
@@ -212,8 +280,10 @@ impl Controller {
         let waiting = self.keys_without_user(&uid, hint.operation);
         for key in &waiting {
             let pending = self.keys.entry(key).pending.iter_mut();
-            for event in pending.filter(|p| p.operation == Some(hint.operation)) {
-                event.user.get_or_insert_with(|| hint.user.clone());
+            for event in pending.filter(|p| is_behind(hint.operation, p)) {
+                event.operation = Some(hint.operation);
+                event.guessed = false;
+                event.user = Some(hint.user.clone());
                 if event.old.is_none() {
                     event.old.clone_from(&hint.old_object);
                 }
@@ -226,11 +296,12 @@ impl Controller {
 
     /// The keys of a trigger that know of an operation, and not who did it.
     fn keys_without_user(&self, uid: &Str, operation: Operation) -> Vec<Key> {
-        let same = |p: &Pending| p.operation == Some(operation) && p.user.is_none();
+        let waits = |p: &Pending| is_behind(operation, p);
         self.rules
             .rules()
+            .filter(|rule| self.hints.are_for(&rule.id.policy))
             .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
-            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(same)))
+            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(waits)))
             .collect()
     }
 
@@ -245,7 +316,7 @@ impl Controller {
         }
         for key in seen {
             let state = self.keys.entry(&key);
-            state.pending.retain(|p| p.operation != Some(hint.operation));
+            state.pending.retain(|p| !is_behind(hint.operation, p));
             if state.pending.is_empty() && state.cause.is_none() {
                 self.forget(&key);
             }
@@ -258,7 +329,7 @@ impl Controller {
 
     /// Remembers that the change of an object up to a revision is nobody's business.
     pub(crate) fn remember_passed_over(&mut self, uid: &Str, revision: u64, carrier: Option<Str>) {
-        self.passed_over.insert(uid.clone(), revision);
+        self.passed_over.insert(uid, revision);
         self.checkpoint.dirty = true;
         if let Some(carrier) = carrier {
             self.carried.keep_until_stored(&carrier, uid.clone());
@@ -273,8 +344,12 @@ impl Controller {
         self.hints.sent += 1;
         let event = hint.event();
         let own = hint.user.username == self.settings.user;
-        let rules = self.rules.candidates(&event).filter(|rule| !rule.trigger.existing_only);
-        let rules: Vec<_> = rules.map(|rule| rule.id.clone()).collect();
+        let rules: Vec<RuleId> = self
+            .rules
+            .candidates(&event)
+            .filter(|rule| !rule.trigger.existing_only && self.hints.are_for(&rule.id.policy))
+            .map(|rule| rule.id.clone())
+            .collect();
         for rule in rules {
             // A request that is carried is the same one for whoever takes it up after us.
             let name = hint.request.clone().unwrap_or_else(|| self.hints.sent.to_string().into());
@@ -284,15 +359,34 @@ impl Controller {
                 about: id.clone(),
                 subresource: hint.subresource.clone(),
             };
-            self.keys.entry(&key).add(Pending {
+            let event = Pending {
                 old: hint.old_object.clone(),
                 user: Some(hint.user.clone()),
                 own,
                 sent: Some(Box::new(sent)),
                 carriers: hint.request.iter().cloned().collect(),
-                ..Pending::of(Some(hint.operation))
-            });
+                ..Pending::of(Some(hint.operation), self.now)
+            };
+            self.keys.entry(&key).add(event, false);
             self.keys.enqueue(&key, self.now);
         }
     }
+}
+
+/// What a request did that no watch told of.
+enum Unseen {
+    /// A watch told of it, or will.
+    No,
+    /// There is nothing more to it.
+    Over,
+    Change {
+        old: Option<Value>,
+        new: Option<Value>,
+    },
+}
+
+/// Whether a request may be the one behind an event of which nobody knows who caused it.
+fn is_behind(operation: Operation, event: &Pending) -> bool {
+    let stored = matches!(operation, Operation::Create | Operation::Update);
+    event.user.is_none() && (event.operation == Some(operation) || (event.guessed && stored))
 }

@@ -27,7 +27,8 @@ impl fmt::Display for Key {
 /// What is known of a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyState {
-    /// What happened to the trigger and was not looked at yet: at most one event per operation.
+    /// What happened to the trigger and was not looked at yet: at most one event per operation, and one of which
+    /// nobody knows the user.
     pub(crate) pending: Vec<Pending>,
     /// What made the trigger one.
     pub(crate) cause: Option<Cause>,
@@ -74,13 +75,17 @@ pub(crate) struct Pending {
     pub(crate) sent: Option<Box<Sent>>,
     /// The UpdateRequests that carry it.
     pub(crate) carriers: Vec<Str>,
+    /// When it became known.
+    pub(crate) since: u64,
+    /// Nobody saw it happen, and its operation is a guess.
+    pub(crate) guessed: bool,
 }
 
 impl Pending {
     /// An operation of which nothing else is known.
-    pub(crate) fn of(operation: Option<Operation>) -> Self {
-        let (old, user, own, sent, carriers) = (None, None, false, None, Vec::new());
-        Pending { operation, old, user, own, sent, carriers }
+    pub(crate) fn of(operation: Option<Operation>, since: u64) -> Self {
+        let (old, user, sent, carriers) = (None, None, None, Vec::new());
+        Pending { operation, old, user, own: false, sent, carriers, since, guessed: false }
     }
 }
 
@@ -119,13 +124,19 @@ pub enum Waiting {
 }
 
 impl KeyState {
-    /// Adds something that happened.
-    pub(crate) fn add(&mut self, event: Pending) {
-        match self.pending.iter_mut().find(|known| known.operation == event.operation) {
+    /// Adds something that happened. For rules that ask who sent it, what an unknown user did is kept apart.
+    pub(crate) fn add(&mut self, event: Pending, by_user: bool) {
+        let same = |known: &Pending| {
+            let apart = by_user && known.user.is_some() != event.user.is_some();
+            known.operation == event.operation && !apart
+        };
+        match self.pending.iter_mut().find(|known| same(known)) {
             // The first old object and the last user: several changes are one.
             Some(known) => {
                 known.user = event.user.or_else(|| known.user.take());
                 known.own &= event.own;
+                known.old = known.old.take().or(event.old);
+                known.guessed &= event.guessed;
                 known.sent = event.sent.or_else(|| known.sent.take());
                 known.carriers.extend(event.carriers);
             }

@@ -13,7 +13,8 @@
 //! **Desired** is what the engine makes of every trigger that is one; **actual** is what carries the claim
 //! of its rule and trigger. A key is looked at whenever something changed that either depends on, and only
 //! the difference is written: one write for a changed object, none for one that is as it should be.
-//! Every write names the version it was decided on. Nothing is deleted that carries no claim of the rule and
+//! Every replacement and deletion names the version it was decided on, a creation that there is none, and an
+//! application (server-side apply) its own fields. Nothing is deleted that carries no claim of the rule and
 //! the trigger, nothing is ever written to a source, and a failed evaluation deletes nothing.
 //!
 //! # Which objects are triggers
@@ -31,7 +32,7 @@
 //! | checkpoint: how far changes were seen, for rules that do not synchronise; whose changes are nobody's business | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are passed over | triggers since the rule came are run for again: what is missing is made, what is there stays |
 //! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
 //! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from mirror, claims and checkpoint |
-//! | hints that rules cannot do without: who sent what, what stores nothing, who is kept out | UpdateRequests, written before the API server is answered | one per request, gone when it is served or after [`Settings::hint_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
+//! | hints that rules cannot do without: who sent what, what stores nothing, who is kept out | UpdateRequests, written before the API server is answered | one per request, gone when it is served, when its change does not show for [`Settings::hint_life`] although its kind is watched, or after [`Settings::carrier_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
 //! | other hints | process | [`Settings::hints`], [`Settings::hint_life`] | some waiting |
 //! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
 //! | what services answered | process | 1,000, for 30 seconds | asked again |
@@ -53,11 +54,13 @@ mod compare;
 mod controller;
 mod decide;
 mod ensure;
+mod evaluate;
 mod finish;
 mod hints;
 mod keys;
 mod mark;
 mod mirror;
+mod passed_over;
 mod plan;
 mod policies;
 mod questions;
@@ -68,6 +71,7 @@ mod requests;
 mod saving;
 mod settings;
 mod triggers;
+mod wanted;
 
 pub use controller::{Compile, Controller, News, Request};
 pub use hints::Hint;

@@ -1,7 +1,7 @@
 //! What the watches have told: the objects of every kind that rules are triggered by, make, or read.
 //!
-//! It is a copy and may lag behind. Nothing is deleted or replaced on its word alone: every write names
-//! the version it was decided on, and the cluster refuses it when that is no longer the one.
+//! It is a copy and may lag behind. Nothing is deleted or replaced on its word alone: each names the version it was
+//! decided on, and the cluster refuses it when that is no longer the one.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -55,6 +55,9 @@ pub(crate) struct Entry {
     pub(crate) touched: u64,
     /// It came by a list, so that `touched` may be only a change of its status.
     pub(crate) listed: bool,
+    /// The revision at which the first list of its kind had it: what was before that, nobody watched. None when a
+    /// watch told of it first.
+    pub(crate) found_at: Option<u64>,
 }
 
 /// A difference that an object made.
@@ -89,11 +92,16 @@ impl Mirror {
         self.kinds.get(key).is_some_and(|kind| kind.revision > 0)
     }
 
+    /// Whether what happens to objects of a kind is seen.
+    pub(crate) fn is_followed(&self, key: &KindKey) -> bool {
+        self.kinds.get(key).is_some_and(|kind| matches!(kind.state, State::Synced))
+    }
+
     pub(crate) fn get(&self, id: &ObjectId) -> Option<&Value> {
         self.entry(id).map(|entry| &entry.object)
     }
 
-    fn entry(&self, id: &ObjectId) -> Option<&Entry> {
+    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&Entry> {
         let kind = self.kinds.get(&KindKey::of(&id.gvk))?;
         kind.objects.get(&(id.namespace.clone(), id.name.clone()))
     }
@@ -164,6 +172,7 @@ impl Mirror {
                 _ => revision,
             },
             listed: before.as_ref().is_some_and(|before| before.listed && !touched),
+            found_at: before.as_ref().filter(|_| !renewed).and_then(|before| before.found_at),
         };
         kind.objects.insert(place, entry);
         let old = before.map(|before| before.object);
@@ -209,6 +218,7 @@ impl Mirror {
                 let place = (difference.id.namespace.clone(), difference.id.name.clone());
                 if let Some(entry) = kind.objects.get_mut(&place) {
                     entry.listed = true;
+                    entry.found_at = Some(revision_of(&entry.object));
                 }
             }
             differences.push(difference);
@@ -251,7 +261,7 @@ pub(crate) fn revision_of(object: &Value) -> u64 {
 }
 
 /// Whether more than the status changed.
-fn differs(old: &Value, new: &Value) -> bool {
+pub(crate) fn differs(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
         if let Some(root) = object.as_map_mut() {

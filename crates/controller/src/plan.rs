@@ -94,12 +94,19 @@ impl Controller {
         }
         let decision = self.decide(key);
         match decision {
-            Decision::Forget => self.forget(key),
+            Decision::Forget => {
+                let awaited = self.take_pending(key).1;
+                if awaited.is_empty() {
+                    return self.forget(key);
+                }
+                self.keep_waiting(key, awaited);
+                self.leave_pass(key);
+            }
             Decision::Wait(condition) => {
-                let state = self.keys.entry(key);
-                let since = state.at.unwrap_or(now);
-                state.condition = condition;
-                self.keys.enqueue_at(key, since + self.settings.hint_life);
+                let (looked_at, awaited) = self.take_pending(key);
+                self.keep_waiting(key, awaited);
+                self.put_back(key, looked_at);
+                self.keys.entry(key).condition = condition;
                 self.leave_pass(key);
             }
             Decision::Follow(kinds) => {
@@ -116,10 +123,10 @@ impl Controller {
                 self.leave_pass(key);
             }
             Decision::Do(mut plan) => {
-                let state = self.keys.entry(key);
-                let pending = std::mem::take(&mut state.pending);
+                let (pending, awaited) = self.take_pending(key);
+                self.keep_waiting(key, awaited);
                 if let Some(cause) = plan.cause.take() {
-                    state.cause = Some(cause);
+                    self.keys.entry(key).cause = Some(cause);
                 }
                 self.keys.set_wants(key, std::mem::take(&mut plan.wants));
                 self.keys.set_reads(key, std::mem::take(&mut plan.reads));
@@ -137,6 +144,21 @@ impl Controller {
                 self.go_on(key);
             }
         }
+    }
+
+    /// The events of a key: those that were looked at, and those that wait for whoever caused them to be known.
+    fn take_pending(&mut self, key: &Key) -> (Vec<Pending>, Vec<Pending>) {
+        let Some(state) = self.keys.get_mut(key) else { return Default::default() };
+        let pending = std::mem::take(&mut state.pending);
+        let Some(rule) = self.rules.rule(&key.rule) else { return (pending, Vec::new()) };
+        pending.into_iter().partition(|event| !self.awaits_user(rule, event))
+    }
+
+    /// Keeps events until whoever caused them is known, or was waited for long enough.
+    fn keep_waiting(&mut self, key: &Key, awaited: Vec<Pending>) {
+        let Some(since) = awaited.iter().map(|event| event.since).min() else { return };
+        self.keys.entry(key).pending = awaited;
+        self.keys.enqueue_at(key, since + self.settings.hint_life);
     }
 
     pub(crate) fn jobs_waiting_for(&mut self, kind: &KindKey) -> Vec<Key> {

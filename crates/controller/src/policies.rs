@@ -11,6 +11,7 @@ use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
 use crate::author::author_of;
+use crate::carried::Order;
 use crate::controller::{Controller, Held, Saving, Start};
 use crate::keys::{Cause, Key};
 use crate::mark::Mark;
@@ -33,7 +34,7 @@ impl Controller {
             if let Some(checkpoint) = Checkpoint::read(&object) {
                 self.checkpoint.version = version;
                 self.checkpoint.stored = checkpoint.clone();
-                self.passed_over = checkpoint.passed_over.clone();
+                self.passed_over = checkpoint.passed_over.clone().into_iter().collect();
                 self.checkpoint.at_start = checkpoint;
             } else if let Some(record) = Record::read(&object) {
                 let held = Held {
@@ -101,8 +102,9 @@ impl Controller {
     /// A kind is known: rules that it fires may begin.
     pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
         if *key == KindKey::of(&crate::requests::kind()) {
-            let stored: Vec<Value> =
+            let mut stored: Vec<Value> =
                 self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
+            stored.sort_by_key(Order::of);
             for object in stored {
                 if let Ok(id) = ObjectId::of(&object) {
                     self.request_changed(&id, Some(&object));

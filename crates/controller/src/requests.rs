@@ -11,6 +11,7 @@ use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Operation, RuleId};
 use kiln_value::{Map, Str, Value, value};
 
+use crate::carried::Order;
 use crate::controller::{Controller, Purpose};
 use crate::hints::Hint;
 use crate::keys::{Condition, Key, Pending, Waiting};
@@ -275,12 +276,13 @@ impl Controller {
 
     /// A request is there or is another one: perhaps somebody else asks for something.
     pub(crate) fn request_changed(&mut self, id: &ObjectId, object: Option<&Value>) {
-        let carried =
-            object.filter(|object| !metadata::is_deleted(object)).and_then(Hint::of_request);
-        if carried.is_some() || object.is_none() {
-            return self.carrier_changed(id, carried);
+        let Some(object) = object else { return self.carrier_gone(&id.name) };
+        if metadata::is_deleted(object) {
+            return;
         }
-        let Some(object) = object.filter(|object| !metadata::is_deleted(object)) else { return };
+        if let Some(hint) = Hint::of_request(object) {
+            return self.carrier_came(id, hint, Order::of(object));
+        }
         let name = id.name.to_string();
         let state = object.str_at(["status", "state"]).unwrap_or_default();
         let foreign = metadata::label(object, SHOWN).is_none();
@@ -379,7 +381,9 @@ impl Controller {
             taken.push(Key { rule, trigger: uid });
         }
         for key in taken {
-            self.keys.entry(&key).add(Pending { user: user.clone(), ..Pending::of(operation) });
+            let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
+            let event = Pending { user: user.clone(), ..Pending::of(operation, self.now) };
+            self.keys.entry(&key).add(event, by_user);
             self.keys.enqueue(&key, self.now);
         }
         Ok(())

@@ -128,14 +128,7 @@ impl Controller {
                 (revision > 0).then_some((kind, revision))
             })
             .collect();
-        let mut passed_over = self.passed_over.clone();
-        while passed_over.len() > MOST_WAITING {
-            // The oldest is the least likely to be looked at again.
-            let oldest = passed_over.iter().min_by_key(|(_, upto)| **upto);
-            let Some(oldest) = oldest.map(|(uid, _)| uid.clone()) else { break };
-            passed_over.remove(&oldest);
-        }
-        Checkpoint { seen, waiting: unserved, passed_over }
+        Checkpoint { seen, waiting: unserved, passed_over: self.passed_over.to_map() }
     }
 
     pub(crate) fn checkpoint_due(&self) -> bool {

@@ -32,7 +32,9 @@ pub struct Settings {
     pub corrections: u32,
     /// How long a request waits for the object it was about.
     pub hint_life: u64,
-    /// How many requests wait at most.
+    /// How long a request that is written down waits for rules, kinds and rights.
+    pub carrier_life: u64,
+    /// How many requests wait at most that nobody has written down.
     pub hints: usize,
     /// How long a change waits for the request behind it, which may say that nobody is to see it. None for
     /// clusters where nobody is kept out.
@@ -68,6 +70,7 @@ impl Default for Settings {
             made_again_after: 0,
             corrections: 5,
             hint_life: 60_000,
+            carrier_life: 86_400_000,
             hints: 10_000,
             patience: 0,
             failed_request_life: 60_000,

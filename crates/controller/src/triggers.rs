@@ -133,6 +133,7 @@ impl Controller {
                 (false, true) => record.revision.max(seen),
                 (false, false) => record.revision,
             };
+            let mut guessed = false;
             let waited = waiting.iter().filter(|_| !again).find(|(waiting, _)| *waiting == uid);
             let operation = if let Some((_, operation)) = waited {
                 Some(operation.and_then(|word| word.parse().ok()))
@@ -142,6 +143,7 @@ impl Controller {
                 None
             } else if !rule.trigger.existing_only && later(entry, since) {
                 let new = created_at(object).is_none_or(|time| time >= record.time);
+                guessed = true;
                 Some(Some(if new { Operation::Create } else { Operation::Update }))
             } else if record.existing
                 || (sync && rule.lifecycle.existing && !rule.trigger.existing_only)
@@ -151,10 +153,10 @@ impl Controller {
                 None
             };
             if let Some(operation) = operation {
-                begun.push((key, id, mark, operation));
+                begun.push((key, id, mark, operation, guessed));
             }
         }
-        for (key, id, mark, operation) in begun {
+        for (key, id, mark, operation, guessed) in begun {
             if mark.is_none()
                 && let Some(hint) = self.hints.take_passed_over(&id, &key.trigger)
             {
@@ -166,7 +168,7 @@ impl Controller {
             let nobodys = self
                 .passed_over
                 .get(&key.trigger)
-                .is_some_and(|upto| *upto >= touched || (has_status && !again));
+                .is_some_and(|upto| upto >= touched || (has_status && !again));
             if nobodys && mark.is_none() && operation.is_some() {
                 continue;
             }
@@ -182,12 +184,15 @@ impl Controller {
                 }
                 _ if known => {}
                 _ => {
-                    state.add(Pending {
+                    let event = Pending {
                         old: hint.as_ref().and_then(|hint| hint.old_object.clone()),
                         user: hint.as_ref().map(|hint| hint.user.clone()),
+                        // The request behind it knows better, if one was written down.
+                        guessed: guessed && hint.is_none(),
                         carriers: hint.and_then(|hint| hint.request).into_iter().collect(),
-                        ..Pending::of(operation)
-                    });
+                        ..Pending::of(operation, self.now)
+                    };
+                    state.add(event, rule.asks_for_user());
                 }
             }
             self.enqueue_in_pass(&key);

@@ -4,11 +4,10 @@
 mod support;
 
 use kiln_controller::Hint;
-use kiln_engine::User;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Operation;
 use kiln_value::{Value, value};
-use support::{ON, World, hint, id, made, made_secret, policy, trigger};
+use support::{World, admin, creator_policy, hint, id, made, made_secret, nancy, policy, trigger};
 
 fn exec_policy() -> String {
     policy(
@@ -25,27 +24,6 @@ fn exec(name: &str) -> Hint {
         subresource: "exec".into(),
         ..hint(&nancy(), Operation::Connect, &pod, Some(sent), None)
     }
-}
-
-fn nancy() -> User {
-    User { username: "nancy".into(), ..User::default() }
-}
-
-fn admin() -> User {
-    User {
-        username: "admin".into(),
-        cluster_roles: vec!["cluster-admin".into()],
-        ..User::default()
-    }
-}
-
-fn creator_policy() -> String {
-    policy(
-        "p",
-        ON,
-        "{synchronize: true, apiVersion: v1, kind: Secret, name: t-made, namespace: default, data: {stringData: {by: '{{request.userInfo.username}}'}}}",
-    )
-    .replace("    generate:", "    exclude: {any: [{clusterRoles: [cluster-admin]}]}\n    generate:")
 }
 
 #[test]

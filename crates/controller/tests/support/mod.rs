@@ -371,3 +371,27 @@ pub fn trigger(name: &str, k: &str) -> Value {
 pub fn made() -> ObjectId {
     id("Secret", "default", "t-made")
 }
+
+/// Somebody.
+pub fn nancy() -> User {
+    User { username: "nancy".into(), ..User::default() }
+}
+
+/// Somebody whom [`creator_policy`] leaves alone.
+pub fn admin() -> User {
+    User {
+        username: "admin".into(),
+        cluster_roles: vec!["cluster-admin".into()],
+        ..User::default()
+    }
+}
+
+/// A policy that makes `t-made` of each trigger, unless an administrator sent it.
+pub fn creator_policy() -> String {
+    policy(
+        "p",
+        ON,
+        "{synchronize: true, apiVersion: v1, kind: Secret, name: t-made, namespace: default, data: {stringData: {by: '{{request.userInfo.username}}'}}}",
+    )
+    .replace("    generate:", "    exclude: {any: [{clusterRoles: [cluster-admin]}]}\n    generate:")
+}

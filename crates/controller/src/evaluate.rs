@@ -1,0 +1,161 @@
+//! One evaluation of a rule for a key: with its exceptions, what led to it, and the same time and chance each time.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kiln_engine::{
+    Effect, Ensure, Event, Failure, Lineage, Loop, Outcome, User, Verdict, WithGlobals, World,
+};
+use kiln_jmespath::Sources;
+use kiln_object::metadata;
+use kiln_rules::{Apply, Rule};
+use kiln_value::Value;
+
+use crate::controller::Controller;
+use crate::keys::KeyState;
+use crate::mark::Mark;
+use crate::mirror::Sight;
+
+impl Controller {
+    /// Evaluates a rule. It sees the time of its first look at the trigger, and the same chance each time.
+    pub(crate) fn run(
+        &self,
+        rule: &Arc<Rule>,
+        event: &Event,
+        sight: &Sight<'_>,
+        state: &KeyState,
+    ) -> Outcome {
+        let about = event.trigger().unwrap_or(&Value::Null);
+        let uid = metadata::uid(about).unwrap_or_default();
+        let version = if rule.lifecycle.synchronize {
+            ""
+        } else {
+            metadata::resource_version(about).unwrap_or_default()
+        };
+        let seed = [rule.id.to_string().as_str(), uid, version]
+            .iter()
+            .flat_map(|text| text.bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        let chance = Chance { now: state.at.unwrap_or(self.now), next: Cell::new(seed) };
+        let outside = WithGlobals { outside: &sight.services, globals: &self.globals };
+        let world = World {
+            view: sight,
+            kinds: &self.kinds,
+            sources: &chance,
+            outside: &outside,
+            limits: self.settings.limits,
+        };
+        let mut event = event.clone();
+        match self.lineage(about) {
+            Ok(lineage) => event.lineage = lineage,
+            Err(looped) => {
+                let mut outcome = self.evaluate(rule, &event, &world);
+                if outcome.verdict == Verdict::Pass {
+                    outcome.effects.clear();
+                    outcome.failures = vec![Failure::from(*looped)];
+                    outcome.verdict = Verdict::Error;
+                }
+                return outcome;
+            }
+        }
+        if self.another_rule_acts(rule, &event, &world) {
+            return self.evaluate(rule, &Event::created(Value::Null), &world);
+        }
+        self.evaluate(rule, &event, &world)
+    }
+
+    /// Evaluates a rule with its exceptions.
+    fn evaluate(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+        let outcome = self.rules.evaluate_rule(&rule.id, event, world);
+        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world))
+    }
+
+    /// Which rules led to an object, as the claims on it and on its triggers say.
+    fn lineage(&self, object: &Value) -> Result<Lineage, Box<Loop>> {
+        let mut chain = Vec::new();
+        let mut at = object;
+        while chain.len() <= self.settings.limits.chain {
+            let Some(mark) = Mark::read(at) else { break };
+            let Some(uid) = mark.labels.trigger_uid.clone() else { break };
+            let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { break };
+            let Some((id, trigger)) = self.mirror.by_uid(&uid) else { break };
+            chain.push((rule.id.clone(), id.to_string()));
+            at = trigger;
+        }
+        let mut lineage = Lineage::default();
+        for (rule, trigger) in chain.iter().rev() {
+            lineage = lineage.then(rule, trigger, &self.settings.limits).map_err(Box::new)?;
+        }
+        Ok(lineage)
+    }
+
+    /// Kyverno: with `applyRules: One`, the first rule of a policy that does not skip is the only one.
+    fn another_rule_acts(&self, rule: &Rule, event: &Event, world: &World<'_>) -> bool {
+        let policy = self.rules.policies().iter().find(|policy| policy.id == rule.id.policy);
+        let Some(policy) = policy.filter(|policy| policy.apply == Apply::One) else { return false };
+        let earlier = policy.rules.iter().take_while(|earlier| earlier.id != rule.id);
+        earlier
+            .map(|earlier| self.evaluate(earlier, event, world).verdict)
+            .any(|verdict| matches!(verdict, Verdict::Pass | Verdict::Error))
+    }
+
+    /// The objects that an evaluation wants. When it depends on who sent the request, that is kept with them.
+    pub(crate) fn ensures(
+        &self,
+        rule: &Arc<Rule>,
+        outcome: &Outcome,
+        event: &Event,
+        sight: &Sight<'_>,
+        state: &KeyState,
+    ) -> Vec<(Ensure, Option<User>)> {
+        let found = |outcome: &Outcome| -> Vec<Ensure> {
+            let effects = outcome.effects.iter();
+            effects
+                .filter_map(|effect| match effect {
+                    Effect::Ensure(ensure) => Some(Ensure::clone(ensure)),
+                    _ => None,
+                })
+                .collect()
+        };
+        let ensures = found(outcome);
+        let mut user = None;
+        if rule.lifecycle.synchronize && event.user.is_some() {
+            let mut unknown = event.clone();
+            unknown.user = None;
+            let other = self.run(rule, &unknown, sight, state);
+            let content = |ensures: &[Ensure]| -> Vec<_> {
+                ensures.iter().map(|e| (e.target.clone(), e.claim.content)).collect()
+            };
+            if rule.asks_for_user()
+                || !other.failures.is_empty()
+                || content(&found(&other)) != content(&ensures)
+            {
+                user = event.user.clone();
+            }
+        }
+        ensures.into_iter().map(|ensure| (ensure, user.clone())).collect()
+    }
+}
+
+/// Time and chance of one key: always the same, so that what a rule wants does not change by itself.
+struct Chance {
+    now: u64,
+    next: Cell<u64>,
+}
+
+impl Sources for Chance {
+    fn now(&self) -> Option<SystemTime> {
+        Some(SystemTime::UNIX_EPOCH + Duration::from_millis(self.now))
+    }
+
+    fn random(&self) -> Option<u64> {
+        let next = self.next.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.next.set(next);
+        let mut z = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(z ^ (z >> 31))
+    }
+}

@@ -1,0 +1,299 @@
+//! What a rule wants of its trigger because of what happened to it.
+
+use std::sync::Arc;
+
+use kiln_cluster::KindKey;
+use kiln_engine::{
+    Effect, Ensure, Event, Failure, Outcome, Patch, PatchTarget, Read, User, Verdict,
+};
+use kiln_object::metadata;
+use kiln_rules::{Operation, Rule};
+use kiln_value::Value;
+
+use crate::controller::Controller;
+use crate::keys::{Cause, Condition, Key, KeyState, Pending, Waiting};
+use crate::mark::Mark;
+use crate::mirror::Sight;
+use crate::reports::Said;
+
+/// What a rule wants of a trigger.
+pub(crate) struct Wanted {
+    pub(crate) ensures: Vec<(Ensure, Option<User>)>,
+    pub(crate) patches: Vec<Patch>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) cause: Option<Cause>,
+    /// Objects that are not wanted go.
+    pub(crate) settle: bool,
+    /// The trigger came, changed or went in a way that is none of the rule's business.
+    pub(crate) nothing: bool,
+    /// Labels or annotations changed, and the rule makes nothing of it.
+    pub(crate) skipped: bool,
+    pub(crate) said: Option<Said>,
+}
+
+impl Wanted {
+    fn nothing() -> Self {
+        Wanted {
+            ensures: Vec::new(),
+            patches: Vec::new(),
+            failures: Vec::new(),
+            reads: Vec::new(),
+            cause: None,
+            settle: false,
+            nothing: true,
+            skipped: false,
+            said: None,
+        }
+    }
+}
+
+impl Wanted {
+    fn take(&mut self, ensures: Vec<(Ensure, Option<User>)>, outcome: Outcome) {
+        self.nothing = false;
+        self.ensures.extend(ensures);
+        self.patches.extend(outcome.effects.into_iter().filter_map(|effect| match effect {
+            Effect::Patch(patch) if patch.target != PatchTarget::Trigger => Some(*patch),
+            _ => None,
+        }));
+        self.failures.extend(outcome.failures);
+        for read in outcome.reads {
+            if !self.reads.contains(&read) {
+                self.reads.push(read);
+            }
+        }
+    }
+}
+
+impl Controller {
+    /// Of a rule that synchronises: what there is to be as long as the trigger is one.
+    pub(crate) fn wanted_in_step(
+        &self,
+        rule: &Arc<Rule>,
+        key: &Key,
+        state: &KeyState,
+        sight: &Sight<'_>,
+    ) -> Result<Wanted, Option<Condition>> {
+        let live = self.mirror.by_uid(&key.trigger).map(|(_, object)| object);
+        let live = live.filter(|object| !metadata::is_deleted(object));
+        let mut once = Wanted::nothing();
+        for pending in &state.pending {
+            if pending.sent.is_some() {
+                let event = Self::event_of(pending, None);
+                let outcome = self.run(rule, &event, sight, state);
+                once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+            }
+        }
+        let deleted = state
+            .pending
+            .iter()
+            .filter(|pending| pending.operation == Some(Operation::Delete))
+            .max_by_key(|pending| pending.user.is_some());
+        let Some(live) = live else {
+            if let Some(pending) = deleted {
+                let event = Self::event_of(pending, None);
+                if rule.asks_for_user() && event.user.is_none() {
+                    let wait = self.user_is_awaited(rule, state);
+                    return wait.map_or(Ok(once), |wait| Err(Some(wait)));
+                }
+                let outcome = self.run(rule, &event, sight, state);
+                match outcome.verdict {
+                    _ if !outcome.asked => {}
+                    // It fires on the end of its trigger, and what it makes stays.
+                    Verdict::Pass | Verdict::Error => {
+                        once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+                        return Ok(once);
+                    }
+                    Verdict::Lapsed => {}
+                    _ if rule.asks_for_user() => return Ok(once),
+                    _ => {}
+                }
+            } else if rule.asks_for_user() || !once.nothing {
+                return Ok(once);
+            }
+            if !self.trigger_kind_is_known(key) {
+                return Ok(once);
+            }
+            once.nothing = false;
+            once.settle = true;
+            return Ok(once);
+        };
+        let (mut unknown_user, mut unasked) = (false, false);
+        for pending in
+            state.pending.iter().filter(|pending| pending.operation != Some(Operation::Delete))
+        {
+            if pending.sent.is_some() {
+                continue;
+            }
+            if rule.asks_for_user() && pending.user.is_none() && pending.operation.is_some() {
+                unknown_user = true;
+                continue;
+            }
+            let event = Self::event_of(pending, Some(live));
+            let outcome = self.run(rule, &event, sight, state);
+            if !outcome.asked {
+                unasked = true;
+                continue;
+            }
+            let said = Said::of(&outcome);
+            match outcome.verdict {
+                // What was made of it before stays as it is.
+                _ if outcome.is_excepted() => once.said = said,
+                Verdict::Pass | Verdict::Error => {
+                    let user = event.user.clone();
+                    let cause = Cause { operation: event.operation, user };
+                    let mut wanted =
+                        Wanted { cause: Some(cause), settle: true, said, ..Wanted::nothing() };
+                    wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+                    return Ok(wanted);
+                }
+                Verdict::Lapsed => {
+                    let lapsed = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
+                    return Ok(Wanted { said, ..lapsed });
+                }
+                Verdict::Skip | Verdict::NoMatch => {
+                    once.skipped |= outcome.verdict == Verdict::Skip && only_labels(pending, live);
+                }
+            }
+        }
+        let Some(cause) = &state.cause else {
+            let wait = self.user_is_awaited(rule, state).filter(|_| unknown_user);
+            return wait.map_or(Ok(once), |wait| Err(Some(wait)));
+        };
+        let passes_over =
+            rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some());
+        if unasked || passes_over {
+            // The change is none of the rule's business, because of who made it or of what it is.
+            return Ok(once);
+        }
+        let mut event = match cause.operation {
+            Some(_) => Event::created(live.clone()),
+            None => Event::existing(live.clone()),
+        };
+        event.operation = cause.operation;
+        event.matched_as = cause.operation.unwrap_or(Operation::Create);
+        event.user = cause.user.clone();
+        let outcome = self.run(rule, &event, sight, state);
+        let said = Said::of(&outcome);
+        if outcome.is_excepted() || !outcome.asked {
+            return Ok(Wanted { said, ..once });
+        }
+        let mut wanted = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
+        // What is no trigger any more has nothing to report.
+        wanted.said = said.or(Some(Said::Nothing));
+        wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+        wanted.nothing = false;
+        Ok(wanted)
+    }
+
+    /// Of a rule that does not: what there is to be because something happened.
+    pub(crate) fn wanted_once(
+        &self,
+        rule: &Arc<Rule>,
+        key: &Key,
+        state: &KeyState,
+        sight: &Sight<'_>,
+    ) -> Result<Wanted, Option<Condition>> {
+        let live = self.mirror.by_uid(&key.trigger).map(|(_, object)| object);
+        let live = live.filter(|object| !metadata::is_deleted(object));
+        let mut wanted = Wanted::nothing();
+        let mut unknown_user = false;
+        for pending in &state.pending {
+            let of_nothing = pending.sent.is_some() || pending.operation == Some(Operation::Delete);
+            if live.is_none() && !of_nothing {
+                continue;
+            }
+            if rule.asks_for_user() && pending.user.is_none() && pending.operation.is_some() {
+                unknown_user = true;
+                continue;
+            }
+            let event = Self::event_of(pending, live.filter(|_| !of_nothing));
+            let outcome = self.run(rule, &event, sight, state);
+            wanted.said = Said::of(&outcome).or(wanted.said);
+            match outcome.verdict {
+                _ if outcome.is_excepted() => {}
+                Verdict::Pass | Verdict::Error => {
+                    wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+                }
+                Verdict::Skip => {
+                    wanted.skipped |= live.is_some_and(|live| only_labels(pending, live));
+                }
+                _ => {}
+            }
+        }
+        let wait = self.user_is_awaited(rule, state).filter(|_| wanted.nothing && unknown_user);
+        wait.map_or(Ok(wanted), |wait| Err(Some(wait)))
+    }
+
+    /// That nobody knows who made a trigger one; none when it was waited for long enough.
+    fn user_is_awaited(&self, rule: &Rule, state: &KeyState) -> Option<Condition> {
+        let message = "nobody knows yet who made the trigger, and the rule asks for it";
+        let condition = Condition { reason: Waiting::Missing, message: message.into() };
+        let awaited = state.pending.iter().any(|event| self.awaits_user(rule, event));
+        awaited.then_some(condition)
+    }
+
+    /// Whether an event waits for the request that says who caused it.
+    pub(crate) fn awaits_user(&self, rule: &Rule, event: &Pending) -> bool {
+        rule.asks_for_user()
+            && event.user.is_none()
+            && event.operation.is_some()
+            && self.now < event.since + self.settings.hint_life
+    }
+
+    fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
+        let mut event = match (&pending.sent, live, &pending.old) {
+            (Some(sent), _, old) => {
+                let mut event = Event::created(sent.object.clone().unwrap_or(Value::Null));
+                event.old_object = old.clone();
+                event.kind = sent.about.gvk.clone();
+                event.name = sent.about.name.clone();
+                event.namespace =
+                    Some(sent.about.namespace.clone()).filter(|namespace| !namespace.is_empty());
+                event.subresource = sent.subresource.clone();
+                event
+            }
+            (None, Some(live), Some(old)) if pending.operation == Some(Operation::Update) => {
+                Event::updated(old.clone(), live.clone())
+            }
+            (None, Some(live), _) => Event::created(live.clone()),
+            (None, None, old) => Event::deleted(old.clone().unwrap_or(Value::Null)),
+        };
+        event.operation = pending.operation;
+        event.matched_as = pending.operation.unwrap_or(Operation::Create);
+        event.user = pending.user.clone();
+        event.own = pending.own;
+        event
+    }
+
+    /// Whether the kind of a key's trigger is followed, so that an absent one is gone.
+    fn trigger_kind_is_known(&self, key: &Key) -> bool {
+        let state = self.keys.get(key);
+        if let Some(id) = state.and_then(|state| state.trigger.as_ref()) {
+            return self.mirror.is_known(&KindKey::of(&id.gvk));
+        }
+        let mut kinds = self
+            .mirror
+            .claimed_by(&key.trigger)
+            .filter_map(|(_, object)| Mark::read(object))
+            .map(|mark| KindKey::of(&mark.labels.trigger_kind));
+        kinds.all(|kind| self.mirror.is_known(&kind))
+    }
+}
+
+/// Whether an update changed nothing but labels and annotations.
+fn only_labels(pending: &Pending, live: &Value) -> bool {
+    let Some(old) = pending.old.as_ref().filter(|_| pending.operation == Some(Operation::Update))
+    else {
+        return false;
+    };
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["labels", "annotations", "resourceVersion", "generation", "managedFields"] {
+            object.remove(["metadata", field]);
+        }
+        object.remove(["status"]);
+        object
+    };
+    rest(old) == rest(live)
+}
