@@ -10,11 +10,13 @@
 
 mod access;
 mod definitions;
+mod monitoring;
 mod workload;
 
 use kiln_value::{Value, value};
 
 pub use definitions::definitions;
+pub use monitoring::{alerts, dashboard};
 
 /// What users decide about an installation.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Options {
     pub grant: Grant,
     /// Whether there is anything that runs: a Deployment and what belongs to it.
     pub workload: bool,
+    /// Whether Prometheus and Grafana, where they run, are told about the engine.
+    pub monitoring: bool,
 }
 
 /// What rules may read and write from the start.
@@ -49,6 +53,7 @@ impl Default for Options {
             replicas: 1,
             grant: Grant::View,
             workload: true,
+            monitoring: false,
         }
     }
 }
@@ -65,6 +70,9 @@ pub fn manifests(options: &Options) -> Vec<Value> {
     objects.push(workload::settings(&options.namespace));
     if options.workload {
         objects.extend(workload::objects(options));
+    }
+    if options.monitoring {
+        objects.extend(monitoring::objects(&options.namespace));
     }
     objects
 }

@@ -38,12 +38,17 @@ impl Health {
 
     /// What keeps the process from being ready; empty when nothing does.
     pub fn problems(&self) -> Vec<String> {
+        self.unwell().into_iter().map(|(name, why)| format!("{name}: {why}")).collect()
+    }
+
+    /// The parts that cannot do their work, each with the reason.
+    pub fn unwell(&self) -> Vec<(String, String)> {
         let now = Instant::now();
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let problem = |(name, part): (&String, &Part)| match part {
-            Part::Bad(why) => Some(format!("{name}: {why}")),
+            Part::Bad(why) => Some((name.clone(), why.clone())),
             Part::Good { until: Some(until) } if *until < now => {
-                Some(format!("{name}: nothing was heard of it for too long"))
+                Some((name.clone(), "nothing was heard of it for too long".to_owned()))
             }
             Part::Good { .. } => None,
         };

@@ -22,7 +22,7 @@
 //! | `status`, `events` | tells users how policies are and what rules did |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
-//! | `health`, `metrics` | what operators ask |
+//! | `health`, `metrics`, `gauges` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
@@ -33,6 +33,7 @@ pub mod client;
 pub mod discovery;
 mod drive;
 pub mod events;
+mod gauges;
 mod globals;
 pub mod health;
 mod lease;

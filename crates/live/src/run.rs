@@ -19,7 +19,7 @@ use crate::options::{Only, Options};
 use crate::registry::{self, Registry};
 use crate::state::Shared;
 use crate::watch::Watcher;
-use crate::{drive, events, globals, serve, status};
+use crate::{drive, events, gauges, globals, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
@@ -59,6 +59,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
         metrics: Arc::new(Metrics::default()),
         shutdown,
     };
+    gauges::begin(&shared.metrics);
     tracing::info!(server = shared.controller.server(), only = ?options.only, "starts");
     let acts = options.only != Some(Only::Admission);
     let admits = options.only != Some(Only::Controller);
@@ -103,6 +104,7 @@ async fn act(shared: Shared, settings: Settings, mut hints: mpsc::Receiver<Hint>
     let mut shutdown = shared.shutdown.clone();
     loop {
         shared.health.good("controller", None);
+        gauges::acts(&shared.metrics, false);
         {
             let acquired = lease.acquire();
             tokio::pin!(acquired);
@@ -115,6 +117,7 @@ async fn act(shared: Shared, settings: Settings, mut hints: mpsc::Receiver<Hint>
                 }
             }
         }
+        gauges::acts(&shared.metrics, true);
         let driven = drive::drive(shared.clone(), settings.clone(), &mut hints);
         let ended = tokio::select! {
             () = driven => true,

@@ -259,6 +259,15 @@ async fn reviews_are_answered_and_triggers_told() {
     assert_eq!(running.post("/validate/ignore", &node).await.unwrap().0, 200);
     assert!(running.hints.recv().await.unwrap().passed_over);
     let (_, metrics) = running.get("/metrics").await.unwrap();
+    for number in
+        ["process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_open_fds "]
+    {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(number));
+        assert!(
+            value.is_some_and(|value| value.parse::<f64>().unwrap() >= 0.0),
+            "{number}: {metrics}"
+        );
+    }
     for line in [
         r#"kiln_admission_requests_total{path="/mutate/fail",operation="CREATE",answer="patched"} 1"#,
         r#"kiln_rule_results_total{policy="label",rule="team",result="pass"} 1"#,

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_install::{Grant, Options, manifests};
+use kiln_value::{Value, value};
 use kiln_yaml::emit_documents;
 
 use crate::args::Format;
@@ -39,6 +40,22 @@ pub(crate) struct Args {
     /// Leave out the Deployment and what belongs to it, for an engine that runs outside the cluster
     #[arg(long)]
     no_workload: bool,
+
+    /// Also a ServiceMonitor and a PrometheusRule (for the Prometheus operator) and a ConfigMap with a dashboard for Grafana
+    #[arg(long)]
+    monitoring: bool,
+
+    /// Print nothing but one thing, for a Prometheus or a Grafana that is set up by hand
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "grant"])]
+    only: Option<Only>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Only {
+    /// The rules file with the alerts, in YAML
+    Alerts,
+    /// The dashboard, in JSON
+    Dashboard,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -51,6 +68,11 @@ enum Rights {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    match args.only {
+        Some(Only::Alerts) => return print(ui, &kiln_install::alerts(), ui.format()),
+        Some(Only::Dashboard) => return print(ui, &kiln_install::dashboard(), Format::Json),
+        None => {}
+    }
     let mut options = Options {
         namespace: args.namespace.clone(),
         replicas: args.replicas,
@@ -59,19 +81,31 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             Rights::Standard => Grant::Standard,
         },
         workload: !args.no_workload,
+        monitoring: args.monitoring,
         ..Options::default()
     };
     options.image = args.image.clone().unwrap_or(options.image);
     let objects = manifests(&options);
+    if ui.format() == Format::Json {
+        let list = value!({"apiVersion": "v1", "kind": "List", "items": objects});
+        return print(ui, &list, Format::Json);
+    }
     let mut out = ui.stdout();
-    match ui.format() {
+    out.write_all(emit_documents(&objects).as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// Prints one document.
+fn print(ui: &Ui, document: &Value, form: Format) -> CommandResult {
+    let mut out = ui.stdout();
+    match form {
         Format::Json => {
-            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
-            serde_json::to_writer_pretty(&mut out, &list)
+            serde_json::to_writer_pretty(&mut out, document)
                 .map_err(|error| Diagnostic::error(format!("cannot write: {error}")))?;
             writeln!(out)?;
         }
-        _ => out.write_all(emit_documents(&objects).as_bytes())?,
+        _ => out.write_all(emit_documents(std::slice::from_ref(document)).as_bytes())?,
     }
     out.flush()?;
     Ok(Outcome::Done)

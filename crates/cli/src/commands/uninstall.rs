@@ -44,6 +44,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let installed = kiln_install::Options {
         namespace: args.namespace.clone(),
         grant: kiln_install::Grant::Standard,
+        monitoring: true,
         ..kiln_install::Options::default()
     };
     let options = Options {

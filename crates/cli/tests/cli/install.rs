@@ -52,3 +52,26 @@ fn rights_to_write_are_asked_for() {
         assert!(!narrow.contains(never), "{never}");
     }
 }
+
+#[test]
+fn monitoring_is_printed_on_demand() {
+    let folder = Folder::with(&[]);
+    let without = folder.kiln(&["install"]).stdout;
+    assert!(!without.contains("monitoring.coreos.com"), "a cluster may not have these kinds");
+    let with = folder.kiln(&["install", "--monitoring", "--namespace=rules"]).stdout;
+    for text in [
+        "kind: ServiceMonitor",
+        "kind: PrometheusRule",
+        "grafana_dashboard: \"1\"",
+        "serverName: kyverno-svc.rules.svc",
+        "name: kyverno-svc.rules.svc.kyverno-tls-ca",
+    ] {
+        assert!(with.contains(text), "{text}");
+    }
+    let alerts = folder.kiln(&["install", "--only=alerts"]);
+    assert!(alerts.stdout.starts_with("groups:\n- name: kiln\n  rules:\n"), "{}", alerts.stdout);
+    let dashboard = folder.kiln(&["install", "--only=dashboard"]);
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard.stdout).unwrap();
+    assert_eq!(dashboard["title"], "Kiln");
+    assert_eq!(folder.kiln(&["install", "--only=alerts", "--monitoring"]).code, 2);
+}

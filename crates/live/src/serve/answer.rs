@@ -22,6 +22,7 @@ use super::view::{LiveView, Machine};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
 use crate::events::Happened;
+use crate::gauges;
 use crate::state::Shared;
 
 /// A review may take so long if nobody says how long.
@@ -103,6 +104,7 @@ pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
             text(StatusCode::OK, &format!("{words}\n"))
         }
         "/metrics" if is_get => {
+            gauges::refresh(shared);
             let mut answer = text(StatusCode::OK, &shared.metrics.text());
             let form = http::HeaderValue::from_static("text/plain; version=0.0.4");
             answer.headers_mut().insert(http::header::CONTENT_TYPE, form);

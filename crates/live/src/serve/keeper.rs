@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::certificates::{Certificates, Names, Stored};
+use kiln_admission::certificates::{Certificates, Names, Stored, validity};
 use kiln_admission::webhooks::{self, Address, CONFIGURATIONS, is_current};
 use kiln_admission::{Hooks, Settings};
 use kiln_cluster::{ApiError, Call, Reason};
@@ -218,18 +218,26 @@ impl Keeper {
                     }
                 }
             }
-            served.set(&made.serving)?;
-            self.certificates = Some(made);
+            self.serve(served, made)?;
             return Ok(());
         }
         if self.certificates.is_none() {
             // Better unknown to other replicas than not there at all.
             let made = Certificates::ensure(&Stored::default(), &self.names, now)
                 .map_err(|error| error.to_string())?;
-            served.set(&made.serving)?;
-            self.certificates = Some(Certificates { next: now + 5, ..made });
+            self.serve(served, Certificates { next: now + 5, ..made })?;
         }
         tracing::warn!(error = last, "certificates cannot be stored; they end with this process");
+        Ok(())
+    }
+
+    fn serve(&mut self, served: &Served, made: Certificates) -> Result<(), String> {
+        served.set(&made.serving)?;
+        if let Some((_, end)) = validity(&made.serving.certificates).first() {
+            #[allow(clippy::cast_precision_loss, reason = "whole seconds are kept")]
+            self.shared.metrics.set("kiln_certificate_end_seconds", &[], *end as f64);
+        }
+        self.certificates = Some(made);
         Ok(())
     }
 

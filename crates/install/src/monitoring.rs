@@ -1,0 +1,406 @@
+//! What operators watch the engine with: alerts, a dashboard, and where Prometheus finds the numbers.
+//!
+//! What each alert means and what to do about it is in `docs/monitoring.md`, under its name.
+
+use kiln_value::{Value, value};
+
+use crate::labels;
+
+/// Where alerts send people.
+const RUNBOOK: &str = "docs/monitoring.md";
+
+/// Something that somebody should look at.
+struct Alert {
+    name: &'static str,
+    severity: &'static str,
+    /// How long it has to hold.
+    lasting: &'static str,
+    when: &'static str,
+    summary: &'static str,
+}
+
+const fn alert(
+    name: &'static str,
+    severity: &'static str,
+    lasting: &'static str,
+    when: &'static str,
+    summary: &'static str,
+) -> Alert {
+    Alert { name, severity, lasting, when, summary }
+}
+
+const ALERTS: [Alert; 13] = [
+    alert(
+        "KilnAbsent",
+        "critical",
+        "5m",
+        "absent(kiln_build_info)",
+        "No Kiln process is seen: admission requests are answered by nobody.",
+    ),
+    alert(
+        "KilnNobodyActs",
+        "critical",
+        "2m",
+        "sum(kiln_acting) == 0",
+        "No process holds the Lease: nothing is generated or synchronised.",
+    ),
+    alert(
+        "KilnSeveralAct",
+        "warning",
+        "2m",
+        "sum(kiln_acting) > 1",
+        "{{ $value }} processes generate at once: Leases are forbidden, or there are two installations.",
+    ),
+    alert(
+        "KilnUnwell",
+        "warning",
+        "10m",
+        "max by (part) (kiln_problems) > 0",
+        "{{ $labels.part }} has not worked for ten minutes.",
+    ),
+    alert(
+        "KilnAdmissionBroken",
+        "critical",
+        "5m",
+        "sum by (answer) (rate(kiln_admission_requests_total{answer=~\"broken|late|too many connections\"}[5m])) > 0",
+        "Admission requests end with \"{{ $labels.answer }}\".",
+    ),
+    alert(
+        "KilnAdmissionSlow",
+        "warning",
+        "10m",
+        "histogram_quantile(0.99, sum by (le) (rate(kiln_admission_seconds_bucket[5m]))) > 1",
+        "One in a hundred admission requests takes longer than a second.",
+    ),
+    alert(
+        "KilnPoliciesBroken",
+        "warning",
+        "10m",
+        "max(kiln_policies{state=\"broken\"}) > 0",
+        "{{ $value }} policies cannot be used.",
+    ),
+    alert(
+        "KilnRightsMissing",
+        "warning",
+        "10m",
+        "sum(kiln_conditions{reason=\"Forbidden\"}) > 0",
+        "{{ $value }} pieces of work wait for rights.",
+    ),
+    alert(
+        "KilnWorkWaits",
+        "warning",
+        "15m",
+        "sum by (reason) (kiln_conditions{reason=~\"Failed|Missing|Unavailable\"}) > 0",
+        "{{ $value }} pieces of work are not done: {{ $labels.reason }}.",
+    ),
+    alert(
+        "KilnContested",
+        "warning",
+        "10m",
+        "sum by (reason) (kiln_conditions{reason=~\"Contested|Loop\"}) > 0",
+        "{{ $value }} objects are fought over, or fire the rule that made them.",
+    ),
+    alert(
+        "KilnCertificateEnds",
+        "critical",
+        "1h",
+        "min(kiln_certificate_end_seconds) - time() < 7 * 24 * 3600",
+        "The certificate of the webhooks ends within a week and was not renewed.",
+    ),
+    alert(
+        "KilnCallsFail",
+        "warning",
+        "10m",
+        "sum(rate(kiln_api_calls_total{outcome=~\"Forbidden|Invalid|ServiceUnavailable\"}[5m])) / sum(rate(kiln_api_calls_total[5m])) > 0.05",
+        "{{ $value | humanizePercentage }} of the calls to the API server fail.",
+    ),
+    alert(
+        "KilnRequestsNotWritten",
+        "critical",
+        "1m",
+        "sum(increase(kiln_requests_written_total{outcome=\"failed\"}[10m])) > 0",
+        "Requests that rules need to know of could not be written down.",
+    ),
+];
+
+/// A picture of the dashboard: its title, unit, and what is drawn.
+struct Panel {
+    title: &'static str,
+    unit: &'static str,
+    /// Expressions, and what their lines are called.
+    lines: &'static [(&'static str, &'static str)],
+}
+
+const fn panel(
+    title: &'static str,
+    unit: &'static str,
+    lines: &'static [(&'static str, &'static str)],
+) -> Panel {
+    Panel { title, unit, lines }
+}
+
+const ROWS: [(&str, &[Panel]); 5] = [
+    (
+        "Overview",
+        &[
+            panel(
+                "Processes",
+                "none",
+                &[
+                    ("count by (version) (kiln_build_info)", "{{version}}"),
+                    ("sum(kiln_acting)", "acting"),
+                ],
+            ),
+            panel("Policies", "none", &[("max by (state) (kiln_policies)", "{{state}}")]),
+            panel("Not well", "none", &[("max by (part) (kiln_problems)", "{{part}}")]),
+            panel(
+                "Certificate ends in",
+                "s",
+                &[("min(kiln_certificate_end_seconds) - time()", "webhooks")],
+            ),
+        ],
+    ),
+    (
+        "Admission",
+        &[
+            panel(
+                "Requests by answer",
+                "reqps",
+                &[(
+                    "sum by (answer) (rate(kiln_admission_requests_total[$__rate_interval]))",
+                    "{{answer}}",
+                )],
+            ),
+            panel(
+                "Time to answer",
+                "s",
+                &[
+                    (
+                        "histogram_quantile(0.5, sum by (le) (rate(kiln_admission_seconds_bucket[$__rate_interval])))",
+                        "p50",
+                    ),
+                    (
+                        "histogram_quantile(0.99, sum by (le) (rate(kiln_admission_seconds_bucket[$__rate_interval])))",
+                        "p99",
+                    ),
+                ],
+            ),
+            panel(
+                "Results by policy",
+                "reqps",
+                &[(
+                    "sum by (policy, result) (rate(kiln_rule_results_total{result=~\"pass|error\"}[$__rate_interval]))",
+                    "{{policy}} {{result}}",
+                )],
+            ),
+            panel(
+                "Requests told to the controller",
+                "reqps",
+                &[
+                    ("sum(rate(kiln_hints_total[$__rate_interval]))", "in the process"),
+                    (
+                        "sum by (outcome) (rate(kiln_requests_written_total[$__rate_interval]))",
+                        "UpdateRequests {{outcome}}",
+                    ),
+                ],
+            ),
+        ],
+    ),
+    (
+        "Generating",
+        &[
+            panel(
+                "Objects made and changed",
+                "ops",
+                &[(
+                    "sum by (policy, result) (rate(kiln_rule_results_total{result=~\"made|changed|failed\"}[$__rate_interval]))",
+                    "{{policy}} {{result}}",
+                )],
+            ),
+            panel(
+                "Work that is not done",
+                "none",
+                &[("sum by (reason) (kiln_conditions)", "{{reason}}")],
+            ),
+            panel("Rules × triggers looked after", "none", &[("sum(kiln_keys)", "pairs")]),
+        ],
+    ),
+    (
+        "API server",
+        &[
+            panel(
+                "Calls by verb",
+                "reqps",
+                &[("sum by (verb) (rate(kiln_api_calls_total[$__rate_interval]))", "{{verb}}")],
+            ),
+            panel(
+                "Calls that did not succeed",
+                "reqps",
+                &[(
+                    "sum by (kind, outcome) (rate(kiln_api_calls_total{outcome!=\"ok\"}[$__rate_interval]))",
+                    "{{kind}} {{outcome}}",
+                )],
+            ),
+            panel(
+                "Time of a call, p99",
+                "s",
+                &[(
+                    "histogram_quantile(0.99, sum by (le, verb) (rate(kiln_api_call_seconds_bucket[$__rate_interval])))",
+                    "{{verb}}",
+                )],
+            ),
+            panel(
+                "Watches",
+                "ops",
+                &[
+                    (
+                        "sum by (kind) (rate(kiln_watch_events_total[$__rate_interval]))",
+                        "{{kind}} events",
+                    ),
+                    (
+                        "sum by (kind, reason) (rate(kiln_watch_restarts_total[$__rate_interval]))",
+                        "{{kind}} begun again: {{reason}}",
+                    ),
+                ],
+            ),
+        ],
+    ),
+    (
+        "Process",
+        &[
+            panel(
+                "Memory",
+                "bytes",
+                &[(
+                    "process_resident_memory_bytes and on (instance) kiln_build_info",
+                    "{{instance}}",
+                )],
+            ),
+            panel(
+                "Processors",
+                "none",
+                &[(
+                    "rate(process_cpu_seconds_total[$__rate_interval]) and on (instance) kiln_build_info",
+                    "{{instance}}",
+                )],
+            ),
+            panel(
+                "Open files",
+                "none",
+                &[("process_open_fds and on (instance) kiln_build_info", "{{instance}}")],
+            ),
+            panel(
+                "Up since",
+                "s",
+                &[(
+                    "time() - process_start_time_seconds and on (instance) kiln_build_info",
+                    "{{instance}}",
+                )],
+            ),
+        ],
+    ),
+];
+
+/// How wide Grafana's page is, and how high pictures are.
+const PAGE: i64 = 24;
+const HEIGHT: i64 = 7;
+
+/// Groups of alerts, as Prometheus reads them from a file.
+pub fn alerts() -> Value {
+    let rules: Vec<Value> = ALERTS
+        .iter()
+        .map(|alert| {
+            value!({
+                "alert": alert.name,
+                "expr": alert.when,
+                "for": alert.lasting,
+                "labels": {"severity": alert.severity},
+                "annotations": {
+                    "summary": alert.summary,
+                    "runbook": format!("{RUNBOOK}#{}", alert.name.to_lowercase()),
+                },
+            })
+        })
+        .collect();
+    value!({"groups": [{"name": "kiln", "rules": rules}]})
+}
+
+/// The dashboard, as Grafana imports it.
+pub fn dashboard() -> Value {
+    let source = value!({"type": "prometheus", "uid": "${source}"});
+    let mut panels: Vec<Value> = Vec::new();
+    let mut top = 0;
+    let number = |panels: &[Value]| i64::try_from(panels.len() + 1).unwrap_or(0);
+    for (title, row) in ROWS {
+        panels.push(value!({
+            "id": number(&panels), "type": "row", "title": title, "collapsed": false, "panels": [],
+            "gridPos": {"x": 0, "y": top, "w": PAGE, "h": 1},
+        }));
+        top += 1;
+        let width = PAGE / i64::try_from(row.len()).unwrap_or(1);
+        for (column, panel) in (0..).zip(row) {
+            let targets: Vec<Value> = ('A'..)
+                .zip(panel.lines)
+                .map(|(letter, (expression, legend))| {
+                    value!({
+                        "refId": letter.to_string(), "expr": *expression, "legendFormat": *legend,
+                        "datasource": source.clone(),
+                    })
+                })
+                .collect();
+            panels.push(value!({
+                "id": number(&panels), "type": "timeseries", "title": panel.title,
+                "datasource": source.clone(),
+                "gridPos": {"x": column * width, "y": top, "w": width, "h": HEIGHT},
+                "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+                "targets": targets,
+            }));
+        }
+        top += HEIGHT;
+    }
+    value!({
+        "title": "Kiln", "uid": "kiln", "schemaVersion": 39, "tags": ["kiln", "kubernetes"],
+        "editable": true, "refresh": "30s", "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [
+            {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+        ]},
+        "panels": panels,
+    })
+}
+
+/// What the operator of Prometheus and Grafana's sidecar pick up.
+pub(crate) fn objects(namespace: &str) -> Vec<Value> {
+    let named =
+        |name: &str| value!({"name": name, "namespace": namespace, "labels": labels("monitoring")});
+    let service = format!("kyverno-svc.{namespace}.svc");
+    let scraping = value!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": named("kiln"),
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": "admission-controller"}},
+            "endpoints": [{
+                "port": "https", "scheme": "https", "path": "/metrics",
+                "tlsConfig": {
+                    "serverName": service.as_str(),
+                    "ca": {"secret": {"name": format!("{service}.kyverno-tls-ca"), "key": "tls.crt"}},
+                },
+            }],
+        },
+    });
+    let rules = value!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": named("kiln"),
+        "spec": alerts(),
+    });
+    let mut shown = named("kiln-dashboard");
+    let _ = shown.set(["labels", "grafana_dashboard"], "1");
+    let dashboard = value!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": shown,
+        "data": {"kiln.json": kiln_value::json::to_string(&dashboard())},
+    });
+    vec![scraping, rules, dashboard]
+}
