@@ -156,7 +156,7 @@ fn walk<'e>(
             walk(&binary.rhs, found, grouped);
         }
         Expr::Call(call) => {
-            call.args.args.iter().for_each(|argument| walk(argument, found, grouped))
+            call.args.args.iter().for_each(|argument| walk(argument, found, grouped));
         }
         Expr::Paren(inner) => walk(&inner.expr, found, grouped),
         Expr::Unary(inner) => walk(&inner.expr, found, grouped),

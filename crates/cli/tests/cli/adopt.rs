@@ -2,24 +2,9 @@
 
 use kiln_testkit::control_plane::ControlPlane;
 
-use crate::harness::{Folder, Run, kiln};
+use crate::harness::{Folder, Run, SETTINGS_POLICY, kiln};
 
-const POLICIES: &str = "
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: settings}
-spec:
-  rules:
-  - name: make
-    match: {any: [{resources: {kinds: [Namespace], names: ['team-*']}}]}
-    generate:
-      synchronize: true
-      apiVersion: v1
-      kind: ConfigMap
-      name: settings
-      namespace: '{{request.object.metadata.name}}'
-      data: {data: {mode: quiet}}
----
+const CHECKS: &str = "
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
 metadata: {name: checks}
@@ -48,7 +33,8 @@ fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let folder = Folder::with(&[]);
     cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
-    cluster.kubectl_with_input(&["create", "-f", "-"], POLICIES).unwrap();
+    let policies = format!("{SETTINGS_POLICY}---{CHECKS}");
+    cluster.kubectl_with_input(&["create", "-f", "-"], &policies).unwrap();
     for name in ["team-a", "team-b"] {
         cluster.kubectl(&["create", "namespace", name]).unwrap();
     }

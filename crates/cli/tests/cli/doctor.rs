@@ -2,7 +2,7 @@
 
 use kiln_testkit::control_plane::ControlPlane;
 
-use crate::harness::{Folder, Run};
+use crate::harness::{Folder, Run, SETTINGS_POLICY};
 use crate::live::Running;
 
 const BROKEN: &str = "
@@ -95,27 +95,10 @@ fn says_what_is_wrong_and_what_to_do() {
     assert!(run.stdout.contains("\"about\": \"loops\""), "{}", run.stdout);
 }
 
-const POLICY: &str = "
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: settings}
-spec:
-  rules:
-  - name: make
-    match: {any: [{resources: {kinds: [Namespace], names: ['team-*']}}]}
-    generate:
-      synchronize: true
-      apiVersion: v1
-      kind: ConfigMap
-      name: settings
-      namespace: '{{request.object.metadata.name}}'
-      data: {data: {mode: quiet}}
-";
-
 #[test]
 fn a_cluster_in_which_rules_work_has_no_problems_and_is_in_step() {
     let Some(running) = Running::start(&["--grant=standard", "--no-workload"], &[]) else { return };
-    running.cluster.apply(POLICY).unwrap();
+    running.cluster.apply(SETTINGS_POLICY).unwrap();
     running.cluster.kubectl(&["create", "namespace", "team-a"]).unwrap();
     running.wait("what the rule makes", || {
         running.cluster.kubectl(&["get", "configmap", "settings", "-n", "team-a"]).is_ok()

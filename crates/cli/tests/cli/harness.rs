@@ -97,3 +97,21 @@ impl Folder {
 pub(crate) fn kiln(args: &[&str]) -> Run {
     Folder::with(&[]).kiln(args)
 }
+
+/// A policy that makes a ConfigMap in each Namespace of a team.
+pub(crate) const SETTINGS_POLICY: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: settings}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace], names: ['team-*']}}]}
+    generate:
+      synchronize: true
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: '{{request.object.metadata.name}}'
+      data: {data: {mode: quiet}}
+";

@@ -1,15 +1,13 @@
 //! Certificates that ran out, and that are renewed while requests come.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Stored};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::json;
 
-use crate::harness::{Cluster, cluster};
+use crate::harness::{Cluster, cluster, under_load};
 
 const DAY: i64 = 24 * 3600;
 
@@ -81,28 +79,15 @@ fn certificates_that_ran_out_are_renewed_at_the_start_and_others_under_load() {
     cluster.wait("it answers", || is_answered(&cluster, &format!("wait-{}", now())).is_ok());
     let before = serving(&cluster);
     assert!(now() < soon, "the machine is too slow to see the change");
-    let (done, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-    let sent = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let plane: &ControlPlane = &cluster;
-        let (done, failed, sent) = (&done, &failed, &sent);
-        for stream in 0..2 {
-            scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
-                    let number = sent.fetch_add(1, Ordering::Relaxed);
-                    if let Err(why) = is_answered(plane, &format!("load-{stream}-{number}")) {
-                        failed.lock().unwrap().push(why);
-                    }
-                }
-            });
-        }
-        cluster.wait("another certificate is served", || serving(&cluster) != before);
-        // Connections that are there go on; new ones see the new certificate.
-        sleep(Duration::from_secs(3));
-        done.store(true, Ordering::Relaxed);
-    });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), sent.into_inner());
+    let plane: &ControlPlane = &cluster;
+    under_load(
+        |name| is_answered(plane, name),
+        || {
+            cluster.wait("another certificate is served", || serving(&cluster) != before);
+            // Connections that are there go on; new ones see the new certificate.
+            sleep(Duration::from_secs(3));
+        },
+    );
     engine.terminate();
     cluster.kubectl(&["delete", "clusterpolicy", "certified"]).unwrap();
     cluster.kubectl(&["delete", "namespace", "certified", "--wait=false"]).unwrap();

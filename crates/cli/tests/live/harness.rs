@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use kiln_testkit::control_plane::{ControlPlane, Watched};
@@ -274,4 +275,40 @@ pub(crate) const CONFIG_MAP: &str = "      apiVersion: v1\n      kind: ConfigMap
 pub(crate) fn namespaces(names: impl IntoIterator<Item = String>) -> String {
     let one = |name| format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
     names.into_iter().map(one).collect()
+}
+
+/// Sends requests in two streams while something is done; nobody may notice. `send` gets a name of its own each time.
+pub(crate) fn under_load(
+    send: impl Fn(&str) -> Result<(), String> + Sync,
+    meanwhile: impl FnOnce(),
+) {
+    let done = AtomicBool::new(false);
+    let failed = Mutex::new(Vec::new());
+    let sent = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (send, done, failed, sent) = (&send, &done, &failed, &sent);
+        for stream in 0..2 {
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let number = sent.fetch_add(1, Ordering::Relaxed);
+                    if let Err(why) = send(&format!("load-{stream}-{number}")) {
+                        failed.lock().unwrap().push(why);
+                    }
+                }
+            });
+        }
+        // The streams end also when what is done meanwhile fails.
+        let _ended = EndStreams(done);
+        meanwhile();
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), sent.into_inner());
+}
+
+struct EndStreams<'d>(&'d AtomicBool);
+
+impl Drop for EndStreams<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

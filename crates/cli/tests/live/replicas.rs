@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use kiln_testkit::control_plane::ControlPlane;
 
-use crate::harness::{CONFIG_MAP, Cluster, Engine, NETWORK_POLICY, cluster, free_port, policy};
+use crate::harness::{
+    CONFIG_MAP, Cluster, Engine, NETWORK_POLICY, cluster, free_port, policy, under_load,
+};
 
 /// What a Service is to pods: one address in front of engines, of which the ready ones are asked.
 struct Balancer {
@@ -146,26 +148,16 @@ fn an_upgrade_refuses_nobody() {
         replica(&cluster, &balancer, &["--linger", "2"]),
         replica(&cluster, &balancer, &["--linger", "2"]),
     ];
-    let (done, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-    let sent = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let plane: &ControlPlane = &cluster;
-        let (done, failed, sent) = (&done, &failed, &sent);
-        // Whoever creates objects sees nothing of it; the webhook's failurePolicy is Fail.
-        for stream in 0..2 {
-            scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
-                    let number = sent.fetch_add(1, Ordering::Relaxed);
-                    let name = format!("load-{stream}-{number}");
-                    let args = ["create", "configmap", &name, "-n", "replicas", "-o"];
-                    let label = "jsonpath={.metadata.labels.seen}";
-                    match plane.kubectl(&[&args[..], &[label]].concat()) {
-                        Ok(label) if label == "yes" => {}
-                        other => failed.lock().unwrap().push(format!("{name}: {other:?}")),
-                    }
-                }
-            });
+    // Whoever creates objects sees nothing of it; the webhook's failurePolicy is Fail.
+    let plane: &ControlPlane = &cluster;
+    let send = |name: &str| {
+        let args = ["create", "configmap", name, "-n", "replicas", "-o"];
+        match plane.kubectl(&[&args[..], &["jsonpath={.metadata.labels.seen}"]].concat()) {
+            Ok(label) if label == "yes" => Ok(()),
+            other => Err(format!("{name}: {other:?}")),
         }
+    };
+    under_load(send, || {
         for (at, old) in old.iter_mut().enumerate() {
             cluster.wait("the new one is ready", || new[at].get("/readyz").is_some());
             // What a Service does when a pod is told to end: nothing at once, and soon no new connections.
@@ -181,14 +173,11 @@ fn an_upgrade_refuses_nobody() {
                 ending.join().unwrap();
             });
         }
-        plane.kubectl(&["create", "namespace", "upgraded-a"]).unwrap();
+        cluster.kubectl(&["create", "namespace", "upgraded-a"]).unwrap();
         cluster.wait("the new ones act", || {
             cluster.count("configmaps", "generate.kyverno.io/policy-name=upgraded") == 1
         });
-        done.store(true, Ordering::Relaxed);
     });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), sent.into_inner());
     cluster.kubectl(&["delete", "clusterpolicy", "replicated", "upgraded"]).unwrap();
     forget_webhooks(&cluster);
     cluster.kubectl(&["delete", "namespace", "replicas", "--wait=false"]).unwrap();
