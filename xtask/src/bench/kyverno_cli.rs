@@ -1,22 +1,20 @@
 //! `kiln apply` beside Kyverno's own command line, as whole processes.
 //!
 //! Both run the same policies over the same files, and both must come to the same verdicts: the counts of the
-//! last line, and how many objects were made. `benches/kyverno-cli` pins the peer.
+//! last line, and how many objects were made. `benches/kyverno` pins the peer.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::kyverno::{self, PEER};
 use super::report::Report;
 use crate::measure;
 use crate::root;
-
-const PEER: &str = "kyverno";
 
 /// One workload: files, and how both programs are called on them.
 struct Workload {
@@ -32,10 +30,10 @@ struct Workload {
 /// Builds both programs, and runs all workloads with both.
 pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
     let kiln = super::kustomize::kiln()?;
-    let peer = build_peer(report)?;
+    let peer = build_peer(report);
     report.contender("kiln", env!("CARGO_PKG_VERSION"));
     if peer.is_some() {
-        report.contender(PEER, &pinned_version()?);
+        report.contender(PEER, &kyverno::version()?);
     }
     let folder = root().join("target/bench-kyverno-cli");
     for workload in workloads() {
@@ -66,15 +64,7 @@ pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
             report.process(workload.name, PEER, measure::usage_of(&files.apply(peer))?);
         }
     }
-    if let Ok(load) = fs::read_to_string("/proc/loadavg") {
-        let load: f64 = load.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or_default();
-        if load > 3.0 {
-            report.note(&format!(
-                "other work kept the machine busy (load {load:.0}): of wall times, only the ratios mean anything, and \
-                 processor times are the steadier measure"
-            ));
-        }
-    }
+    report.note_load();
     Ok(())
 }
 
@@ -142,42 +132,19 @@ fn verdicts(command: &Command) -> Result<Verdicts> {
 }
 
 /// The peer, or nothing where it cannot be built.
-fn build_peer(report: &mut Report) -> Result<Option<PathBuf>> {
-    let folder = root().join("benches/kyverno-cli");
-    let binary = folder.join("target/kyverno");
-    if !binary.exists() {
-        let built = Command::new("go")
-            .args(["build", "-p", "1", "-o"])
-            .arg(&binary)
-            .arg("github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno")
-            .current_dir(&folder)
-            .status();
-        match built {
-            Ok(status) if status.success() => {}
-            Ok(_) => {
-                report.note("Kyverno's command line does not build here, and is missing");
-                return Ok(None);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                report.note("Go is not installed: Kyverno's command line is missing");
-                return Ok(None);
-            }
-            Err(error) => return Err(error).context("cannot start go"),
+fn build_peer(report: &mut Report) -> Option<PathBuf> {
+    match kyverno::program("cli/kubectl-kyverno") {
+        Ok(binary) => {
+            // The first start of a large binary reads it from disk.
+            let _ = Command::new(&binary).arg("version").output();
+            std::thread::sleep(Duration::from_millis(100));
+            Some(binary)
+        }
+        Err(error) => {
+            report.note(&format!("Kyverno's command line is missing: {error:#}"));
+            None
         }
     }
-    // The first start of a large binary reads it from disk.
-    let _ = Command::new(&binary).arg("version").output();
-    std::thread::sleep(Duration::from_millis(100));
-    Ok(Some(binary))
-}
-
-/// The version that the module file names.
-fn pinned_version() -> Result<String> {
-    let path = root().join("benches/kyverno-cli/go.mod");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let line = text.lines().find(|line| line.contains("github.com/kyverno/kyverno v"));
-    let version = line.and_then(|line| line.split_whitespace().find(|word| word.starts_with('v')));
-    Ok(version.context("go.mod names no version")?.trim_start_matches('v').to_owned())
 }
 
 fn workloads() -> Vec<Workload> {

@@ -4,9 +4,12 @@
 //! process of its own; the medians go into a section of `BENCHMARKS.md`. A peer that is not there is
 //! named as missing, never guessed.
 
+mod client;
 mod kustomize;
+mod kyverno;
 mod kyverno_cli;
 mod libraries;
+mod live;
 mod plugins;
 mod report;
 mod sandbox;
@@ -29,72 +32,89 @@ pub(crate) struct Args {
     /// Print the figures, but leave BENCHMARKS.md alone
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten, next_help_heading = "Benches on a live control plane")]
+    live: live::Options,
 }
 
 /// One bench: its name, what it shows, and how it is measured.
 struct Bench {
     name: &'static str,
     about: &'static str,
-    measure: fn(&mut Report, runs: usize) -> Result<()>,
+    measure: fn(&mut Report, &Args) -> Result<()>,
 }
 
 const BENCHES: &[Bench] = &[
     Bench {
         name: "yaml",
         about: "Reading and printing a file of 10,000 resources, and what the values cost in memory.",
-        measure: |report, runs| libraries::measure(&[Rust("libraries", "yaml")], report, runs),
+        measure: |report, args| libraries::measure(&[Rust("libraries", "yaml")], report, args.runs),
     },
     Bench {
         name: "patch",
         about: "Many small patches, and small patches on a large object.",
-        measure: |report, runs| libraries::measure(&[Rust("libraries", "patch")], report, runs),
+        measure: |report, args| {
+            libraries::measure(&[Rust("libraries", "patch")], report, args.runs)
+        },
     },
     Bench {
         name: "jmespath",
         about: "JMESPath expressions and variable substitution.",
-        measure: |report, runs| libraries::measure(&[Rust("libraries", "jmespath")], report, runs),
+        measure: |report, args| {
+            libraries::measure(&[Rust("libraries", "jmespath")], report, args.runs)
+        },
     },
     Bench {
         name: "cel",
         about: "CEL expressions on a Pod, and what compiling them costs: parsing, type checking and planning, of which \
                 `cel` only parses.",
-        measure: |report, runs| {
-            libraries::measure(&[Rust("cel", "kiln-bench-cel"), Go("cel-go")], report, runs)
+        measure: |report, args| {
+            libraries::measure(&[Rust("cel", "kiln-bench-cel"), Go("cel-go")], report, args.runs)
         },
     },
     Bench {
         name: "kubemod",
         about: "Many ModRules on one Deployment, of which one in ten patches it, and templates of values beside Go's own \
                 text/template with sprig, which renders the same bytes.",
-        measure: |report, runs| {
+        measure: |report, args| {
             report.note(
                 "KubeMod's own rule store is missing: Go's module proxy does not serve github.com/kubemod/kubemod",
             );
             let programs = [Rust("modrules", "kiln-bench-modrules"), Go("text-template")];
-            libraries::measure(&programs, report, runs)
+            libraries::measure(&programs, report, args.runs)
         },
     },
     Bench {
         name: "kustomize",
         about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
-        measure: kustomize::measure,
+        measure: |report, args| kustomize::measure(report, args.runs),
     },
     Bench {
         name: "plugins",
         about: "Programs as transformers, in `kiln build` and in `kustomize build`, with the same bytes as the result. Kiln keeps \
                 them from files outside of their kustomization; *unconfined* it does not, as kustomize never does.",
-        measure: plugins::measure,
+        measure: |report, args| plugins::measure(report, args.runs),
     },
     Bench {
         name: "kyverno-cli",
         about: "`kiln apply` beside `kyverno apply`, as whole processes on the same files, with the same verdicts. The large \
                 workloads run once.",
-        measure: kyverno_cli::measure,
+        measure: |report, args| kyverno_cli::measure(report, args.runs),
     },
     Bench {
         name: "sandbox",
         about: "`kiln up` beside etcd, kube-apiserver and kube-controller-manager, over TLS, with one client at a time.",
-        measure: sandbox::measure,
+        measure: |report, args| sandbox::measure(report, args.runs),
+    },
+    Bench {
+        name: "live",
+        about: "`kiln run` beside Kyverno's admission and background controllers, on a real control plane: generation, \
+                a source that changes, triggers that change in nothing, and the answers of the webhook itself.",
+        measure: |report, args| live::measure(report, &args.live),
+    },
+    Bench {
+        name: "live-large",
+        about: "Generation for 10,000 Namespaces that are there, as in *live*.",
+        measure: |report, args| live::measure_large(report, &args.live),
     },
 ];
 
@@ -111,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for bench in chosen {
         eprintln!("== bench {}", bench.name);
         let mut report = Report::new(bench.name, bench.about, args.runs);
-        (bench.measure)(&mut report, args.runs)?;
+        (bench.measure)(&mut report, args)?;
         let section = report.to_markdown();
         eprintln!("\n{section}");
         if !args.dry_run {

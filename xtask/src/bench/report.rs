@@ -18,7 +18,15 @@ pub(crate) struct Report {
     runs: usize,
     contenders: Vec<(String, String)>,
     series: Vec<Series>,
+    goals: Vec<Goal>,
     notes: Vec<String>,
+}
+
+/// How many times less Kiln is to need.
+struct Goal {
+    workload: String,
+    measure: String,
+    at_least: f64,
 }
 
 /// All runs of one contender on one workload, for one measure.
@@ -37,6 +45,7 @@ impl Report {
             runs,
             contenders: Vec::new(),
             series: Vec::new(),
+            goals: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -69,6 +78,36 @@ impl Report {
         self.figure(workload, "whole process, peak memory", who, usage.peak_bytes as f64);
     }
 
+    /// Says how often each contender really ran.
+    pub(crate) fn set_runs(&mut self, runs: usize) {
+        self.runs = runs;
+    }
+
+    /// Says how many times less Kiln is to need than each peer.
+    pub(crate) fn goal(&mut self, workload: &str, measure: &str, at_least: f64) {
+        if self.goal_of(workload, measure).is_none() {
+            let (workload, measure) = (workload.to_owned(), measure.to_owned());
+            self.goals.push(Goal { workload, measure, at_least });
+        }
+    }
+
+    fn goal_of(&self, workload: &str, measure: &str) -> Option<f64> {
+        let same = |goal: &&Goal| goal.workload == workload && goal.measure == measure;
+        self.goals.iter().find(same).map(|goal| goal.at_least)
+    }
+
+    /// Says so when other work kept the machine busy.
+    pub(crate) fn note_load(&mut self) {
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load: f64 = load.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or_default();
+        if load > 3.0 {
+            self.note(&format!(
+                "other work kept the machine busy (load {load:.0}): of wall times, only the ratios mean anything, and \
+                 processor times are the steadier measure"
+            ));
+        }
+    }
+
     /// Adds a remark, once.
     pub(crate) fn note(&mut self, note: &str) {
         if !self.notes.iter().any(|existing| existing == note) {
@@ -81,15 +120,25 @@ impl Report {
         let mut text = format!("## {}\n\n{}\n\n", self.name, self.about);
         let versions: Vec<_> =
             self.contenders.iter().map(|(who, version)| format!("{who} {version}")).collect();
+        let runs = match self.runs {
+            1 => "One run".to_owned(),
+            runs => format!("Medians of {runs} runs"),
+        };
         let _ = writeln!(
             text,
-            "Medians of {} runs of each contender, in one go: {}. {}.\n",
-            self.runs,
+            "{runs} of each contender, in one go: {}. {}.\n",
             versions.join(", "),
             machine()
         );
-        text.push_str("| workload | measure | Kiln | peer | peer's figure | peer ÷ Kiln |\n");
-        text.push_str("|---|---|--:|---|--:|--:|\n");
+        let (heading, line) = match self.goals.as_slice() {
+            [] => ("", ""),
+            _ => (" goal |", "--:|"),
+        };
+        let _ = writeln!(
+            text,
+            "| workload | measure | Kiln | peer | peer's figure | peer ÷ Kiln |{heading}"
+        );
+        let _ = writeln!(text, "|---|---|--:|---|--:|--:|{line}");
         for ours in self.series.iter().filter(|series| series.who == KILN) {
             let own = median(&ours.figures);
             let shown = print(&ours.measure, own);
@@ -105,21 +154,33 @@ impl Report {
                 let figure = median(&theirs.figures);
                 let _ = writeln!(
                     text,
-                    "| {workload} | {} | {shown} | {} | {} | {:.2} |",
+                    "| {workload} | {} | {shown} | {} | {} | {} |{}",
                     ours.measure,
                     theirs.who,
                     print(&theirs.measure, figure),
-                    figure / own
+                    ratio(figure, own),
+                    self.verdict(ours, figure / own),
                 );
             }
             if alone {
-                let _ = writeln!(text, "| {workload} | {} | {shown} | | | |", ours.measure);
+                let rest = if self.goals.is_empty() { "" } else { " |" };
+                let _ = writeln!(text, "| {workload} | {} | {shown} | | | |{rest}", ours.measure);
             }
         }
         for note in &self.notes {
             let _ = writeln!(text, "\nNote: {note}.");
         }
         text
+    }
+
+    /// The cell that says whether a goal was reached; nothing where no goals are set at all.
+    fn verdict(&self, ours: &Series, ratio: f64) -> String {
+        match self.goal_of(&ours.workload, &ours.measure) {
+            _ if self.goals.is_empty() => String::new(),
+            None => " |".to_owned(),
+            Some(goal) if ratio >= goal => format!(" ≥ {goal}: yes |"),
+            Some(goal) => format!(" ≥ {goal}: **no** |"),
+        }
     }
 }
 
@@ -155,10 +216,21 @@ fn median(figures: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
+/// How many times more a peer needs; endless where Kiln needs nothing.
+fn ratio(theirs: f64, own: f64) -> String {
+    match (theirs, own) {
+        (0.0, 0.0) => "1.00".to_owned(),
+        (_, 0.0) => "∞".to_owned(),
+        _ => format!("{:.2}", theirs / own),
+    }
+}
+
 fn print(measure: &str, figure: f64) -> String {
     match measure {
         _ if measure.contains("exponent") => format!("{figure:.3}"),
         _ if measure.contains("per output byte") => format!("{figure:.1}"),
+        "writes" => format!("{figure:.0}"),
+        _ if measure.contains("writes for each") => format!("{figure:.3}"),
         "instructions" => format!("{:.2} M", figure / 1e6),
         _ if measure.contains("memory") && figure >= 1e5 => format!("{:.1} MB", figure / 1e6),
         _ if measure.contains("memory") => format!("{figure:.0} B"),
@@ -194,5 +266,22 @@ mod tests {
         }
         let text = report.to_markdown();
         assert!(text.contains("| read | time | 2.00 ms | other | 20.00 ms | 10.00 |"), "{text}");
+    }
+
+    #[test]
+    fn says_which_goals_were_reached() {
+        let mut report = Report::new("sample", "About.", 1);
+        for (workload, own, theirs) in [("a", 2.0, 20.0), ("b", 2.0, 19.0), ("c", 0.0, 3.0)] {
+            report.figure(workload, "writes", "kiln", own);
+            report.figure(workload, "writes", "other", theirs);
+            report.goal(workload, "writes", 10.0);
+        }
+        report.figure("a", "time", "kiln", 1.0);
+        let text = report.to_markdown();
+        assert!(text.contains("One run of each contender"), "{text}");
+        assert!(text.contains("| a | writes | 2 | other | 20 | 10.00 | ≥ 10: yes |"), "{text}");
+        assert!(text.contains("| b | writes | 2 | other | 19 | 9.50 | ≥ 10: **no** |"), "{text}");
+        assert!(text.contains("| c | writes | 0 | other | 3 | ∞ | ≥ 10: yes |"), "{text}");
+        assert!(text.contains("| a | time | 1.00 s | | | | |"), "{text}");
     }
 }

@@ -1,15 +1,13 @@
 //! `kiln up` beside a real control plane: start, memory, and requests of one client at a time.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use kiln_testkit::control_plane::ControlPlane;
-use ureq::Agent;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
+use super::client::Client;
 use super::kustomize;
 use super::report::Report;
 
@@ -21,8 +19,6 @@ const WATCHERS: usize = 50;
 const WRITES: usize = 50;
 
 pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
-    // The first to set it wins; it is ring either way.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let kiln = kustomize::kiln()?;
     report.contender("kiln", env!("CARGO_PKG_VERSION"));
     report.contender(PEER, "1.36.4 with etcd and kube-controller-manager");
@@ -53,51 +49,6 @@ fn memory(folder: &Path) -> Result<f64> {
         }
     }
     Ok(kilobytes / 1024.0)
-}
-
-/// A client with the rights of an administrator.
-#[derive(Clone)]
-struct Client {
-    agent: Agent,
-    server: String,
-    token: String,
-}
-
-impl Client {
-    fn of(cluster: &ControlPlane) -> Result<Self> {
-        cluster.apply(
-            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: bench, namespace: default}\n---\n\
-             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: bench}\n\
-             roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n\
-             subjects: [{kind: ServiceAccount, name: bench, namespace: default}]\n",
-        )?;
-        let token = cluster.kubectl(&["create", "token", "bench", "--namespace=default"])?;
-        let authority = fs::read(cluster.folder().join("ca.crt"))?;
-        let certificate = Certificate::from_pem(&authority)?.to_owned();
-        let tls = TlsConfig::builder().root_certs(RootCerts::from(vec![certificate])).build();
-        let agent = Agent::config_builder()
-            .tls_config(tls)
-            .timeout_global(Some(Duration::from_secs(60)))
-            .build()
-            .into();
-        Ok(Client { agent, server: cluster.url(), token: token.trim().to_owned() })
-    }
-
-    fn get(&self, path: &str) -> Result<ureq::http::Response<ureq::Body>> {
-        let request = self.agent.get(format!("{}{path}", self.server));
-        Ok(request.header("Authorization", format!("Bearer {}", self.token)).call()?)
-    }
-
-    fn post(&self, path: &str, body: &str) -> Result<()> {
-        let request = self
-            .agent
-            .post(format!("{}{path}", self.server))
-            .header("Content-Type", "application/json");
-        let mut answer =
-            request.header("Authorization", format!("Bearer {}", self.token)).send(body)?;
-        answer.body_mut().read_to_vec()?;
-        Ok(())
-    }
 }
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -140,14 +91,9 @@ fn fan_out(client: &Client) -> Result<()> {
     std::thread::scope(|scope| {
         let watches: Vec<_> = (0..WATCHERS)
             .map(|_| {
-                let mut answer = client.get(&path)?;
+                let lines = client.lines(&path)?;
                 Ok(scope.spawn(move || {
-                    let lines = BufReader::new(answer.body_mut().as_reader()).lines();
-                    lines
-                        .map_while(Result::ok)
-                        .filter(|line| line.contains("ADDED"))
-                        .take(WRITES)
-                        .count()
+                    lines.filter(|line| line.contains("ADDED")).take(WRITES).count()
                 }))
             })
             .collect::<Result<_>>()?;

@@ -1,0 +1,61 @@
+//! Kyverno's programs, built from its Go module in the version that `benches/kyverno` pins.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+pub(super) const PEER: &str = "kyverno";
+const MODULE: &str = "github.com/kyverno/kyverno";
+
+/// One of its programs, by its package below `cmd`; built if it is not there yet, which takes minutes the first time.
+pub(super) fn program(package: &str) -> Result<PathBuf> {
+    let binary = folder().join("target").join(package.replace('/', "-"));
+    if binary.exists() {
+        return Ok(binary);
+    }
+    let built = Command::new("go")
+        .args(["build", "-p", "1", "-o"])
+        .arg(&binary)
+        .arg(format!("{MODULE}/cmd/{package}"))
+        .current_dir(folder())
+        .status();
+    match built {
+        Ok(status) if status.success() => Ok(binary),
+        Ok(_) => bail!("it does not build here"),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("Go is not installed"),
+        Err(error) => Err(error).context("cannot start go"),
+    }
+}
+
+/// A file of the module itself, where Go keeps what it has fetched.
+pub(super) fn file(path: &str) -> Result<PathBuf> {
+    let listed = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", MODULE])
+        .current_dir(folder())
+        .output()
+        .context("cannot start go")?;
+    let folder = String::from_utf8(listed.stdout)?;
+    let file = PathBuf::from(folder.trim()).join(path);
+    if !file.is_file() {
+        bail!("the module {MODULE} has no file {path}");
+    }
+    Ok(file)
+}
+
+/// The version that the module file names.
+pub(super) fn version() -> Result<String> {
+    let path = folder().join("go.mod");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let line = text.lines().find(|line| line.contains(&format!("{MODULE} v")));
+    let version = line.and_then(|line| line.split_whitespace().find(|word| word.starts_with('v')));
+    Ok(version.context("go.mod names no version")?.trim_start_matches('v').to_owned())
+}
+
+fn folder() -> PathBuf {
+    root().join("benches/kyverno")
+}

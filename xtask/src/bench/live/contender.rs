@@ -1,0 +1,248 @@
+//! The contenders: how each is installed, started and looked at.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kiln_testkit::control_plane::{ControlPlane, Watched};
+use serde_json::Value;
+
+use super::Programs;
+use crate::bench::client::Client;
+
+const NAMESPACE: &str = "kyverno";
+const ADMISSION: &str = "kyverno-admission-controller";
+const BACKGROUND: &str = "kyverno-background-controller";
+/// How long a start may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Who competes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Who {
+    Kiln,
+    Kyverno,
+    /// With ten times the client limits that it has by default.
+    KyvernoUnthrottled,
+}
+
+impl Who {
+    /// Its name in the report.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Who::Kiln => "kiln",
+            Who::Kyverno => "kyverno",
+            Who::KyvernoUnthrottled => "kyverno, unthrottled",
+        }
+    }
+}
+
+/// A fresh control plane with what one contender needs to be there.
+pub(super) struct Stage<'a> {
+    pub(super) client: Client,
+    who: Who,
+    programs: &'a Programs,
+    plane: ControlPlane,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn set(programs: &'a Programs, who: Who) -> Result<Self> {
+        let plane = ControlPlane::start().context("cannot start the control plane")?;
+        let printed = match (&programs.kyverno, who) {
+            (Some(kyverno), Who::Kyverno | Who::KyvernoUnthrottled) => {
+                fs::read_to_string(&kyverno.manifest)?
+            }
+            _ => {
+                let mut install = Command::new(&programs.kiln);
+                install.args(["install", "--no-workload", "--grant", "standard"]);
+                String::from_utf8(install.output()?.stdout)?
+            }
+        };
+        plane.apply(&printed)?;
+        let names = plane.kubectl(&["get", "crd", "-o", "name"])?;
+        let mut wait = vec!["wait", "--for=condition=Established", "--timeout=120s"];
+        wait.extend(names.lines());
+        plane.kubectl(&wait)?;
+        let client = Client::of(&plane)?;
+        Ok(Stage { client, who, programs, plane })
+    }
+
+    /// Starts the contender, and waits until it says that it is ready.
+    pub(super) fn start(&self) -> Result<Contender> {
+        let port = free_port()?;
+        let processes = match (&self.programs.kyverno, self.who) {
+            (Some(kyverno), Who::Kyverno | Who::KyvernoUnthrottled) => {
+                let address = format!("--serverIP=127.0.0.1:{port}");
+                let listen = format!("--webhookServerPort={port}");
+                vec![
+                    self.controller(&kyverno.admission, ADMISSION, &[&address, &listen])?,
+                    self.controller(&kyverno.background, BACKGROUND, &[])?,
+                ]
+            }
+            _ => vec![self.kiln(port)?],
+        };
+        let contender = Contender { processes };
+        let ready = match self.who {
+            Who::Kiln => "/readyz",
+            Who::Kyverno | Who::KyvernoUnthrottled => "/health/readiness",
+        };
+        let health = format!("https://127.0.0.1:{port}{ready}");
+        let agent = unverified(Duration::from_secs(5));
+        contender.wait("ready", || agent.get(&health).call().is_ok())?;
+        if self.who != Who::Kiln {
+            let leads =
+                format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{BACKGROUND}");
+            contender.wait("acting", || {
+                let lease = self.client.object(&leads).unwrap_or_default();
+                lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
+            })?;
+        }
+        Ok(contender)
+    }
+
+    /// What is left behind by one that was killed would keep others from writing.
+    pub(super) fn remove_webhooks(&self) -> Result<()> {
+        let kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
+        self.plane.kubectl(&["delete", kinds, "--all"])?;
+        Ok(())
+    }
+
+    fn kiln(&self, port: u16) -> Result<Process> {
+        let account = |name: &str| format!("system:serviceaccount:{NAMESPACE}:{name}");
+        let mut command = Command::new(&self.programs.kiln);
+        command.arg("run").arg("--kubeconfig").arg(self.plane.kubeconfig());
+        command.arg(format!("--as-controller={}", account(BACKGROUND)));
+        command.arg(format!("--as-admission={}", account(ADMISSION)));
+        command.arg(format!("--webhook-url=https://127.0.0.1:{port}"));
+        command.arg(format!("--listen=127.0.0.1:{port}"));
+        Process::spawn(&command, &self.plane.folder().join("kiln"))
+    }
+
+    /// One of Kyverno's controllers, with the arguments and the environment of its Deployment.
+    fn controller(&self, program: &Path, name: &str, more: &[&str]) -> Result<Process> {
+        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}");
+        let deployment = self.client.object(&path)?;
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let mut command = Command::new(program);
+        command.args(listed(&container["args"]).iter().map(text));
+        for variable in listed(&container["env"]) {
+            let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                Some("metadata.namespace") => NAMESPACE.to_owned(),
+                Some("metadata.name") => format!("{name}-0"),
+                _ => text(&variable["value"]),
+            };
+            command.env(text(&variable["name"]), value);
+        }
+        // The last of two equal flags counts.
+        let kubeconfig = self.plane.kubeconfig_of_account(NAMESPACE, name)?;
+        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        command.arg(format!("--metricsPort={}", free_port()?));
+        command.arg(format!("--controllerRuntimeMetricsAddress=127.0.0.1:{}", free_port()?));
+        command.args(more);
+        if self.who == Who::KyvernoUnthrottled {
+            command.args(["--clientRateLimitQPS=1000", "--clientRateLimitBurst=2000"]);
+        }
+        Process::spawn(&command, &self.plane.folder().join(name))
+    }
+}
+
+/// A client for servers whose certificates nobody vouches for.
+pub(super) fn unverified(patience: Duration) -> ureq::Agent {
+    let tls = ureq::tls::TlsConfig::builder().disable_verification(true).build();
+    ureq::Agent::config_builder().tls_config(tls).timeout_global(Some(patience)).build().into()
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The processes of a contender, which end with this value.
+pub(super) struct Contender {
+    processes: Vec<Process>,
+}
+
+impl Contender {
+    /// Its memory at this moment, in bytes.
+    pub(super) fn memory(&self) -> f64 {
+        self.sum(|process| process.status("VmRSS:"))
+    }
+
+    /// The most memory that its processes have had, in bytes.
+    pub(super) fn peak_memory(&self) -> f64 {
+        self.sum(|process| process.status("VmHWM:"))
+    }
+
+    /// The processor time that it has used, in seconds.
+    pub(super) fn processor_seconds(&self) -> f64 {
+        self.sum(Process::processor_seconds)
+    }
+
+    fn sum(&self, figure: impl Fn(&Process) -> Option<f64>) -> f64 {
+        self.processes.iter().filter_map(figure).sum()
+    }
+
+    /// Waits until something holds; what the processes said is shown when it does not.
+    pub(super) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !holds() {
+            if began.elapsed() > PATIENCE || self.processes.iter().any(|p| p.watched.has_ended()) {
+                let words: Vec<_> = self.processes.iter().map(Process::last_words).collect();
+                bail!("not {what} after {:?}:\n{}", began.elapsed(), words.join("\n"));
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+}
+
+struct Process {
+    watched: Watched,
+    log: PathBuf,
+    /// Holds the number of the process.
+    pid: PathBuf,
+}
+
+impl Process {
+    fn spawn(command: &Command, name: &Path) -> Result<Self> {
+        let (log, pid) = (name.with_extension("log"), name.with_extension("pid"));
+        let mut counted = Command::new("sh");
+        counted.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(&pid);
+        counted.arg(command.get_program()).args(command.get_args());
+        counted.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let watched = Watched::spawn(&counted, &log)
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Process { watched, log, pid })
+    }
+
+    fn proc(&self, file: &str) -> Option<String> {
+        let pid = fs::read_to_string(&self.pid).ok()?;
+        fs::read_to_string(Path::new("/proc").join(pid.trim()).join(file)).ok()
+    }
+
+    /// A line of the kernel's account of it, in bytes.
+    fn status(&self, line: &str) -> Option<f64> {
+        let status = self.proc("status")?;
+        let found = status.lines().find_map(|text| text.strip_prefix(line))?;
+        Some(found.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0)
+    }
+
+    fn processor_seconds(&self) -> Option<f64> {
+        let stat = self.proc("stat")?;
+        // The name, which comes before, may have blanks in it.
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+        // The kernel tells everybody of hundredths.
+        Some(ticks / 100.0)
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}

@@ -1,0 +1,164 @@
+//! `kiln run` beside Kyverno's admission and background controllers, on one real control plane.
+//!
+//! Every contender gets a fresh control plane of the same programs and settings for each scene, and is alone on it.
+//! Kyverno's controllers run as plain processes with the accounts, rights and flags of the manifest in their own
+//! module; only addresses and ports differ. Writes are counted by the API server.
+
+mod admission;
+mod contender;
+mod generation;
+mod server;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::report::Report;
+use super::{kustomize, kyverno};
+use contender::Who;
+
+/// How large the scenes are.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run the live benches in the sizes of the published figures, which takes a quarter of an hour and more
+    #[arg(long)]
+    full: bool,
+    /// How many Namespaces the live benches have [default: 200, or 2,000 and 10,000]
+    #[arg(long)]
+    namespaces: Option<usize>,
+    /// Leave the live benches' peers out
+    #[arg(long)]
+    alone: bool,
+    /// Only these scenes of the live bench: existing, clones, admission
+    #[arg(long, value_delimiter = ',')]
+    scenes: Vec<String>,
+}
+
+impl Options {
+    /// The size that was asked for, or one of two.
+    fn size<T>(&self, small: T, full: T) -> T {
+        if self.full { full } else { small }
+    }
+
+    fn wants(&self, scene: &str) -> bool {
+        self.scenes.is_empty() || self.scenes.iter().any(|wanted| wanted == scene)
+    }
+}
+
+/// The programs of all contenders.
+struct Programs {
+    kiln: PathBuf,
+    kyverno: Option<Kyverno>,
+}
+
+/// What Kyverno runs as.
+struct Kyverno {
+    admission: PathBuf,
+    background: PathBuf,
+    /// Its definitions, accounts, rights, settings and Deployments.
+    manifest: PathBuf,
+}
+
+impl Programs {
+    /// Builds what is not there, and says which peer is missing.
+    fn build(report: &mut Report, options: &Options) -> Result<Self> {
+        report.set_runs(1);
+        report.note_load();
+        let kiln = kustomize::kiln()?;
+        report.contender("kiln", env!("CARGO_PKG_VERSION"));
+        let kyverno = match options.alone {
+            true => None,
+            false => match kyverno_programs() {
+                Ok(programs) => Some(programs),
+                Err(error) => {
+                    report.note(&format!("Kyverno's controllers are missing: {error:#}"));
+                    None
+                }
+            },
+        };
+        if kyverno.is_some() {
+            report.contender(kyverno::PEER, &kyverno::version()?);
+        }
+        Ok(Programs { kiln, kyverno })
+    }
+
+    /// Those who take part in a scene.
+    fn contenders(&self, all: &[Who]) -> Vec<Who> {
+        let there = |who: &&Who| **who == Who::Kiln || self.kyverno.is_some();
+        all.iter().filter(there).copied().collect()
+    }
+}
+
+fn kyverno_programs() -> Result<Kyverno> {
+    Ok(Kyverno {
+        admission: kyverno::program("kyverno")?,
+        background: kyverno::program("background-controller")?,
+        manifest: kyverno::file("config/install-latest-testing.yaml")?,
+    })
+}
+
+/// All scenes but the largest.
+pub(super) fn measure(report: &mut Report, options: &Options) -> Result<()> {
+    let programs = Programs::build(report, options)?;
+    let namespaces = options.namespaces.unwrap_or(options.size(200, 2_000));
+    if options.wants("existing") {
+        for who in programs.contenders(&[Who::Kiln, Who::Kyverno, Who::KyvernoUnthrottled]) {
+            generation::existing(report, &programs, who, namespaces, true)?;
+        }
+    }
+    if options.wants("clones") {
+        for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+            generation::clones(report, &programs, who, namespaces)?;
+        }
+    }
+    if options.wants("admission") {
+        let load = admission::Load {
+            policies: options.size(&[1, 17], &[1, 17, 100, 1_000]),
+            streams: options.size(&[1, 16], &[1, 16, 64]),
+            lasting: Duration::from_secs(options.size(2, 5)),
+            rest: Duration::from_secs(options.size(10, 30)),
+        };
+        for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+            admission::latency(report, &programs, who, &load)?;
+        }
+    }
+    say_how(report);
+    Ok(())
+}
+
+/// The first scene again, with ten thousand Namespaces.
+pub(super) fn measure_large(report: &mut Report, options: &Options) -> Result<()> {
+    let programs = Programs::build(report, options)?;
+    let namespaces = options.namespaces.unwrap_or(options.size(1_000, 10_000));
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+        generation::existing(report, &programs, who, namespaces, false)?;
+    }
+    say_how(report);
+    Ok(())
+}
+
+fn say_how(report: &mut Report) {
+    report.note(
+        "every contender had a fresh control plane for each scene (etcd without fsync, kube-apiserver and \
+         kube-controller-manager 1.36.4) and two cores together with it and the client that measures",
+    );
+    report.note(
+        "writes are what the API server answered well, of all resources but Leases, without those of the client; \
+         reviews of access are no writes",
+    );
+    report.note(
+        "Kyverno ran without its reports and cleanup controllers, with the flags of its own manifest and without the \
+         memory limits in it; its memory and processor time are those of both controllers together. *Unthrottled*: with \
+         `--clientRateLimitQPS=1000 --clientRateLimitBurst=2000` where its default is 100 and 200",
+    );
+}
+
+/// With commas, as people write.
+fn thousands(count: usize) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        _ => format!("{},{:03}", count / 1_000, count % 1_000),
+    }
+}
