@@ -67,29 +67,47 @@ pub(crate) fn accounts(server: &Server) -> bool {
     let missing: Vec<String> = {
         let state = server.read();
         let namespaces = state.store.table(&TableKey::new("", "namespaces"));
-        let key = TableKey::new("", "serviceaccounts");
         namespaces
             .into_iter()
             .flat_map(|table| table.range("", None))
             .filter(|(_, namespace)| !is_deleted(namespace))
             .map(|((_, name), _)| name.to_string())
-            .filter(|name| state.store.get(&key, name, "default").is_none())
+            .filter(|name| !is_furnished(server, &state, name))
             .collect()
     };
     for namespace in &missing {
-        ensure(
-            server,
-            value!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": (namespace.as_str())}}),
-        );
-        if !server.settings.ca.is_empty() {
-            ensure(
-                server,
-                value!({"apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": "kube-root-ca.crt", "namespace": (namespace.as_str())}, "data": {"ca.crt": (server.settings.ca.as_str())}}),
-            );
-        }
+        furnish(server, namespace);
     }
     !missing.is_empty()
+}
+
+/// The name of the account that pods have if they name none.
+const ACCOUNT: &str = "default";
+/// The name of the ConfigMap with the certificates of the server.
+const AUTHORITY: &str = "kube-root-ca.crt";
+
+fn is_furnished(server: &Server, state: &State, namespace: &str) -> bool {
+    let has = |plural: &str, name: &str| {
+        state.store.get(&TableKey::new("", plural), namespace, name).is_some()
+    };
+    has("serviceaccounts", ACCOUNT)
+        && (server.settings.ca.is_empty() || has("configmaps", AUTHORITY))
+}
+
+/// Gives a namespace what every namespace has. Kubernetes does so a moment after a namespace is answered for, and
+/// pods that come in that moment are refused; here nobody has to wait.
+pub(crate) fn furnish(server: &Server, namespace: &str) {
+    ensure(
+        server,
+        value!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": namespace}}),
+    );
+    if !server.settings.ca.is_empty() {
+        ensure(
+            server,
+            value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": AUTHORITY, "namespace": namespace},
+                "data": {"ca.crt": (server.settings.ca.as_str())}}),
+        );
+    }
 }
 
 /// Does what is to be done, until nothing is left to do.

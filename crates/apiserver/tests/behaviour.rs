@@ -172,6 +172,35 @@ fn finalizers_hold_objects_and_namespaces() {
 }
 
 #[test]
+fn a_namespace_is_furnished_when_it_is_answered_for() {
+    let settings = Settings { ca: "certificates".to_owned(), ..Settings::default() };
+    let server = server_with(settings);
+    let shop = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let rehearsal = send(&server, "POST", "/api/v1/namespaces?dryRun=All", &shop);
+    assert_eq!(rehearsal.status, 201);
+    let account = "/api/v1/namespaces/shop/serviceaccounts/default";
+    assert_eq!(get(&server, account).status, 404);
+    create(&server, "/api/v1/namespaces", &shop);
+    assert_eq!(get(&server, account).status, 200);
+    let authority = "/api/v1/namespaces/shop/configmaps/kube-root-ca.crt";
+    assert_eq!(get(&server, authority).value().str_at(["data", "ca.crt"]), Some("certificates"));
+    // Nobody has settled anything yet.
+    let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "web", "image": "web"}]}});
+    create(&server, "/api/v1/namespaces/shop/pods", &pod);
+    // What is taken away comes back.
+    server.call(&Request::new("DELETE", authority));
+    server.settle();
+    assert_eq!(get(&server, authority).status, 200);
+    let applied = Request::new("PATCH", "/api/v1/namespaces/bank?fieldManager=me").with_body(
+        "application/apply-patch+yaml",
+        r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bank"}}"#,
+    );
+    assert_eq!(server.call(&applied).status, 201);
+    create(&server, "/api/v1/namespaces/bank/pods", &pod);
+}
+
+#[test]
 fn what_lost_its_owner_goes_unless_it_is_orphaned() {
     for (policy, stays) in [("Background", false), ("Foreground", false), ("Orphan", true)] {
         let server = server();

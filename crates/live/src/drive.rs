@@ -22,7 +22,7 @@ use crate::events::Happened;
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
 use crate::rights::Rights;
-use crate::state::{Shared, Troubles};
+use crate::state::{Shared, Troubles, Work};
 use crate::watch::{Subject, Told, Watcher};
 
 /// How many watch events, answers and hints are taken in before the controller decides again.
@@ -234,7 +234,18 @@ impl Driver {
         for news in self.controller.take_news() {
             self.tell(news);
         }
+        self.tell_work();
         self.report();
+    }
+
+    /// Tells whether something is to be done, when that is not what was told before.
+    fn tell_work(&self) {
+        let work = match (self.controller.is_running(), self.controller.is_idle()) {
+            (false, _) => Work::Waits,
+            (true, false) => Work::Goes,
+            (true, true) => Work::Rests,
+        };
+        self.shared.work.send_if_modified(|known| std::mem::replace(known, work) != work);
     }
 
     fn tell(&self, news: News) {

@@ -23,7 +23,7 @@ pub(crate) struct Lease {
 }
 
 /// The Lease of an engine that lives in a namespace.
-pub(crate) fn id(namespace: &str) -> ObjectId {
+pub fn id(namespace: &str) -> ObjectId {
     ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, "kiln-controller")
 }
 

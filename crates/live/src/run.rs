@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::metrics::Metrics;
 use crate::options::{Only, Options};
 use crate::registry::{self, Registry};
-use crate::state::Shared;
+use crate::state::{Shared, Work};
 use crate::watch::Watcher;
 use crate::{drive, events, gauges, globals, serve, status};
 
@@ -29,6 +29,18 @@ const LAST_CALLS: Duration = Duration::from_secs(20);
 /// # Errors
 /// When there is no cluster to work on.
 pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), ConnectError> {
+    run_seen(options, end, |_| {}).await
+}
+
+/// Runs until `end` comes, and shows what its parts share to somebody in the same process.
+///
+/// # Errors
+/// When there is no cluster to work on.
+pub async fn run_seen(
+    options: Options,
+    end: impl Future<Output = ()>,
+    show: impl FnOnce(&Shared),
+) -> Result<(), ConnectError> {
     // The first to set it wins; it is ring either way.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = Arc::new(options);
@@ -55,10 +67,12 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
         webhooks: watch::Sender::new(BTreeMap::new()),
         happened,
         troubles: watch::Sender::new(None),
+        work: watch::Sender::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,
     };
+    show(&shared);
     gauges::begin(&shared.metrics);
     tracing::info!(server = shared.controller.server(), only = ?options.only, "starts");
     let acts = options.only != Some(Only::Admission);
@@ -124,6 +138,7 @@ async fn act(shared: Shared, settings: Settings, mut hints: mpsc::Receiver<Hint>
             () = lease.hold() => false,
         };
         shared.troubles.send_replace(None);
+        shared.work.send_replace(Work::Waits);
         if ended {
             return lease.give_back().await;
         }

@@ -19,6 +19,18 @@ use crate::registry::Registry;
 /// What keeps policies from firing, by policy: kinds that cannot be followed.
 pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
 
+/// How far the controller is with what it knows of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// It does not act: it reads what is stored, or another process acts.
+    #[default]
+    Waits,
+    /// Something is to be done.
+    Goes,
+    /// Nothing is to be done now.
+    Rests,
+}
+
 /// What the parts of a running process share. Cloning copies pointers.
 #[derive(Clone, Debug)]
 pub struct Shared {
@@ -43,6 +55,8 @@ pub struct Shared {
     pub happened: mpsc::Sender<Happened>,
     /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
     pub troubles: watch::Sender<Option<Troubles>>,
+    /// How far the controller is.
+    pub work: watch::Sender<Work>,
     /// Whether the process can do its work.
     pub health: Arc<Health>,
     /// What is counted.

@@ -99,6 +99,7 @@ users: [{name: u, user: {token: t}}]
         webhooks: watch::Sender::new(BTreeMap::new()),
         happened: happened_sender,
         troubles: watch::Sender::new(None),
+        work: watch::Sender::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,

@@ -39,6 +39,8 @@ pub(crate) struct Host {
     pub(crate) server: Arc<Server>,
     pub(crate) data: Option<Arc<Data>>,
     pub(crate) revisions: watch::Receiver<u64>,
+    /// Requests wait until this is true.
+    pub(crate) open: watch::Receiver<bool>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -117,7 +119,12 @@ fn full(response: Response) -> Answered {
 }
 
 fn refusal(status: u16, message: &str) -> Answered {
-    let reason = if status == 413 { "RequestEntityTooLarge" } else { "Timeout" };
+    let reason = match status {
+        413 => "RequestEntityTooLarge",
+        503 => "ServiceUnavailable",
+        500 => "InternalError",
+        _ => "Timeout",
+    };
     let body = format!(
         "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Failure\",\"message\":\"{message}\",\"reason\":\"{reason}\",\"code\":{status}}}\n"
     );
@@ -126,7 +133,10 @@ fn refusal(status: u16, message: &str) -> Answered {
 }
 
 impl Host {
-    async fn respond(self, request: http::Request<Incoming>) -> Answered {
+    async fn respond(mut self, request: http::Request<Incoming>) -> Answered {
+        if self.open.wait_for(|open| *open).await.is_err() {
+            return refusal(503, "the sandbox ends");
+        }
         let (head, body) = request.into_parts();
         let body = Limited::new(body, LONGEST_BODY).collect();
         let body = match tokio::time::timeout(BODY, body).await {

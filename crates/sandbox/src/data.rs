@@ -3,13 +3,18 @@
 //! A write is on disk before its answer goes out. Each record is one key, so that the file does not grow with
 //! history; the revision never goes back.
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use kiln_admission::certificates::Pair;
 use kiln_apiserver::Record;
 use kiln_value::{Str, Value, json, value};
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+use crate::StartError;
 
 const OBJECTS: TableDefinition<'_, &str, &str> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
@@ -45,12 +50,41 @@ fn key(record: &Record) -> String {
 }
 
 impl Data {
-    /// Opens a folder, and reads what is in it.
-    pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), String> {
-        std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", error))?;
-        let database =
-            Database::create(folder.join("objects.redb")).map_err(|error| failed("open", error))?;
-        let kept = read(&database)?;
+    /// Opens a folder, and reads what is in it. Nobody else may read what is made here: it holds Secrets.
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), StartError> {
+        let shown = folder.display();
+        let wrong = |message: String, hint: &str| StartError { message, hint: hint.to_owned() };
+        if folder.exists() && !folder.is_dir() {
+            return Err(wrong(
+                format!("{shown} is not a folder"),
+                "give --data a folder, or a name that is not taken",
+            ));
+        }
+        let denied = |verb: &str, error: &std::io::Error| match error.kind() {
+            ErrorKind::PermissionDenied => wrong(
+                format!("cannot {verb} {shown}: permission denied"),
+                "give --data a folder that you may write to",
+            ),
+            _ => wrong(format!("cannot {verb} {shown}: {error}"), "choose another --data"),
+        };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| denied("make the folder", &error))?;
+        let file = folder.join("objects.redb");
+        let touched =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&file);
+        touched.map_err(|error| denied("write to the folder", &error))?;
+        let database = Database::create(&file).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => wrong(
+                format!("the data in {shown} is in use by another process"),
+                "stop the other `kiln up`, or choose another --data",
+            ),
+            error => wrong(
+                format!("{} cannot be read as the data of a sandbox: {error}", file.display()),
+                "choose another --data, or take the file away to begin anew",
+            ),
+        })?;
+        let kept = read(&database)
+            .map_err(|message| wrong(message, "choose another --data, or begin anew"))?;
         Ok((Data { database: Mutex::new(database) }, kept))
     }
 

@@ -31,7 +31,44 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use data::Data;
+pub use kubeconfig::HEADER as KUBECONFIG_HEADER;
 use outside::World;
+
+/// Why a sandbox does not start, in words for the user.
+#[derive(Clone, Debug)]
+pub struct StartError {
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.hint)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Why an object is not stored.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The server's reason in one word, such as `NotFound`; empty when it has none.
+    pub reason: String,
+    /// What is wrong.
+    pub message: String,
+    /// The field that the server names first, such as `spec.containers[0].image`; empty when it names none.
+    pub field: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// What a user decides about a sandbox.
 #[derive(Clone, Debug)]
@@ -44,6 +81,8 @@ pub struct Options {
     pub authorization: Authorization,
     /// The namespace of the kubeconfig's context.
     pub namespace: String,
+    /// Requests wait until [`Sandbox::open`]; those of whoever has [`Sandbox::inner_kubeconfig`] do not.
+    pub hold: bool,
 }
 
 impl Default for Options {
@@ -53,6 +92,7 @@ impl Default for Options {
             data: None,
             authorization: Authorization::AlwaysAllow,
             namespace: "default".to_owned(),
+            hold: false,
         }
     }
 }
@@ -65,6 +105,8 @@ pub struct Sandbox {
     data: Option<Arc<Data>>,
     address: SocketAddr,
     kubeconfig: String,
+    inner_kubeconfig: String,
+    open: watch::Sender<bool>,
     stop: watch::Sender<bool>,
 }
 
@@ -73,13 +115,10 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the address is taken, or the data cannot be read; in words for the user.
-    pub async fn start(options: &Options) -> Result<Self, String> {
+    pub async fn start(options: &Options) -> Result<Self, StartError> {
         // The first to set it wins; it is ring either way.
         let _ = ring::default_provider().install_default();
-        let listener = TcpListener::bind(options.listen)
-            .await
-            .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        let (listener, address) = bind(options.listen).await?;
         let (data, kept) = match &options.data {
             None => (None, data::Kept::default()),
             Some(folder) => {
@@ -87,14 +126,16 @@ impl Sandbox {
                 (Some(Arc::new(data)), kept)
             }
         };
+        let own = |message: String| StartError { message, hint: "begin anew".to_owned() };
         let certificates = match &kept.certificates {
             Some(pair) => pair.clone(),
-            None => certificates(address)?,
+            None => certificates(address).map_err(own)?,
         };
         let token = kept.token.clone().unwrap_or_else(outside::secret);
         let signing_key = kept.signing_key.clone().unwrap_or_else(outside::secret);
+        let full = |message: String| StartError { message, hint: "is the disk full?".to_owned() };
         if let Some(data) = &data {
-            data.keep_identity(&token, &signing_key, &certificates)?;
+            data.keep_identity(&token, &signing_key, &certificates).map_err(full)?;
         }
         let settings = Settings {
             authorization: options.authorization,
@@ -111,25 +152,41 @@ impl Sandbox {
         let server = Arc::new(server);
         if let Some(data) = &data {
             server.keep_records();
-            data.write(&server.snapshot())?;
+            data.write(&server.snapshot()).map_err(full)?;
         }
-        let kubeconfig = kubeconfig::text(
-            address,
-            &certificates.authority.certificates,
-            &token,
-            &options.namespace,
-        );
+        let authority = &certificates.authority.certificates;
+        let config = |address| kubeconfig::text(address, authority, &token, &options.namespace);
         let (stop, stopped) = watch::channel(false);
-        let acceptor = TlsAcceptor::from(tls(&certificates)?);
+        let acceptor = TlsAcceptor::from(tls(&certificates).map_err(own)?);
+        let open = watch::Sender::new(!options.hold);
         let host = connection::Host {
             server: Arc::clone(&server),
             data: data.clone(),
             revisions: world.revisions.subscribe(),
+            open: open.subscribe(),
             stopped,
         };
+        let mut inner_kubeconfig = config(address);
+        if options.hold {
+            let (listener, address) = bind(SocketAddr::new(options.listen.ip(), 0)).await?;
+            let inner = connection::Host { open: watch::channel(true).1, ..host.clone() };
+            tokio::spawn(connection::accept(listener, acceptor.clone(), inner));
+            inner_kubeconfig = config(address);
+        }
         tokio::spawn(connection::accept(listener, acceptor, host.clone()));
         tokio::spawn(settle(host));
-        Ok(Sandbox { server, world, data, address, kubeconfig, stop })
+        let kubeconfig = config(address);
+        Ok(Sandbox { server, world, data, address, kubeconfig, inner_kubeconfig, open, stop })
+    }
+
+    /// Lets requests in that wait.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// A kubeconfig for those who work before [`Sandbox::open`].
+    pub fn inner_kubeconfig(&self) -> &str {
+        &self.inner_kubeconfig
     }
 
     /// Where it serves.
@@ -166,7 +223,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// What the server says.
-    pub fn apply(&self, object: &Value, namespace: &str) -> Result<String, String> {
+    pub fn apply(&self, object: &Value, namespace: &str) -> Result<String, Refusal> {
         let path = self.path_of(object, namespace)?;
         let target = format!("{path}?fieldManager=kiln-up&force=true");
         let body = json::to_string(object);
@@ -176,29 +233,48 @@ impl Sandbox {
             return Ok(path);
         }
         let value = response.value();
-        Err(value.str_at(["message"]).unwrap_or("refused").to_owned())
+        let causes = value.get_path(["details", "causes"]).and_then(Value::as_list);
+        let first = causes.and_then(|causes| causes.first());
+        let field = first.and_then(|cause| cause.str_at(["field"])).unwrap_or_default();
+        Err(Refusal {
+            reason: value.str_at(["reason"]).unwrap_or_default().to_owned(),
+            message: value.str_at(["message"]).unwrap_or("refused").to_owned(),
+            field: field.to_owned(),
+        })
     }
 
-    fn path_of(&self, object: &Value, namespace: &str) -> Result<String, String> {
+    /// Where an object is served.
+    fn path_of(&self, object: &Value, namespace: &str) -> Result<String, Refusal> {
         let text = |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default();
         let (version, kind, name) =
             (text(&["apiVersion"]), text(&["kind"]), text(&["metadata", "name"]));
+        let refused = |reason: &str, message: String, field: &str| Refusal {
+            reason: reason.to_owned(),
+            message,
+            field: field.to_owned(),
+        };
+        for (field, text) in [("apiVersion", version), ("kind", kind)] {
+            if text.is_empty() {
+                return Err(refused("BadRequest", format!("it has no {field}"), ""));
+            }
+        }
+        if name.is_empty() {
+            return Err(refused("BadRequest", "it has no metadata.name".to_owned(), "metadata"));
+        }
         let prefix = if version.contains('/') {
             format!("/apis/{version}")
         } else {
             format!("/api/{version}")
         };
         let list = self.send(Request::new("GET", &prefix)).value();
-        let resources = list
-            .get("resources")
-            .and_then(Value::as_list)
-            .map(|list| list.to_vec())
-            .unwrap_or_default();
-        let found = resources.iter().find(|one| {
+        let resources = list.get("resources").and_then(Value::as_list);
+        let found = resources.into_iter().flat_map(|list| list.iter()).find(|one| {
             one.str_at(["kind"]) == Some(kind)
                 && !one.str_at(["name"]).unwrap_or_default().contains('/')
         });
-        let Some(found) = found else { return Err(format!("{version} {kind} is not served")) };
+        let Some(found) = found else {
+            return Err(refused("NotServed", format!("{version} {kind} is not served"), "kind"));
+        };
         let plural = found.str_at(["name"]).unwrap_or_default();
         if found.get("namespaced").and_then(Value::as_bool) == Some(true) {
             let given = text(&["metadata", "namespace"]);
@@ -214,8 +290,18 @@ impl Sandbox {
         let _ = revisions.wait_for(|now| *now > revision).await;
     }
 
+    /// The revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.server.revision()
+    }
+
     /// Ends it: watches come to their end, what is on disk is complete.
     pub async fn stop(self) {
+        self.end().await;
+    }
+
+    /// Ends it, for those who share it; the data is free when the last of them is gone.
+    pub async fn end(&self) {
         let _ = self.stop.send(true);
         // Answers that are under way get a moment.
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -223,6 +309,23 @@ impl Sandbox {
             let _ = data.write(&self.server.take_records());
         }
     }
+}
+
+/// Takes an address.
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let taken = |error: std::io::Error| StartError {
+        message: match error.kind() {
+            std::io::ErrorKind::AddrInUse => format!("{address} is taken by another process"),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("cannot listen on {address}: permission denied")
+            }
+            _ => format!("cannot listen on {address}: {error}"),
+        },
+        hint: "choose another --listen; port 0 takes any that is free".to_owned(),
+    };
+    let listener = TcpListener::bind(address).await.map_err(taken)?;
+    let address = listener.local_addr().map_err(taken)?;
+    Ok((listener, address))
 }
 
 /// Does what controllers do, whenever something changed.

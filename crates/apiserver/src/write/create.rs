@@ -7,6 +7,7 @@ use super::{
     read_body, store,
 };
 use crate::admission::{self, Operation, Review};
+use crate::collect::furnish;
 use crate::convert::{from_storage, to_storage};
 use crate::options::WriteOptions;
 use crate::paths::Target;
@@ -107,29 +108,27 @@ pub(crate) fn create_object(
         invalid(kind, &object, &problems)?;
     }
     admission::check(server, &review, &mut object, warnings)?;
-    let object = to_storage(object, kind);
-    for attempt in 0.. {
+    let mut object = to_storage(object, kind);
+    let mut names_left = if generated { NAMES } else { 0 };
+    let stored = loop {
         match commit(server, target, options, object.clone()) {
-            Err(failure) if failure.reason == "AlreadyExists" && generated && attempt < NAMES => {
-                let mut again = object.clone();
-                if let Some(metadata) = metadata_mut(&mut again) {
+            Err(failure) if failure.reason == "AlreadyExists" && names_left > 0 => {
+                names_left -= 1;
+                if let Some(metadata) = metadata_mut(&mut object) {
                     metadata.remove("name");
                 }
-                name_it(server, target, &mut again);
-                if let Ok(stored) = commit(server, target, options, again) {
-                    return Ok(from_storage(&stored, kind));
-                }
+                name_it(server, target, &mut object);
             }
-            outcome => {
-                let stored = outcome?;
-                if !options.dry_run {
-                    server.outside.changed(server.revision());
-                }
-                return Ok(from_storage(&stored, kind));
-            }
+            outcome => break outcome?,
+        }
+    };
+    if !options.dry_run {
+        server.outside.changed(server.revision());
+        if kind.kind() == "Namespace" && kind.group().is_empty() {
+            furnish(server, stored.str_at(["metadata", "name"]).unwrap_or_default());
         }
     }
-    Err(Failure::internal("no name is free"))
+    Ok(from_storage(&stored, kind))
 }
 
 fn commit(

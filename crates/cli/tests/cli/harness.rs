@@ -43,9 +43,19 @@ impl Folder {
 
     /// Starts `kiln` here with these arguments, to be ended by the caller.
     pub(crate) fn leave_running(&self, args: &[&str]) -> std::process::Child {
+        self.leave_running_with(args, &[])
+    }
+
+    /// Starts `kiln` here with these variables set, to be ended by the caller.
+    pub(crate) fn leave_running_with(
+        &self,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> std::process::Child {
         Command::new(env!("CARGO_BIN_EXE_kiln"))
             .args(args)
             .current_dir(self.0.path())
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -14,11 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const POLICY: &str = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/default-deny";
 
 /// The rule of the example.
-pub(super) fn rules(wanted: bool) -> Vec<Value> {
-    if !wanted {
-        return Vec::new();
-    }
-    vec![value!({
+pub(super) fn rule() -> Value {
+    value!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "closed-namespaces"},
         "spec": {"rules": [{
             "name": "deny-by-default",
@@ -30,7 +27,7 @@ pub(super) fn rules(wanted: bool) -> Vec<Value> {
                 "data": {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}},
             },
         }]},
-    })]
+    })
 }
 
 /// Creates a namespace, watches the rule work, takes away what it made, watches it come back.

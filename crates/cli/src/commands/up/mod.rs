@@ -1,40 +1,45 @@
 //! `kiln up`
 
+mod command;
+mod config;
 mod demo;
+mod engine;
+mod given;
 mod limits;
+mod signals;
 
-use std::fs;
+use std::ffi::OsString;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use kiln_apiserver::{Authorization, Request};
+use kiln_apiserver::Authorization;
 use kiln_diagnostic::Diagnostic;
-use kiln_install::Grant;
+use kiln_object::ObjectId;
 use kiln_sandbox::{Options, Sandbox};
-use kiln_value::Value;
-use kiln_yaml::ReadOptions;
+use kiln_text::names;
+use tempfile::TempDir;
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::input;
 use crate::ui::{Ui, counted};
-
-/// How long the engine may take to register its webhooks before resources are stored.
-const REGISTERS: Duration = Duration::from_secs(10);
+use engine::{Engine, View};
+use given::{Given, Item, called};
+use signals::Signals;
 
 /// Start a sandbox cluster that kubectl speaks to, with rules at work inside
 ///
 /// One process on this machine: an API server that keeps its objects in memory, and what `kiln run` does. There are
 /// no nodes: pods are stored and stay Pending. It is for development and tests; for production there is Kubernetes.
 ///
-/// A kubeconfig is written, and the commands to go on with are printed. Ctrl-C stops it.
+/// A kubeconfig is written, and the commands to go on with are printed. Ctrl-C stops it. With a COMMAND it stops when
+/// that ends, with its exit code.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files or folders with rules, stored before anything else
+    /// Files or folders with rules, at work before anything else is stored
     #[arg(value_name = "RULES")]
     rules: Vec<String>,
 
@@ -47,7 +52,7 @@ pub(crate) struct Args {
     data: Option<PathBuf>,
 
     /// Load an example, and tell what happens as it happens
-    #[arg(long)]
+    #[arg(long, conflicts_with = "bare")]
     demo: bool,
 
     /// Print what the sandbox does not do, and end
@@ -66,8 +71,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The namespace of the kubeconfig's context
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    /// The namespace of the kubeconfig's context, and of objects that name none
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = namespace)]
     namespace: String,
 
     /// Only the API server, without the engine
@@ -77,6 +82,10 @@ pub(crate) struct Args {
     /// What is logged to standard error: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "KILN_LOG")]
     log: String,
+
+    /// A command to run with KUBECONFIG set when everything is ready; the sandbox ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -85,6 +94,14 @@ enum Permissions {
     AlwaysAllow,
     /// By the stored roles and bindings
     Rbac,
+}
+
+/// The name of a namespace.
+fn namespace(name: &str) -> Result<String, String> {
+    match names::dns1123_label(name).as_slice() {
+        [] => Ok(name.to_owned()),
+        problems => Err(problems.join("; ")),
+    }
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -105,34 +122,15 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .hint("the sandbox is for development: listen on 127.0.0.1")
         .into());
     }
-    let rules = documents(&args.rules, global)?;
-    let resources = documents(&args.resources, global)?;
+    let mut given = Given::read(ui, global, &args.rules, &args.resources)?;
+    if args.demo {
+        given.rules.push(Item::own(demo::rule()));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
-    let outcome = runtime.block_on(serve(args, &rules, &resources));
+    let outcome = runtime.block_on(serve(ui, args, &given));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
-}
-
-/// The objects in files and folders.
-fn documents(paths: &[String], global: &Global) -> Result<Vec<Value>, Failure> {
-    let mut objects = Vec::new();
-    for path in paths {
-        for file in input::expand(path)? {
-            let read = input::read(&file, global.max_input_size)?;
-            for document in
-                kiln_yaml::read_bytes(&read.name, &read.bytes, ReadOptions::kubernetes())?
-            {
-                let value = document.into_value();
-                match value.get("items").and_then(Value::as_list) {
-                    Some(items) => objects.extend(items.iter().cloned()),
-                    None if value.is_null() => {}
-                    None => objects.push(value),
-                }
-            }
-        }
-    }
-    Ok(objects)
 }
 
 /// Says something, at once: whoever waits for the line may start.
@@ -143,8 +141,16 @@ fn say(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn serve(args: &Args, rules: &[Value], resources: &[Value]) -> CommandResult {
+async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     let began = Instant::now();
+    // From here on nothing ends the process before it has tidied up.
+    let mut signals = Signals::listen()?;
+    let folder = config::private_folder()?;
+    let kubeconfig =
+        config::place(args.kubeconfig.as_deref(), args.data.as_deref(), folder.path())?;
+    if args.kubeconfig.is_some() {
+        config::keep_foreign(&kubeconfig)?;
+    }
     let options = Options {
         listen: args.listen,
         data: args.data.clone(),
@@ -153,140 +159,158 @@ async fn serve(args: &Args, rules: &[Value], resources: &[Value]) -> CommandResu
             Permissions::Rbac => Authorization::Rbac,
         },
         namespace: args.namespace.clone(),
+        hold: true,
     };
     let sandbox = Sandbox::start(&options)
         .await
-        .map_err(|problem| Diagnostic::error(problem).hint("choose another --listen or --data"))?;
-    let ready = began.elapsed();
-    let path = kubeconfig_path(args)?;
-    write_secret(&path, sandbox.kubeconfig())?;
-    say(&format!(
-        "kiln up: https://{} is ready after {} ms",
-        sandbox.address(),
-        ready.as_millis()
-    ))?;
-    say(&format!("  export KUBECONFIG={}", path.display()))?;
-    say("  kubectl get all --all-namespaces")?;
-    say("  kubectl create namespace shop")?;
-    let engine = if args.bare { None } else { Some(begin_engine(&sandbox, &path)?) };
-    store(&sandbox, rules, &args.namespace)?;
-    if engine.is_some() && (args.demo || !rules.is_empty()) {
-        store(&sandbox, &demo::rules(args.demo), &args.namespace)?;
-        registered(&sandbox).await;
+        .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
+    let mut up =
+        Up { ui, args, sandbox: Arc::new(sandbox), engine: None, folder, kubeconfig, refused: 0 };
+    let outcome = up.live(given, began, &mut signals).await;
+    if let Some(engine) = up.engine {
+        engine.end().await;
     }
-    store(&sandbox, resources, &args.namespace)?;
-    if !rules.is_empty() || !resources.is_empty() {
-        let (rules, objects) =
-            (counted(rules.len(), "rule", "rules"), counted(resources.len(), "object", "objects"));
-        say(&format!("stored {rules} and {objects}"))?;
-    }
-    if args.demo {
-        demo::narrate(&sandbox, say).await?;
-    }
-    say("Ctrl-C stops it. What it does not do: kiln up --limits")?;
-    told_to_end().await;
-    if let Some((end, engine)) = engine {
-        let _ = end.send(());
-        let _ = tokio::time::timeout(Duration::from_secs(2), engine).await;
-    }
-    sandbox.stop().await;
-    if args.kubeconfig.is_none() && args.data.is_none() {
-        let _ = path.parent().map(fs::remove_dir_all);
-    }
-    Ok(Outcome::Done)
+    up.sandbox.end().await;
+    outcome
 }
 
-type Engine = (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<()>);
+/// A sandbox, from its beginning to its end.
+struct Up<'a> {
+    ui: &'a Ui,
+    args: &'a Args,
+    sandbox: Arc<Sandbox>,
+    engine: Option<Engine>,
+    /// For the engine, and for a kubeconfig that goes with the sandbox.
+    folder: TempDir,
+    kubeconfig: PathBuf,
+    /// How many objects were not stored.
+    refused: usize,
+}
 
-/// What `kiln run` does, in this process, at this server.
-fn begin_engine(sandbox: &Sandbox, kubeconfig: &Path) -> Result<Engine, Failure> {
-    let needed = kiln_install::manifests(&kiln_install::Options {
-        workload: false,
-        grant: Grant::Standard,
-        ..kiln_install::Options::default()
-    });
-    store(sandbox, &needed, "kyverno")?;
-    // The port is free now, and taken a moment later.
-    let free =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let listen = free.map_err(|error| Diagnostic::error(format!("no port is free: {error}")))?;
-    let options = kiln_live::Options {
-        kubeconfig: Some(kubeconfig.to_path_buf()),
-        listen,
-        webhook_url: Some(format!("https://{listen}")),
-        ..kiln_live::Options::default()
-    };
-    let (end, ended) = tokio::sync::oneshot::channel();
-    let engine = tokio::spawn(async move {
-        let ended = async move {
-            let _ = ended.await;
+impl Up<'_> {
+    async fn live(
+        &mut self,
+        given: &Given,
+        began: Instant,
+        signals: &mut Signals,
+    ) -> CommandResult {
+        let args = self.args;
+        let alone = args.command.is_empty();
+        let ended = |signal| match alone {
+            true => Outcome::Done,
+            false => Outcome::Code(command::ended_by(signal)),
         };
-        if let Err(error) = kiln_live::run(options, ended).await {
-            let _ = writeln!(std::io::stderr(), "the engine ended: {error}");
+        let work = async {
+            self.begin(given).await?;
+            self.tell_ready(given, began)?;
+            if args.demo {
+                demo::narrate(&self.sandbox, say).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        tokio::select! {
+            done = work => done?,
+            signal = signals.next() => return Ok(ended(signal)),
         }
-    });
-    Ok((end, engine))
-}
+        if alone {
+            say("Ctrl-C stops it. What it does not do: kiln up --limits")?;
+            return Ok(ended(signals.next().await));
+        }
+        command::run(self.ui, &args.command, &self.kubeconfig, signals).await
+    }
 
-fn store(sandbox: &Sandbox, objects: &[Value], namespace: &str) -> Result<(), Failure> {
-    let mut problems = Vec::new();
-    for object in objects {
-        if let Err(why) = sandbox.apply(object, namespace) {
-            let what = kiln_object::identity::describe(object);
-            problems.push(Diagnostic::error(format!("{what} cannot be stored: {why}")));
+    /// Stores everything in its turn. Rules are at work before anybody else gets in.
+    async fn begin(&mut self, given: &Given) -> Result<(), Failure> {
+        engine::forget_killed(&self.sandbox, self.args.bare);
+        let [definitions, rules, more_rules, resources] = given.turns(&self.args.namespace);
+        let objects = more_rules.len() + resources.len();
+        self.store(&definitions).await?;
+        let view = self.begin_engine().await?;
+        self.store(&rules).await?;
+        self.at_work(view.as_ref()).await;
+        config::write(&self.kubeconfig, self.sandbox.kubeconfig())?;
+        self.sandbox.open();
+        self.store(&more_rules).await?;
+        self.at_work(view.as_ref()).await;
+        self.store(&resources).await?;
+        for (policy, why) in self.at_work(view.as_ref()).await {
+            let name = called(&policy);
+            self.ui.problem(
+                &Diagnostic::warning(format!("{name} is not at work: {why}"))
+                    .hint("mend it, and apply it with kubectl"),
+            );
+        }
+        if let Some(view) = view.filter(|_| objects > 0) {
+            view.rests(&self.sandbox).await;
+        }
+        Ok(())
+    }
+
+    async fn begin_engine(&mut self) -> Result<Option<View>, Failure> {
+        if self.args.bare {
+            return Ok(None);
+        }
+        let path = self.folder.path().join("engine");
+        config::write(&path, self.sandbox.inner_kubeconfig())?;
+        let (engine, shown) = Engine::begin(&self.sandbox, &path)?;
+        self.engine = Some(engine);
+        engine::connected(shown).await.map(Some)
+    }
+
+    /// Waits until rules are at work; those that are not.
+    async fn at_work(&self, view: Option<&View>) -> Vec<(ObjectId, String)> {
+        match view {
+            Some(view) => view.at_work(&self.sandbox).await,
+            None => Vec::new(),
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(problems.into()) }
-}
 
-/// Waits until the engine is asked about what is stored.
-async fn registered(sandbox: &Sandbox) {
-    let began = Instant::now();
-    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    while began.elapsed() < REGISTERS {
-        let list = sandbox.send(Request::new("GET", path)).value();
-        let items = list.get("items").and_then(Value::as_list);
-        if items.is_some_and(|items| {
-            items.iter().any(|item| {
-                item.str_at(["metadata", "name"]).is_some_and(|name| name.contains("resource"))
-            })
-        }) {
-            return;
+    /// Stores objects. One that is refused keeps no other out.
+    async fn store(&mut self, items: &[&Item]) -> Result<(), Failure> {
+        for item in items {
+            let (sandbox, object) = (Arc::clone(&self.sandbox), item.object.clone());
+            let namespace = self.args.namespace.clone();
+            // Webhooks take their time: signals are heard meanwhile.
+            let stored =
+                tokio::task::spawn_blocking(move || sandbox.apply(&object, &namespace)).await;
+            let stored = stored
+                .map_err(|error| Diagnostic::error(format!("cannot store an object: {error}")))?;
+            if let Err(why) = stored {
+                self.refused += 1;
+                self.ui.problem(&item.refused(&why, &self.args.namespace));
+            }
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(())
     }
-}
 
-fn kubeconfig_path(args: &Args) -> Result<PathBuf, Failure> {
-    if let Some(path) = &args.kubeconfig {
-        return Ok(path.clone());
-    }
-    let folder = match &args.data {
-        Some(data) => data.clone(),
-        None => std::env::temp_dir().join(format!("kiln-up-{}", std::process::id())),
-    };
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)))
-        .map_err(|error| input::cannot("make", &folder.display().to_string(), &error))?;
-    Ok(folder.join("kubeconfig"))
-}
-
-/// Writes what only this user may read.
-fn write_secret(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| input::cannot("write", &path.display().to_string(), &error).into())
-}
-
-/// Comes when the process is told to end.
-async fn told_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+    /// Tells that everything is ready; to whoever waits for a command's output only what is wrong.
+    fn tell_ready(&self, given: &Given, began: Instant) -> Result<(), Failure> {
+        let own = usize::from(self.args.demo);
+        let (rules, objects) = (given.rules.len() - own, given.resources.len());
+        let refused = counted(self.refused, "object was", "objects were");
+        let refused = format!("{refused} refused");
+        if !self.args.command.is_empty() {
+            if self.refused > 0 {
+                self.ui.status(&refused);
+            }
+            return Ok(());
+        }
+        let took = began.elapsed().as_millis();
+        say(&format!("kiln up: https://{} is ready after {took} ms", self.sandbox.address()))?;
+        say(&format!("  export KUBECONFIG={}", config::quoted(&self.kubeconfig)))?;
+        say("  kubectl get all --all-namespaces")?;
+        say("  kubectl create namespace shop")?;
+        if rules + objects > 0 {
+            let given = format!(
+                "{} and {}",
+                counted(rules, "rule", "rules"),
+                counted(objects, "object", "objects")
+            );
+            match self.refused {
+                0 => say(&format!("stored {given}"))?,
+                _ => say(&format!("of {given}, {refused}"))?,
+            }
+        }
+        Ok(())
     }
 }

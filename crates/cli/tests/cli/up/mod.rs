@@ -1,5 +1,10 @@
 //! `kiln up`
 
+mod command;
+mod demo;
+mod files;
+mod load;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -20,6 +25,25 @@ struct Up {
     /// What it printed so far.
     printed: Vec<String>,
 }
+
+/// A rule that gives every new namespace a ConfigMap.
+const SETTINGS: &str = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: settings}
+spec:
+  rules:
+  - name: make-settings
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: v1
+      kind: ConfigMap
+      name: settings
+      namespace: "{{request.object.metadata.name}}"
+      synchronize: true
+      data: {data: {owner: "{{request.object.metadata.name}}"}}
+"#;
+const SHOP: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
 
 impl Up {
     /// Starts one, and waits for a line that begins like this.
@@ -72,6 +96,19 @@ impl Up {
             .as_u16()
     }
 
+    /// Waits for an object; it must come within half a minute.
+    fn wait_for(&self, path: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let (status, body) = self.get(path);
+            if status == 200 {
+                return body;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{path} did not come: {body}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn end(mut self, signal: Signal) -> Option<i32> {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
         self.child.wait().unwrap().code()
@@ -92,10 +129,12 @@ fn data(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn limits_are_listed() {
+fn limits_are_listed_and_documented() {
     let run = crate::harness::kiln(&["up", "--limits"]);
     assert_eq!(run.code, 0);
     assert!(run.stdout.contains("For production there is Kubernetes."));
+    let page = std::fs::read_to_string(kiln_testkit::project_root().join("docs/up.md")).unwrap();
+    assert!(page.contains(&run.stdout), "docs/up.md shows other limits than kiln up --limits");
 }
 
 #[test]
@@ -106,12 +145,31 @@ fn strangers_are_kept_out() {
 }
 
 #[test]
+fn bad_usage_is_told_before_anything_starts() {
+    for (args, words) in [
+        (&["--bare", "--demo"][..], "cannot be used with"),
+        (&["--namespace", "A b"], "must consist of lower case alphanumeric characters"),
+        (&["--namespace", ""], "must consist of lower case alphanumeric characters"),
+        (&["--namespace", "a.b"], "must not contain dots"),
+        (&["--resource", "missing.yaml"], "no such file or folder"),
+    ] {
+        let folder = Folder::with(&[]);
+        let run = folder.kiln(&[&["up", "--data", "state"], args].concat());
+        assert_eq!(run.code, 2, "{args:?}");
+        assert!(run.stderr.contains(words), "{args:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{args:?}");
+        assert!(!folder.path().join("state").exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn it_serves_until_it_is_told_to_end() {
     let folder = Folder::with(&[]);
     let up = Up::start(&folder, &["--bare"], "Ctrl-C");
+    let config = std::fs::canonicalize(folder.path()).unwrap().join("config");
     assert!(up.printed[0].contains("is ready after"), "{:?}", up.printed);
     assert!(
-        up.printed.iter().any(|line| line.trim() == "export KUBECONFIG=config"),
+        up.printed.iter().any(|line| *line == format!("  export KUBECONFIG={}", config.display())),
         "{:?}",
         up.printed
     );
@@ -140,35 +198,10 @@ fn what_was_answered_survives_a_kill() {
 
 #[test]
 fn rules_work_inside() {
-    let policy = r#"
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: settings}
-spec:
-  rules:
-  - name: make-settings
-    match: {any: [{resources: {kinds: [Namespace]}}]}
-    generate:
-      apiVersion: v1
-      kind: ConfigMap
-      name: settings
-      namespace: "{{request.object.metadata.name}}"
-      synchronize: true
-      data: {data: {owner: "{{request.object.metadata.name}}"}}
-"#;
-    let shop = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
-    let folder = Folder::with(&[("rules.yaml", policy), ("shop.yaml", shop)]);
+    let folder = Folder::with(&[("rules.yaml", SETTINGS), ("shop.yaml", SHOP)]);
     let up = Up::start(&folder, &["rules.yaml", "--resource", "shop.yaml"], "Ctrl-C");
     assert!(up.printed.iter().any(|line| line == "stored 1 rule and 1 object"), "{:?}", up.printed);
-    let began = Instant::now();
-    loop {
-        let (status, body) = up.get("/api/v1/namespaces/shop/configmaps/settings");
-        if status == 200 {
-            assert!(body.contains(r#""owner":"shop""#), "{body}");
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(30), "no ConfigMap came: {body}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let made = up.wait_for("/api/v1/namespaces/shop/configmaps/settings");
+    assert!(made.contains(r#""owner":"shop""#), "{made}");
     assert_eq!(up.end(Signal::SIGTERM), Some(0));
 }

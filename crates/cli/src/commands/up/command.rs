@@ -1,0 +1,89 @@
+//! A command that works on the sandbox, which ends with it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use kiln_diagnostic::Diagnostic;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::signals::Signals;
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// The codes of shells for commands that are not there, and for those that cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// Runs a command with KUBECONFIG set; its exit code is ours.
+pub(super) async fn run(
+    ui: &Ui,
+    words: &[OsString],
+    kubeconfig: &Path,
+    signals: &mut Signals,
+) -> CommandResult {
+    let Some((program, args)) = words.split_first() else { return Ok(Outcome::Done) };
+    let mut command = Command::new(program);
+    command.args(args).env("KUBECONFIG", kubeconfig);
+    if let Some(path) = path_with_us() {
+        command.env("PATH", path);
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let problem = match error.kind() {
+                io::ErrorKind::NotFound => "no such command".to_owned(),
+                io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+                _ => error.to_string(),
+            };
+            let shown = program.display();
+            ui.problem(&Diagnostic::error(format!("cannot run {shown}: {problem}")));
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            return Ok(Outcome::Code(if missing { NOT_FOUND } else { NOT_RUN }));
+        }
+    };
+    let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
+    let mut waiting = tokio::task::spawn_blocking(move || child.wait());
+    loop {
+        tokio::select! {
+            ended = &mut waiting => {
+                let status = ended.map_err(io::Error::other).and_then(|status| status);
+                return match status {
+                    Ok(status) => Ok(Outcome::Code(code(status))),
+                    Err(error) => Err(Diagnostic::error(format!("cannot wait for the command: {error}")).into()),
+                };
+            }
+            signal = signals.next() => {
+                // Of Ctrl-C on a terminal the command hears by itself.
+                let heard = signal == Signal::SIGINT as i32 && io::stdin().is_terminal();
+                if !heard && let (Some(pid), Ok(signal)) = (pid, Signal::try_from(signal)) {
+                    let _ = kill(pid, signal);
+                }
+            }
+        }
+    }
+}
+
+/// The exit code of a command, as shells have it for one that a signal ended.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| ended_by(status.signal().unwrap_or(0)).into());
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The exit code of a process that a signal ended.
+pub(super) fn ended_by(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// PATH with the folder of this program at its end, so that the command finds `kiln` itself.
+fn path_with_us() -> Option<OsString> {
+    let program = std::env::current_exe().ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let known = std::env::split_paths(&path);
+    let ours = program.parent().map(Path::to_path_buf);
+    let all = known.filter(|folder| folder.as_os_str() != OsStr::new("")).chain(ours);
+    std::env::join_paths(all).ok()
+}

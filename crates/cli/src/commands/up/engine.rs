@@ -1,0 +1,240 @@
+//! What `kiln run` does, in the process of the sandbox: its beginning, when rules are at work, its end.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kiln_admission::webhooks::CONFIGURATIONS;
+use kiln_apiserver::Request;
+use kiln_diagnostic::Diagnostic;
+use kiln_install::Grant;
+use kiln_live::{Shared, Work};
+use kiln_object::{ObjectId, metadata};
+use kiln_sandbox::Sandbox;
+use kiln_value::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::exit::Failure;
+
+/// How long the engine may take to put rules to work.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long rules may take to do what follows from the first objects.
+const FIRST_WORK: Duration = Duration::from_secs(5);
+/// Nothing is written for so long when they have done it.
+const STILL: Duration = Duration::from_millis(100);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long the engine may take to end.
+const LAST_CALLS: Duration = Duration::from_secs(2);
+
+/// The engine.
+pub(super) struct Engine {
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// The engine's own view of what it does.
+pub(super) struct View(Shared);
+
+impl Engine {
+    /// Begins, at the sandbox of this kubeconfig.
+    pub(super) fn begin(
+        sandbox: &Sandbox,
+        kubeconfig: &Path,
+    ) -> Result<(Self, oneshot::Receiver<Shared>), Failure> {
+        for object in kiln_install::manifests(&kiln_install::Options {
+            workload: false,
+            grant: Grant::Standard,
+            ..kiln_install::Options::default()
+        }) {
+            sandbox.apply(&object, "kyverno").map_err(|why| {
+                let what = kiln_object::identity::describe(&object);
+                Diagnostic::error(format!("the engine needs {what}, which is not stored: {why}"))
+                    .hint("choose another --data, or begin with an empty one")
+            })?;
+        }
+        // The port is free now, and taken a moment later.
+        let free =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let listen =
+            free.map_err(|error| Diagnostic::error(format!("no port is free: {error}")))?;
+        let options = kiln_live::Options {
+            kubeconfig: Some(kubeconfig.to_path_buf()),
+            listen,
+            webhook_url: Some(format!("https://{listen}")),
+            ..kiln_live::Options::default()
+        };
+        let (end, ended) = oneshot::channel();
+        let (show, shown) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let ended = async move {
+                let _ = ended.await;
+            };
+            let show = |shared: &Shared| drop(show.send(shared.clone()));
+            if let Err(error) = kiln_live::run_seen(options, ended, show).await {
+                let _ = writeln!(std::io::stderr(), "the engine ended: {}", error.message);
+            }
+        });
+        Ok((Engine { end, task }, shown))
+    }
+
+    /// Ends it: what it registered is taken back.
+    pub(super) async fn end(self) {
+        let _ = self.end.send(());
+        let _ = tokio::time::timeout(LAST_CALLS, self.task).await;
+    }
+}
+
+/// Waits for the engine to be connected.
+pub(super) async fn connected(shown: oneshot::Receiver<Shared>) -> Result<View, Failure> {
+    match shown.await {
+        Ok(shared) => Ok(View(shared)),
+        Err(_) => Err(Diagnostic::error("the engine does not start")
+            .hint("look at it with --log debug")
+            .into()),
+    }
+}
+
+impl View {
+    /// Waits until all policies that are stored are at work; those that are not, with the reason.
+    pub(super) async fn at_work(&self, sandbox: &Sandbox) -> Vec<(ObjectId, String)> {
+        let stored = self.stored(sandbox);
+        let began = Instant::now();
+        loop {
+            let states: Vec<State> = stored.iter().map(|policy| self.state(policy)).collect();
+            let reads = *self.0.work.borrow() == Work::Waits || !self.0.registry.borrow().complete;
+            let late = began.elapsed() > PATIENCE;
+            if late || !reads && !states.contains(&State::Unknown) {
+                let why = |state| match state {
+                    State::Works => None,
+                    State::Broken(why) => Some(why),
+                    State::Unknown => Some("the engine has not taken it up yet".to_owned()),
+                };
+                let all = stored.into_iter().zip(states);
+                return all.filter_map(|(policy, state)| Some((policy.id, why(state)?))).collect();
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until rules have done what follows from what is stored, as far as it is to be done at once.
+    pub(super) async fn rests(&self, sandbox: &Sandbox) {
+        let began = Instant::now();
+        let (mut revision, mut since) = (sandbox.revision(), Instant::now());
+        while began.elapsed() < FIRST_WORK {
+            tokio::time::sleep(LOOK).await;
+            let now = sandbox.revision();
+            if now != revision || *self.0.work.borrow() == Work::Goes {
+                (revision, since) = (now, Instant::now());
+            } else if since.elapsed() > STILL {
+                return;
+            }
+        }
+    }
+
+    fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {
+        let kinds = self.0.kinds.borrow().clone();
+        let mut stored = Vec::new();
+        for gvk in kiln_live::registry::policy_kinds() {
+            let Some(kind) = kinds.get(&gvk) else { continue };
+            let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
+            let list = sandbox.send(Request::new("GET", &path)).value();
+            let items = list.get("items").and_then(Value::as_list);
+            for item in items.into_iter().flat_map(|items| items.iter()) {
+                stored.push(Stored {
+                    id: ObjectId::new(
+                        gvk.clone(),
+                        metadata::namespace(item).unwrap_or_default(),
+                        metadata::name(item).unwrap_or_default(),
+                    ),
+                    uid: metadata::uid(item).unwrap_or_default().to_owned(),
+                    generation: generation(item),
+                });
+            }
+        }
+        stored
+    }
+
+    fn state(&self, policy: &Stored) -> State {
+        let registry = self.0.registry.borrow();
+        let known = registry.policies.iter().find(|known| {
+            known.id.same_object(&policy.id)
+                && metadata::uid(&known.object) == Some(policy.uid.as_str())
+                && generation(&known.object) >= policy.generation
+        });
+        let Some(known) = known else { return State::Unknown };
+        if let Err(why) = &known.compiled {
+            return State::Broken(why.clone());
+        }
+        let registered = self.0.webhooks.borrow();
+        let upto = registered.get(&known.id).filter(|(uid, _)| *uid == policy.uid);
+        match upto {
+            Some((_, upto)) if *upto >= policy.generation => State::Works,
+            _ => State::Unknown,
+        }
+    }
+}
+
+/// A policy that is stored.
+struct Stored {
+    id: ObjectId,
+    uid: String,
+    generation: i64,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Unknown,
+    Broken(String),
+    Works,
+}
+
+fn generation(object: &Value) -> i64 {
+    object.get_path(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Takes away what an engine leaves in the data when it is killed: registrations at an address at which nobody
+/// answers any more, so that every write would be refused, and its Lease.
+///
+/// Beside a bare sandbox an engine may run on its own: what answers stays.
+pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
+    for (kind, name) in CONFIGURATIONS {
+        let plural = format!("{}s", kind.to_lowercase());
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        let found = sandbox.send(Request::new("GET", &path));
+        if found.status == 200 && !(bare && answers(&found.value())) {
+            sandbox.send(Request::new("DELETE", &path));
+        }
+    }
+    if !bare {
+        let lease = kiln_live::lease_id("kyverno");
+        let path = format!(
+            "/apis/{}/namespaces/{}/leases/{}",
+            lease.gvk.api_version(),
+            lease.namespace,
+            lease.name
+        );
+        sandbox.send(Request::new("DELETE", &path));
+    }
+}
+
+/// Whether anybody listens where a configuration says.
+fn answers(configuration: &Value) -> bool {
+    let webhooks = configuration.get("webhooks").and_then(Value::as_list);
+    let mut urls = webhooks
+        .into_iter()
+        .flat_map(|webhooks| webhooks.iter())
+        .filter_map(|webhook| webhook.str_at(["clientConfig", "url"]));
+    let address = |url: &str| {
+        let rest = url.strip_prefix("https://")?;
+        rest.split('/').next()?.parse::<SocketAddr>().ok()
+    };
+    urls.any(|url| {
+        // Names are asked for elsewhere: whoever gave one knows that it answers.
+        address(url).is_none_or(|address| {
+            TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
+        })
+    })
+}

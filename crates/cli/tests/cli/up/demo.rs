@@ -1,0 +1,82 @@
+//! `kiln up --demo`
+
+use std::io::{BufRead as _, BufReader};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::files::{names, temporary};
+use crate::harness::Folder;
+
+/// A line without what differs from run to run: times, the port, the name of the folder.
+fn steady(line: &str) -> String {
+    let words = line.split(' ').map(|word| {
+        if word.starts_with("https://127.0.0.1:") {
+            "https://127.0.0.1:PORT".to_owned()
+        } else if let Some(path) = word.strip_prefix("KUBECONFIG=") {
+            let ends = path.rsplit('/').next().unwrap_or_default();
+            format!("KUBECONFIG=…/{ends}")
+        } else if !word.is_empty() && word.chars().all(|c| c.is_ascii_digit()) {
+            "N".to_owned()
+        } else {
+            word.to_owned()
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+const NARRATION: &str = "\
+demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
+demo: you create the namespace shop
+demo: after N ms the rule has made NetworkPolicy shop/default-deny
+demo: somebody deletes it
+demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
+";
+
+#[test]
+fn the_demo_tells_what_happens_and_leaves_nothing() {
+    let folder = Folder::with(&[]);
+    let temporary = temporary(&folder);
+    let variables = [("TMPDIR", temporary.to_str().unwrap())];
+    let mut child = folder.leave_running_with(&["up", "--demo"], &variables);
+    let mut printed = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    while !printed.contains("Ctrl-C") {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended after\n{printed}");
+        printed.push_str(&steady(&line));
+    }
+    assert_eq!(
+        printed,
+        format!(
+            "kiln up: https://127.0.0.1:PORT is ready after N ms\n  \
+             export KUBECONFIG=…/kubeconfig\n  \
+             kubectl get all --all-namespaces\n  \
+             kubectl create namespace shop\n\
+             {NARRATION}\
+             Ctrl-C stops it. What it does not do: kiln up --limits\n"
+        )
+    );
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(names(&temporary), Vec::<String>::new());
+}
+
+#[test]
+fn with_a_command_the_demo_ends_by_itself() {
+    let folder = Folder::with(&[]);
+    let run = folder.kiln(&["up", "--demo", "--", "kiln", "explain", "namespace/shop"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let printed: String = run.stdout.split_inclusive('\n').map(steady).collect();
+    let explained = "\
+v1/Namespace/shop
+policy closed-namespaces, rule deny-by-default
+  pass
+    networking.k8s.io/v1/NetworkPolicy/shop/default-deny is there, made by this rule
+";
+    assert_eq!(printed, format!("{NARRATION}{explained}"));
+    // The README shows it, times aside.
+    let readme = std::fs::read_to_string(kiln_testkit::project_root().join("README.md")).unwrap();
+    let shown = readme.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    assert_eq!(shown.split_inclusive('\n').map(steady).collect::<String>(), printed);
+}
