@@ -286,7 +286,11 @@ fn accumulate_resource(
         Err(_) if not_a_file.is_malformed() => return Err(not_a_file),
         Err(error) => {
             // Of the two failures the one with a place in a file is the user's.
-            return Err(wrap(error).pointing_like(&not_a_file));
+            let missing = error.message().ends_with("no such file or directory");
+            let hint = "paths count from the folder of the kustomization that names them";
+            return Err(wrap(error)
+                .pointing_like(&not_a_file)
+                .maybe_hint(missing.then(|| hint.to_owned())));
         }
     };
     let inner = accumulate_directory(target, root, path, None, session).map_err(wrap)?;

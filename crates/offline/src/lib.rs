@@ -20,4 +20,4 @@ mod values;
 pub use objects::{Objects, with_namespace};
 pub use report::{Change, Counts, Made, Report, RuleResult, Status, blocking_step};
 pub use run::{Job, run};
-pub use values::{UserFile, Values};
+pub use values::{UserFile, Values, remark_kind};

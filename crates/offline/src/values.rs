@@ -1,6 +1,8 @@
 //! Kyverno's values and user files: what a cluster, or the request, would have known.
 
-use kiln_diagnostic::{Diagnostic, did_you_mean};
+use std::sync::Arc;
+
+use kiln_diagnostic::{Diagnostic, Place, did_you_mean};
 use kiln_engine::User;
 use kiln_object::Gvk;
 use kiln_rules::{Operation, RuleId};
@@ -88,6 +90,25 @@ struct NamespaceLabels {
     name: Str,
     #[serde(default)]
     labels: Map,
+}
+
+/// What to say of a file that does not say what it is, or says that it is something else. Kyverno reads it all the same.
+pub fn remark_kind(document: &Document, what: &str, kind: &str) -> Option<Diagnostic> {
+    let value = document.value();
+    let remark = match value.str_at(["kind"]) {
+        // Kyverno: older examples write Value.
+        Some(said) if said != kind && !(kind == "Values" && said == "Value") => {
+            Diagnostic::warning(format!(
+                "the {what} says that it is {said:?} and is read as {kind}"
+            ))
+            .at(document.locate(&Path::root().join("kind")))
+        }
+        Some(_) if value.get("apiVersion").is_some() => return None,
+        _ => Diagnostic::warning(format!("the {what} does not say what it is"))
+            .at(Place::new(Arc::clone(document.source()), 0..0)),
+    };
+    let hint = format!("begin it with apiVersion: cli.kyverno.io/v1alpha1 and kind: {kind}");
+    Some(remark.hint(hint))
 }
 
 impl Values {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
-use kiln_offline::Values;
+use kiln_offline::{Values, remark_kind};
 use kiln_rules::Operation;
 use kiln_value::{Path, Str, Value};
 use kiln_yaml::Document;
@@ -14,10 +14,10 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TestFile {
-    #[serde(default)]
-    pub(crate) api_version: Str,
-    #[serde(default)]
-    pub(crate) kind: Str,
+    #[serde(default, rename = "apiVersion")]
+    _api_version: Str,
+    #[serde(default, rename = "kind")]
+    _kind: Str,
     #[serde(default)]
     pub(crate) metadata: Value,
     /// An older spelling of `metadata.name`.
@@ -302,12 +302,13 @@ impl TestFile {
                 old(path.join(name), name, new);
             }
         }
-        if self.api_version.is_empty() || self.kind.is_empty() {
-            let remark = Diagnostic::warning("the suite does not say what kind of file it is");
+        remarks.extend(remark_kind(document, "suite", "Test"));
+        if self.results.is_empty() && self.checks.is_null() {
+            let remark = Diagnostic::warning("the suite expects nothing");
             remarks.push(
                 remark
                     .at(crate::files::beginning(document))
-                    .hint("begin it with apiVersion: cli.kyverno.io/v1alpha1 and kind: Test"),
+                    .hint("list what should come of policies and resources under results"),
             );
         }
         let left_to_others = BTreeMap::from([

@@ -6,7 +6,7 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, compile, is_policy};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
-use kiln_offline::{UserFile, Values, with_namespace};
+use kiln_offline::{UserFile, Values, remark_kind, with_namespace};
 use kiln_rules::usual_plural;
 use kiln_value::{Path, Str, Value, value};
 use kiln_yaml::{Document, Reader};
@@ -311,7 +311,7 @@ impl Reading<'_> {
         };
         let path = Path::root().join("variables");
         let Some(document) = self.only(name, &path) else { return inline };
-        self.remark_kind(&document, "values", "Values");
+        self.problems.extend(remark_kind(&document, "values file", "Values"));
         match Values::read(&document) {
             Ok(values) => values.over(inline),
             Err(problem) => {
@@ -324,23 +324,13 @@ impl Reading<'_> {
     fn user(&mut self, test: &TestFile) -> Option<User> {
         let name = test.userinfo.as_deref().filter(|name| !name.is_empty())?;
         let document = self.only(name, &Path::root().join("userinfo"))?;
-        self.remark_kind(&document, "user", "UserInfo");
+        self.problems.extend(remark_kind(&document, "user file", "UserInfo"));
         match UserFile::read(&document) {
             Ok(user) => Some(user),
             Err(problem) => {
                 self.problems.push(problem);
                 None
             }
-        }
-    }
-
-    /// An older spelling of values and user files says nothing about itself.
-    fn remark_kind(&mut self, document: &Document, what: &str, kind: &str) {
-        if document.value().get("apiVersion").is_none() || document.value().get("kind").is_none() {
-            let remark = Diagnostic::warning(format!("the {what} file does not say what it is"));
-            self.problems.push(remark.at(crate::files::beginning(document)).hint(format!(
-                "begin it with apiVersion: cli.kyverno.io/v1alpha1 and kind: {kind}"
-            )));
         }
     }
 

@@ -429,3 +429,21 @@ fn numbers_agree_with_their_nouns() {
     let run = folder().kiln(&["check", "policy.yaml"]);
     assert_eq!(run.stdout, "1 policy with 1 rule: 0 problems, 0 not run by Kiln\n");
 }
+
+#[test]
+fn what_is_tried_on_nothing_or_read_as_something_else_is_remarked() {
+    let folder = Folder::with(&[
+        ("policy.yaml", POLICY),
+        ("empty.yaml", "# nothing\n"),
+        ("values.yaml", "apiVersion: cli.kyverno.io/v1alpha1\nkind: Variables\n"),
+    ]);
+    let args = ["apply", "policy.yaml", "-r", "empty.yaml", "--values-file", "values.yaml"];
+    let run = folder.kiln(&args);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for text in [
+        "warning: there is no resource in empty.yaml\n",
+        "warning: the values file says that it is \"Variables\" and is read as Values\n --> values.yaml:2:7",
+    ] {
+        assert!(run.stderr.contains(text), "{text} in {}", run.stderr);
+    }
+}

@@ -77,3 +77,14 @@ fn links_and_pipes_lead_nowhere() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
 }
+
+#[test]
+fn a_file_that_is_missing_is_pointed_at_with_what_to_check() {
+    for field in ["resources", "generators"] {
+        let folder = Folder::with(&[("kustomization.yaml", &format!("{field}: [nope.yaml]\n"))]);
+        let run = folder.kiln(&["build", "."]);
+        assert_eq!(run.code, 2);
+        let hint = "help: paths count from the folder of the kustomization that names them\n";
+        assert!(run.stderr.ends_with(hint), "{}", run.stderr);
+    }
+}

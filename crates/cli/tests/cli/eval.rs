@@ -162,3 +162,15 @@ fn a_map_without_conditions_does_not_hold() {
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("there are no conditions here"), "{}", run.stderr);
 }
+
+#[test]
+fn cel_says_which_variables_there_are() {
+    let folder = Folder::with(&[("in.yaml", "object: {a: 1}\nother: 2\n")]);
+    let hint = |expression: &str, input: &str| {
+        let run = folder.kiln(&["eval", "cel", "-i", input, expression]);
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        run.stderr.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(hint("objct.a", "in.yaml"), "help: did you mean \"object\"?");
+    assert_eq!(hint("nobody.a", "in.yaml"), "help: the variables are object, other");
+}

@@ -497,3 +497,18 @@ fn watching_runs_again_when_a_file_changes() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn a_suite_that_says_it_is_something_else_or_expects_nothing_is_remarked() {
+    let suite = suite("").replace("kind: Test", "kind: Tests").replace("results:", "results: []");
+    let folder = folder(GOOD);
+    folder.write("s/kyverno-test.yaml", &suite);
+    let run = folder.kiln(&["test", "."]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for text in [
+        "warning: the suite says that it is \"Tests\" and is read as Test\n --> s/kyverno-test.yaml:2:7",
+        "warning: the suite expects nothing\n",
+    ] {
+        assert!(run.stderr.contains(text), "{text} in {}", run.stderr);
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::is_policy;
 use kiln_engine::Limits;
-use kiln_offline::{Job, Report, UserFile, Values, run as run_offline};
+use kiln_offline::{Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_services::{Allowed, Services};
 use kiln_value::Value;
 use kiln_yaml::emit_documents;
@@ -120,11 +120,21 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             )
             .into());
     }
+    if resources.is_empty() && !args.resource.is_empty() {
+        let nothing = format!("there is no resource in {}", args.resource.join(", "));
+        ui.problem(&Diagnostic::warning(nothing).hint("rules are tried on nothing"));
+    }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others))?;
     let compiled = compile_rules(ui, &rules, &kinds);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
-        Some(path) => Some(UserFile::read(&read_only(path, global)?)?),
+        Some(path) => {
+            let document = read_only(path, global)?;
+            remark_kind(&document, "user file", "UserInfo")
+                .iter()
+                .for_each(|said| ui.problem(said));
+            Some(UserFile::read(&document)?)
+        }
         None => None,
     };
     let limits =
@@ -134,7 +144,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         kinds: &kinds,
         resources: objects_of(resources)?,
         others: objects_of(others)?,
-        values: values(global, args)?,
+        values: values(ui, global, args)?,
         user,
         limits,
         outside: &Services::new(super::run::all(&args.allow_service)),
@@ -155,9 +165,15 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     end(args, &compiled, &report)
 }
 
-fn values(global: &Global, args: &Args) -> Result<Values, Failure> {
+fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
     let mut values = match &args.values_file {
-        Some(path) => Values::read(&read_only(path, global)?)?,
+        Some(path) => {
+            let document = read_only(path, global)?;
+            remark_kind(&document, "values file", "Values")
+                .iter()
+                .for_each(|said| ui.problem(said));
+            Values::read(&document)?
+        }
         None => Values::default(),
     };
     for pair in &args.set {

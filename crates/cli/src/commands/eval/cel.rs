@@ -10,7 +10,7 @@ use kiln_cel::{
     Budget, CompileError, Env, EvalError, Host, HostError, HostResult, PolicyScope, Session, Span,
     Timestamp, Type,
 };
-use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
 use kiln_jmespath::Sources;
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -74,12 +74,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
                 out.flush()?;
                 Ok(Outcome::Done)
             }
-            Err(error) => Ok(refuse(ui, &source, &error)),
+            Err(error) => Ok(refuse(ui, &source, &error, &variables)),
         };
     }
     let program = match env.compile(&args.expression) {
         Ok(program) => program,
-        Err(error) => return Ok(refuse(ui, &source, &error)),
+        Err(error) => return Ok(refuse(ui, &source, &error, &variables)),
     };
     let mut host = Surroundings;
     let mut session = Session::with_budget(&env, &mut host, Budget::default());
@@ -133,12 +133,33 @@ fn variables(global: &Global, args: &Args) -> Result<Vec<(String, Value)>, Failu
     Ok(variables)
 }
 
-fn refuse(ui: &Ui, source: &Arc<Source>, error: &CompileError) -> Outcome {
+fn refuse(
+    ui: &Ui,
+    source: &Arc<Source>,
+    error: &CompileError,
+    variables: &[(String, Value)],
+) -> Outcome {
     for issue in &error.issues {
+        let hint = issue.message.starts_with("undeclared reference to ").then(|| {
+            let name = source.text().get(bytes(issue.span)).unwrap_or_default();
+            meant(name, variables)
+        });
         let place = Place::new(Arc::clone(source), bytes(issue.span));
-        ui.problem(&Diagnostic::error(&issue.message).at(place));
+        ui.problem(&Diagnostic::error(&issue.message).at(place).maybe_hint(hint));
     }
     Outcome::No
+}
+
+/// What to write instead of a name that is not known.
+fn meant(name: &str, variables: &[(String, Value)]) -> String {
+    let known = || variables.iter().map(|(known, _)| known.as_str());
+    match did_you_mean(name, known()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if variables.is_empty() => {
+            "variables come from the keys of --input, and from --var NAME=FILE".to_owned()
+        }
+        None => format!("the variables are {}", known().collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn failure(source: &Arc<Source>, error: EvalError) -> Diagnostic {
