@@ -96,14 +96,7 @@ pub(crate) struct Services<'c> {
 
 impl Outside for Services<'_> {
     fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
-        match self.exchange(request)? {
-            ServiceAnswer { status: 200..=299, body: Some(body) } => Ok(body),
-            ServiceAnswer { status, .. } => {
-                let words =
-                    format!("{} answers with status {status}, or with no JSON", request.url);
-                Err(OutsideError::failed(words))
-            }
-        }
+        self.exchange(request)?.good(request.url)
     }
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {

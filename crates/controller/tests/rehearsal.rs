@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
 use kiln_controller::Compile;
-use kiln_controller::rehearsal::{Audience, Rehearsed, rehearse};
+use kiln_controller::rehearsal::{Audience, Rehearsal, Rehearsed, rehearse};
+use kiln_engine::{Entry, Globals, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::Policy;
 use kiln_value::{Value, value};
@@ -88,10 +89,55 @@ fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile
     let (kinds, settings) = (world.memory.kinds().clone(), world.settings.clone());
     let seen = Seen(RefCell::new(world));
     let policies = Some(policies).filter(|policies| !policies.is_empty());
-    let rehearsed = rehearse(&seen, &kinds, &settings, compile, policies, Vec::new(), now);
+    let rehearsal = Rehearsal {
+        audience: &seen,
+        kinds: &kinds,
+        settings: &settings,
+        policies,
+        exceptions: Vec::new(),
+        globals: Arc::new(globals()),
+        services: &Prices,
+    };
+    let rehearsed = rehearse(rehearsal, compile, now);
     let world = seen.0.into_inner();
     assert_eq!(world.memory.revision(), revision, "the cluster is another one");
     rehearsed
+}
+
+/// The global context of every rehearsal.
+fn globals() -> Globals {
+    let mut globals = Globals::default();
+    globals.insert("regions".into(), Entry::of(value!(["north", "south"]), &[]));
+    globals
+}
+
+/// A service that is asked in every rehearsal.
+struct Prices;
+
+impl Outside for Prices {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        let body = value!({"asked": request.url, "price": "7"});
+        Ok(ServiceAnswer { status: 200, body: Some(body) })
+    }
+}
+
+#[test]
+fn rules_have_the_global_context_and_services() {
+    let informed = policy(true, "\"{{ regions[1] }} {{ prices.price }}\"").replace(
+        "    generate:",
+        "    context:
+    - name: regions
+      globalReference: {name: regions}
+    - name: prices
+      apiCall: {service: {url: 'http://prices.shop.svc/all'}}
+    generate:",
+    );
+    let mut world = world();
+    world.settings.services = true;
+    let plan = rehearsed(&mut world, &[&informed]);
+    assert_eq!(plan.undone, []);
+    let made = plan.changes.first().and_then(|planned| planned.after.as_ref());
+    assert_eq!(made.and_then(|made| made.str_at(["data", "mode"])), Some("south 7"));
 }
 
 fn summary(rehearsed: &Rehearsed) -> Vec<String> {

@@ -6,7 +6,8 @@ mod support;
 use std::cell::RefCell;
 
 use kiln_engine::{
-    Effect, Event, ListQuery, Outcome, Page, ReadError, RuleSet, Verdict, View, World,
+    Effect, Event, ListQuery, Outcome, Outside, OutsideError, Page, ReadError, RuleSet,
+    ServiceRequest, Verdict, View, World,
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
@@ -277,7 +278,86 @@ spec:
     assert!(tried > 1000 && made > 0, "{tried} tried, {made} made");
 }
 
-/// Row 3: rules send nothing anywhere, so there is no token to steal and no address to reach.
+/// What a host keeps for the whole cluster; it notes who asks.
+#[derive(Default)]
+struct Everything(RefCell<Vec<String>>);
+
+impl Outside for Everything {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        self.0.borrow_mut().push(request.url.to_owned());
+        Ok(value!({"key": "stolen"}))
+    }
+
+    fn post(&self, path: &str, _: &Value) -> Result<Value, OutsideError> {
+        self.0.borrow_mut().push(path.to_owned());
+        Ok(value!({"key": "stolen"}))
+    }
+
+    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        self.0.borrow_mut().push(name.to_owned());
+        Ok(Some(value!({"key": "stolen"})))
+    }
+}
+
+/// Row 1: what is there for the whole cluster is not there for a policy of a namespace.
+#[test]
+fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
+    let kyverno = |entry: &str| {
+        format!(
+            "apiVersion: kyverno.io/v1\nkind: KIND\nmetadata: {{name: p NAMESPACE}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, {entry}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ seen.key }}}}\"}}}}}}\n"
+        )
+    };
+    let cel = |expression: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: KINDGeneratingPolicy\nmetadata: {{name: p NAMESPACE}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  generate:\n  - expression: >-\n      generator.Apply(INTO [{{'apiVersion': dyn('v1'), 'kind': dyn('Secret'), 'metadata': dyn({{'name': 'made', 'namespace': 'home'}}), 'stringData': dyn({{'seen': {expression}}})}}])\n"
+        )
+    };
+    let post = |path: &str| format!("apiCall: {{method: POST, urlPath: '{path}', data: []}}");
+    let (whole, part) =
+        ("{{ request.object.data.x }}", "/api/v1/namespaces/home/{{ request.object.data.x }}");
+    let mut tried = 0;
+    for (written, of_cluster, of_namespace) in [
+        (kyverno("globalReference: {name: g}"), "ClusterPolicy", "Policy"),
+        (kyverno("apiCall: {service: {url: 'https://prices.example'}}"), "ClusterPolicy", "Policy"),
+        (kyverno(&post(whole)), "ClusterPolicy", "Policy"),
+        (kyverno(&post(part)), "ClusterPolicy", "Policy"),
+        (cel("globalContext.Get('g', '').key"), "", "Namespaced"),
+        (cel("http.Get('https://prices.example').key"), "", "Namespaced"),
+    ] {
+        for (kind, place, reached) in
+            [(of_cluster, "", true), (of_namespace, ", namespace: home", false)]
+        {
+            let into = if reached { "'home'," } else { "" };
+            let policy = written.replace("KIND", kind).replace(" NAMESPACE", place);
+            let policy = policy.replace("INTO", into);
+            let found = compiled(&policy);
+            if found.has_errors() {
+                assert!(!reached, "{policy}: {:?}", found.diagnostics);
+                continue;
+            }
+            let rules = RuleSet::new(found.policies);
+            for x in [
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                "/api/v1/namespaces/other/configmaps",
+                "../other/configmaps",
+            ] {
+                tried += usize::from(!reached);
+                let everything = Everything::default();
+                let (view, kinds) = (Spied::new(SECRETS), Kinds::builtin());
+                let world = World { outside: &everything, ..World::of(&view, &kinds) };
+                let outcomes = rules.evaluate(&Event::created(trigger(x)), &world);
+                let shown = format!("{outcomes:?}");
+                assert_eq!(shown.contains("stolen"), reached, "{policy}: {shown}");
+                assert_eq!(!everything.0.borrow().is_empty(), reached, "{policy}");
+                let failed = outcomes.iter().all(|outcome| outcome.verdict == Verdict::Error);
+                assert_ne!(failed, reached, "{policy}: {shown}");
+            }
+        }
+    }
+    assert!(tried >= 12, "{tried}");
+}
+
+/// Row 3: unless a host is listed, rules send nothing anywhere; those that are listed are a matter of `kiln-services`.
 #[test]
 fn no_rule_reaches_an_address() {
     let mut tried = 0;
@@ -302,7 +382,7 @@ fn no_rule_reaches_an_address() {
             continue;
         }
         tried += 1;
-        // What every host gives to rules, on files and in a cluster: nobody outside.
+        // What every host gives to rules as long as nobody lists services: nobody outside.
         let outcomes = evaluate(&RuleSet::new(found.policies), &Event::created(trigger("")), &view);
         assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Error), "{outcomes:?}");
         assert!(outcomes.iter().all(|outcome| outcome.effects.is_empty()), "{outcomes:?}");

@@ -17,7 +17,7 @@ use kiln_variables::{
 use crate::failure::{Failure, FailureKind};
 use crate::images;
 use crate::limits::Counters;
-use crate::outside::OutsideError;
+use crate::outside::{OutsideError, ServiceRequest};
 use crate::trace::{Answer, Step, Tracer};
 use crate::view::{Gate, Read};
 use crate::world::World;
@@ -47,8 +47,22 @@ const LEVELS_OF_A_LOAD: usize = 10;
 impl Shared<'_> {
     /// A value that the host keeps for all rules; none when there is no such value.
     pub(crate) fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+        // Kyverno: those who write entries do not say which namespaces may read them.
+        self.for_all(|| format!("the entry {name:?} of the global context"))?;
         self.gate.note(Read::Global(name.into()));
         self.world.outside.global(name)
+    }
+
+    /// The good answer of a service.
+    pub(crate) fn service(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        self.for_all(|| format!("what the service {} says", request.url))?;
+        self.world.outside.call(request)
+    }
+
+    /// Whether the rule may use what is there for the whole cluster.
+    fn for_all(&self, wanted: impl FnOnce() -> String) -> Result<(), OutsideError> {
+        let checked = self.gate.check(None, wanted);
+        checked.map_err(|error| OutsideError::refused(error.to_string()))
     }
 
     /// Searches, and counts how deep in other searches this one is.

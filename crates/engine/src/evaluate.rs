@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, RuleId, Script, Unmet};
+use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, Script, Unmet};
 use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
@@ -22,81 +22,16 @@ use crate::effect::{Delete, Effect, Lapse};
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::generate::Run;
-use crate::limits::{Cost, Counters};
+use crate::limits::Counters;
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::modify::Modifying;
 use crate::mutate;
+use crate::outcome::{Outcome, Verdict};
 use crate::script::{Bound, Changing, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
-use crate::view::{Gate, Read};
+use crate::view::Gate;
 use crate::world::World;
-
-/// What came of one rule for one event.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The rule.
-    pub rule: RuleId,
-    /// How it ended.
-    pub verdict: Verdict,
-    /// Why it ended so, in words, where the verdict alone does not say.
-    pub why: Option<Cow<'static, str>>,
-    /// The exceptions that mean the object: whatever the rule made of it stays as it is.
-    pub exceptions: Vec<Str>,
-    /// An API server would have asked about the event: the conditions on requests hold. Otherwise, whatever the rule made
-    /// stays as it is.
-    pub asked: bool,
-    /// What is to be done. After failures this is what did work; a host must not take it for all that
-    /// the rule wants.
-    pub effects: Vec<Effect>,
-    /// What failed.
-    pub failures: Vec<Failure>,
-    /// What the outcome depends on, besides the rule and the event.
-    pub reads: Vec<Read>,
-    /// What the rule adds to reports about it.
-    pub properties: Vec<(Str, Str)>,
-    /// What to hand on to events that the effects cause.
-    pub lineage: Lineage,
-    /// What it cost.
-    pub cost: Cost,
-    /// Why it ended so, if the limits allow for a trace.
-    pub trace: Option<Step>,
-}
-
-/// How an evaluation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The event is none of the rule's business.
-    NoMatch,
-    /// It matches, and the guards say no.
-    Skip,
-    /// It ran.
-    Pass,
-    /// The object was a trigger and no longer is.
-    Lapsed,
-    /// Something failed.
-    Error,
-}
-
-impl Outcome {
-    /// Whether an exception means the object.
-    pub fn is_excepted(&self) -> bool {
-        !self.exceptions.is_empty()
-    }
-}
-
-impl Verdict {
-    /// The word for it in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::NoMatch => "no match",
-            Verdict::Skip => "skip",
-            Verdict::Pass => "pass",
-            Verdict::Lapsed => "lapsed",
-            Verdict::Error => "error",
-        }
-    }
-}
 
 /// Evaluates a rule for an event. The same input gives the same outcome.
 pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {

@@ -42,6 +42,11 @@ impl Entry {
 }
 
 impl Globals {
+    /// What an entry holds, or why it holds nothing yet; none when there is no such entry.
+    pub fn entry(&self, name: &str) -> Option<&Result<Entry, String>> {
+        self.entries.get(name)
+    }
+
     /// Removes an entry.
     pub fn remove(&mut self, name: &str) {
         self.entries.remove(name);

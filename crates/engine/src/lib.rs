@@ -15,7 +15,7 @@
 //! | `event`, `world`, `view`, `outside`, `globals` | what is given: what happened, objects, the rest of the world |
 //! | `roles` | the roles that are bound to a user |
 //! | `rule_set` | all rules, found by kind, operation and namespace |
-//! | `evaluate` | one rule for one event, from the match to the verdict |
+//! | `evaluate`, `outcome` | one rule for one event, from the match to the verdict |
 //! | `matching` | whether an object fires a rule |
 //! | `script` | rules whose expressions are in CEL: their session, what they read, documents |
 //! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
@@ -41,6 +41,7 @@ mod load;
 mod matching;
 mod modify;
 mod mutate;
+mod outcome;
 mod outside;
 mod roles;
 mod rule_set;
@@ -55,12 +56,13 @@ pub use claim::{
     ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
 };
 pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
-pub use evaluate::{Outcome, Verdict, evaluate};
+pub use evaluate::evaluate;
 pub use event::{Event, User};
 pub use failure::{Failure, FailureKind, MissingSource};
 pub use globals::{Entry, Globals, WithGlobals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
+pub use outcome::{Outcome, Verdict};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};

@@ -109,8 +109,15 @@ impl Layer<'_> {
             }
             (Callee::ApiServer(path), Some(body)) => {
                 let path = text_of(self.fill(path)?, "urlPath")?;
-                self.shared().counters.read()?;
-                self.shared().world.outside.post(&path, &body).map_err(outside)
+                let shared = self.shared();
+                if shared.gate.scope.namespace().is_some() {
+                    let to = ApiPath::parse(&path, shared.world.kinds, shared.world.view)?;
+                    shared
+                        .gate
+                        .check(to.namespace.as_deref(), || format!("the answer to {path}"))?;
+                }
+                shared.counters.read()?;
+                shared.world.outside.post(&path, &body).map_err(outside)
             }
             (Callee::Service { url, headers, ca_bundle }, body) => {
                 let url = text_of(self.fill(url)?, "the address of a service")?;
@@ -126,7 +133,7 @@ impl Layer<'_> {
                     body: body.as_ref(),
                     ca_bundle: ca_bundle.as_deref(),
                 };
-                self.shared().world.outside.call(&request).map_err(outside)
+                self.shared().service(&request).map_err(outside)
             }
         }
     }

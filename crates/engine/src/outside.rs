@@ -92,6 +92,24 @@ pub struct ServiceAnswer {
     pub body: Option<Value>,
 }
 
+impl ServiceAnswer {
+    /// What a service said, if it said it well.
+    ///
+    /// # Errors
+    /// When its status says otherwise, or it said no JSON.
+    pub fn good(self, url: &str) -> Result<Value, OutsideError> {
+        let words = match (self.status, self.body) {
+            (200..=299, Some(body)) => return Ok(body),
+            (200..=299, None) => format!("{url} answers with something that is no JSON"),
+            (status @ 300..=399, _) => {
+                format!("{url} answers with the redirect {status}, and none is followed")
+            }
+            (status, _) => format!("{url} answers with status {status}"),
+        };
+        Err(OutsideError::failed(words))
+    }
+}
+
 /// Why something outside has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideError {

@@ -7,8 +7,9 @@ use kiln_rules::{Apply, Exception, Operation, Policy, Program, Rule, RuleId, Sco
 use kiln_value::{Str, Value};
 
 use crate::effect::Effect;
-use crate::evaluate::{Outcome, Verdict, evaluate_except};
+use crate::evaluate::evaluate_except;
 use crate::event::Event;
+use crate::outcome::{Outcome, Verdict};
 use crate::world::World;
 
 /// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so

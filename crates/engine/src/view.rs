@@ -247,7 +247,8 @@ impl Gate<'_> {
         }
     }
 
-    fn check(
+    /// Whether something is within reach that is no object: what belongs to the whole cluster has no namespace.
+    pub(crate) fn check(
         &self,
         namespace: Option<&str>,
         wanted: impl FnOnce() -> String,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
 use kiln_controller::{Compile, Controller, Hint, News, Request, Settings};
-use kiln_engine::{Outside as _, OutsideError, ServiceAnswer};
+use kiln_engine::{Globals, Outside as _, OutsideError, ServiceAnswer};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::calls::carry_out;
 use crate::client::Client;
 use crate::events::Happened;
+use crate::globals;
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
 use crate::rights::Rights;
@@ -111,19 +112,29 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         shared,
     };
     driver.shared.health.bad("controller", "it has not read everything yet");
-    let stored = registry.borrow_and_update().clone();
-    driver.stored(&stored);
-    driver.controller.set_globals(globals.borrow_and_update().clone());
     let mut ending = false;
+    let began = Instant::now();
+    let mut informed = false;
     loop {
+        if !informed {
+            let stored = registry.borrow_and_update().clone();
+            let held = globals.borrow_and_update().clone();
+            informed = is_informed(&stored, &held, began.elapsed());
+            driver.stored(&stored);
+            driver.controller.set_globals(held);
+        }
         if !ending {
-            driver.act();
+            if informed {
+                driver.act();
+            }
         } else if driver.permits.available_permits() == driver.shared.options.calls_at_once {
             return;
         }
-        let wait = driver.controller.next_time().map_or(Duration::from_secs(60), |time| {
-            Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000))
-        });
+        let wait = match driver.controller.next_time() {
+            _ if !informed => Duration::from_millis(200),
+            None => Duration::from_secs(60),
+            Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
+        };
         tokio::select! {
             Some((gvk, told)) = news.recv() => {
                 driver.told(&gvk, told);
@@ -345,11 +356,20 @@ impl Driver {
     }
 }
 
+/// How long entries of the global context are waited for that say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
+/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway.
+fn is_informed(stored: &Registry, globals: &Globals, waited: Duration) -> bool {
+    stored.complete && (globals::are_read(stored, globals) || waited > SILENCE)
+}
+
 /// How long a change waits for what requests say of it, where some people are kept out.
 const PATIENCE: u64 = 300;
 
 /// What users decide that concerns the controller.
-fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
+pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
     settings.filters = config.filters.clone();
     settings.limits = config.limits;
     settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
@@ -411,4 +431,30 @@ async fn call(
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_engine::Entry;
+    use kiln_value::value;
+
+    #[test]
+    fn nothing_is_decided_before_exceptions_settings_and_globals_are_known() {
+        let (now, later) = (Duration::ZERO, SILENCE * 2);
+        let mut stored = Registry::default();
+        let mut held = Globals::default();
+        assert!(!is_informed(&stored, &held, later), "exceptions are unknown");
+        stored.complete = true;
+        assert!(is_informed(&stored, &held, now));
+        stored.globals = vec![value!({"metadata": {"name": "regions"}})];
+        assert!(!is_informed(&stored, &held, now), "nobody has looked at the entry");
+        held.insert("regions".into(), Err("nothing was read yet".to_owned()));
+        assert!(!is_informed(&stored, &held, now));
+        assert!(is_informed(&stored, &held, later), "one that says nothing stops nobody for ever");
+        held.insert("regions".into(), Err("forbidden".to_owned()));
+        assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
+        held.insert("regions".into(), Ok(Entry::default()));
+        assert!(is_informed(&stored, &held, now));
+    }
 }

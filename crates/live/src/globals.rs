@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_cluster::{Call, ObjectPatch, Reason};
+use kiln_cluster::{ApiError, Call, ObjectPatch, Reason};
 use kiln_engine::{Entry, Globals};
 use kiln_jmespath::Expression;
-use kiln_object::{Gvk, Kind, ObjectId, metadata};
+use kiln_object::{Gvk, Kind, Kinds, ObjectId, metadata};
 use kiln_value::{Map, Str, Value, value};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::calls::carry_out;
+use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::registry::follow;
+use crate::registry::{Registry, follow, global_kind};
 use crate::state::Shared;
 use crate::status::{covers, rfc3339, timed};
 use crate::watch::{Subject, Watcher};
@@ -26,6 +26,8 @@ use crate::watch::{Subject, Watcher};
 const AGAIN: Duration = Duration::from_secs(2);
 /// Changes that come together are one.
 const TOGETHER: Duration = Duration::from_millis(100);
+/// What is said of an entry of which nothing is known.
+const NOTHING_YET: &str = "nothing was read yet";
 /// How often an entry asks if it does not say.
 const USUAL: Duration = Duration::from_secs(600);
 
@@ -91,6 +93,39 @@ impl Written {
     }
 }
 
+/// What the entries hold, read once: for whoever does not stay to follow them.
+pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals, ApiError> {
+    let mut globals = Globals::default();
+    if kinds.get(&global_kind()).is_none() {
+        return Ok(globals);
+    }
+    for entry in list_all(client, kinds, &global_kind(), "", "").await?.objects {
+        let held = match Written::read(&entry) {
+            Ok(written) => value_now(client, kinds, &written).await,
+            Err(why) => Err(why),
+        };
+        globals.insert(name_of(&entry), held);
+    }
+    Ok(globals)
+}
+
+async fn value_now(client: &Client, kinds: &Kinds, written: &Written) -> Result<Entry, String> {
+    let value = match &written.source {
+        Source::Answer { path, .. } => client.get(path).await,
+        Source::Objects { group, version, resource, namespace } => {
+            let gvk = kinds.by_resource(group, version, resource).map(Kind::gvk);
+            let gvk = gvk.ok_or_else(|| unknown(group, version, resource))?;
+            let listed = list_all(client, kinds, &gvk, namespace, "").await;
+            listed.map(|listing| Value::from_iter(listing.objects))
+        }
+    };
+    Entry::of(value.map_err(|error| error.to_string())?, &written.projections)
+}
+
+fn unknown(group: &str, version: &str, resource: &str) -> String {
+    format!("the cluster has no resource {resource:?} in {group}/{version}")
+}
+
 fn interval(written: &str) -> Result<Duration, String> {
     let parsed = kiln_text::duration::Duration::parse(written);
     let parsed = parsed.map_err(|error| format!("apiCall.refreshInterval: {error}"))?;
@@ -136,7 +171,7 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
                 came.clone(),
             ));
             running.insert(name.clone(), (life, task));
-            globals.insert(name.clone(), Err("nothing was read yet".to_owned()));
+            globals.insert(name.clone(), Err(NOTHING_YET.to_owned()));
             changed = true;
         }
         if changed {
@@ -161,6 +196,15 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
             }
         }
     }
+}
+
+/// Whether something was heard of every entry that is stored, be it only why it cannot be had.
+pub(crate) fn are_read(stored: &Registry, globals: &Globals) -> bool {
+    stored.globals.iter().all(|entry| globals.entry(&name_of(entry)).is_some_and(is_known))
+}
+
+fn is_known(held: &Result<Entry, String>) -> bool {
+    held.as_ref().err().is_none_or(|why| why != NOTHING_YET)
 }
 
 fn name_of(entry: &Value) -> Str {
@@ -212,9 +256,7 @@ async fn follow_entry(
                 match found {
                     Some(gvk) => break gvk,
                     None => {
-                        let why = format!(
-                            "the cluster has no resource {resource:?} in {group}/{version}"
-                        );
+                        let why = unknown(group, version, resource);
                         if told(Err(why)).await.is_err() || kinds.changed().await.is_err() {
                             return;
                         }

@@ -55,7 +55,7 @@ pub use client::{Client, ConnectError};
 pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
-pub use plan::{Play, plan};
+pub use plan::{Around, Play, plan};
 pub use reader::Reader;
 pub use run::{logs, run, run_blocking, run_seen};
 pub use state::{Shared, Work};

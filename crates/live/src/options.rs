@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use kiln_services::Allowed;
 
+use crate::serve::ClientAuthority;
+
 /// Which part of the work a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
@@ -38,6 +40,8 @@ pub struct Options {
     pub webhook_url: Option<String>,
     /// The Service through which the API server reaches the webhook.
     pub service: String,
+    /// Whose certificates clients show before their reviews are answered; none when nobody has to.
+    pub client_ca: Option<ClientAuthority>,
     /// The webhook configurations stay when the process ends, because others answer at the same address.
     pub leave_webhooks: bool,
     /// How long the process goes on answering when it is told to end, until nobody asks it any more.
@@ -65,6 +69,7 @@ impl Default for Options {
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             webhook_url: None,
             service: "kyverno-svc".to_owned(),
+            client_ca: None,
             leave_webhooks: false,
             linger: Duration::ZERO,
             lease: Duration::from_secs(10),

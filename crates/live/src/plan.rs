@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::rehearsal::{Audience, Rehearsed, rehearse};
+use kiln_controller::rehearsal::{Audience, Rehearsal, Rehearsed, rehearse};
 use kiln_controller::{Compile, Settings};
+use kiln_engine::{Globals, WithGlobals};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, Policy};
+use kiln_services::{Allowed, Services};
 use kiln_value::Value;
 
 use crate::calls::carry_out;
-use crate::drive::now;
+use crate::drive::{configure, now};
+use crate::globals;
 use crate::reader::Reader;
 use crate::registry;
 
@@ -27,21 +30,61 @@ pub struct Play<'p> {
     pub all: bool,
     /// The namespace that the engine lives in.
     pub namespace: &'p str,
+    /// What is around the rules.
+    pub around: &'p Around,
+}
+
+/// What rules have besides objects, as a running engine would give it to them, read once.
+#[derive(Debug)]
+pub struct Around {
+    /// What the ConfigMap says.
+    pub settings: kiln_admission::Settings,
+    /// The global context.
+    pub globals: Arc<Globals>,
+    /// Whom they may ask.
+    pub services: Services,
+}
+
+impl Around {
+    /// What rules may ask besides objects.
+    pub fn outside(&self) -> WithGlobals<'_, Services> {
+        WithGlobals { outside: &self.services, globals: &self.globals }
+    }
+}
+
+impl Reader {
+    /// What rules have besides objects: as the ConfigMap of the engine says, and with these services.
+    ///
+    /// # Errors
+    /// When the settings or the entries of the global context cannot be read.
+    pub fn around(&self, namespace: &str, services: &Allowed) -> Result<Around, ApiError> {
+        let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
+        let config = self.object(&config)?;
+        let (settings, _) = kiln_admission::Settings::new(namespace).read(config.as_ref());
+        let globals = self.runtime.block_on(globals::read_once(&self.client, &self.kinds))?;
+        let services = Services::new(services.clone().and(&settings.services));
+        Ok(Around { settings, globals: Arc::new(globals), services })
+    }
 }
 
 /// Finds out what rules would do, and does none of it.
-///
-/// # Errors
-/// When the settings of the engine cannot be read.
-pub fn plan(reader: &Reader, play: Play<'_>) -> Result<Rehearsed, ApiError> {
-    let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), play.namespace, "kyverno");
-    let config = reader.object(&config)?;
-    let (config, _) = kiln_admission::Settings::new(play.namespace).read(config.as_ref());
-    let mut settings = Settings { namespace: play.namespace.into(), ..Settings::default() };
-    settings.filters = config.filters;
-    settings.limits.context_bytes = config.limits.context_bytes;
-    let compile = Box::new(Stored { all: play.all });
-    Ok(rehearse(reader, play.kinds, &settings, compile, play.policies, play.exceptions, now()))
+pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
+    let Play { kinds, policies, exceptions, all, namespace, around } = play;
+    let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
+    configure(&mut settings, &around.settings);
+    // Nobody sends anything here whom the settings may keep out.
+    settings.patience = 0;
+    settings.services = !around.services.are_off();
+    let rehearsal = Rehearsal {
+        audience: reader,
+        kinds,
+        settings: &settings,
+        policies,
+        exceptions,
+        globals: Arc::clone(&around.globals),
+        services: &around.services,
+    };
+    rehearse(rehearsal, Box::new(Stored { all }), now())
 }
 
 impl Audience for Reader {

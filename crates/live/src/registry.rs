@@ -67,7 +67,7 @@ fn exception_kinds() -> [Gvk; 2] {
     ["kyverno.io/v2", "policies.kyverno.io/v1"].map(|version| Gvk::new(version, "PolicyException"))
 }
 
-fn global_kind() -> Gvk {
+pub(crate) fn global_kind() -> Gvk {
     Gvk::new("kyverno.io/v2", "GlobalContextEntry")
 }
 

@@ -126,7 +126,7 @@ fn values(family: &str, label: &str) -> Vec<String> {
             failed.iter().map(|reason| reason.as_str()).chain(["ok"]).map(str::to_owned).collect()
         }
         ("kiln_policies", "state") => words(&["sound", "broken"]),
-        ("kiln_requests_written_total", "outcome") => words(&["written", "failed"]),
+        ("kiln_requests_written_total", "outcome") => words(&["written", "failed", "held back"]),
         ("kiln_admission_requests_total", "answer") => {
             words(&["broken", "late", "too many connections"])
         }

@@ -10,14 +10,16 @@ use kiln_live::events::Happened;
 use kiln_live::health::Health;
 use kiln_live::metrics::Metrics;
 use kiln_live::registry::{Registry, StoredPolicy, compile};
-use kiln_live::serve::{Limits, serve_on};
+use kiln_live::serve::{CarrierLimits, ClientAuthority, Limits, serve_on};
 use kiln_live::{Client, Options, Shared};
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -42,6 +44,15 @@ spec:
   - name: quota
     match: {any: [{resources: {kinds: [Namespace]}}]}
     generate: {apiVersion: v1, kind: ResourceQuota, name: q, namespace: default, data: {spec: {}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: watched, uid: w, generation: 1}
+spec:
+  rules:
+  - name: shells
+    match: {any: [{resources: {kinds: [Pod/exec]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: shell, namespace: default, data: {data: {}}}
 ";
 
 struct Running {
@@ -57,6 +68,10 @@ struct Running {
 }
 
 async fn start(limits: Limits) -> Running {
+    start_with(limits, None).await
+}
+
+async fn start_with(limits: Limits, client_ca: Option<ClientAuthority>) -> Running {
     // A cluster that does not answer: reviews of plain rules need none.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");
@@ -70,7 +85,7 @@ users: [{name: u, user: {token: t}}]
 ";
     std::fs::write(&file, config).unwrap();
     let _ = ring::default_provider().install_default();
-    let options = Options { kubeconfig: Some(file), ..Options::default() };
+    let options = Options { kubeconfig: Some(file), client_ca, ..Options::default() };
     let client = Client::connect(&options, None).await.unwrap();
     let builtin = Kinds::builtin();
     let documents =
@@ -129,12 +144,10 @@ users: [{name: u, user: {token: t}}]
 
 impl Running {
     async fn connect(&self) -> Option<TlsStream<TcpStream>> {
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(ring::default_provider())))
-            .with_no_client_auth();
+        self.connect_with(client().with_no_client_auth()).await
+    }
+
+    async fn connect_with(&self, config: ClientConfig) -> Option<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await.ok()?;
         let name = ServerName::try_from("kyverno-svc.kyverno.svc").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
@@ -142,9 +155,7 @@ impl Running {
 
     /// Status and body of an answer to some bytes; none when the connection ends without one.
     async fn say(&self, bytes: &[u8]) -> Option<(u16, String)> {
-        let mut stream = self.connect().await?;
-        stream.write_all(bytes).await.ok()?;
-        read_answer(&mut stream).await
+        say(self.connect().await?, bytes).await
     }
 
     async fn get(&self, path: &str) -> Option<(u16, String)> {
@@ -153,12 +164,30 @@ impl Running {
     }
 
     async fn post(&self, path: &str, body: &str) -> Option<(u16, String)> {
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        self.say((head + body).as_bytes()).await
+        self.say(&posted(path, body)).await
     }
+}
+
+fn posted(path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+async fn say(mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> Option<(u16, String)> {
+    stream.write_all(bytes).await.ok()?;
+    read_answer(&mut stream).await
+}
+
+/// A client that does not ask who the server is.
+fn client() -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(ring::default_provider())))
 }
 
 async fn read_answer(stream: &mut TlsStream<TcpStream>) -> Option<(u16, String)> {
@@ -383,4 +412,93 @@ async fn the_end_lets_requests_come_to_theirs() {
     assert_eq!(status, 200);
     tokio::time::timeout(Duration::from_secs(10), running.done).await.unwrap().unwrap();
     assert!(!running.shared.health.problems().is_empty(), "it is no longer ready");
+}
+
+/// An authority, and a client that it knows.
+fn authority() -> (String, ClientConfig) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["api-server".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let client = client().with_client_auth_cert(vec![certificate.der().clone()], key).unwrap();
+    (authority.pem(), client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_of_clients_without_a_certificate_are_refused_where_one_is_asked_for() {
+    let (pem, known) = authority();
+    let (_, stranger) = authority();
+    let clients = ClientAuthority::read(pem.as_bytes()).unwrap();
+    let running = start_with(Limits::default(), Some(clients)).await;
+    let review = review("ConfigMap", "dev");
+    let (status, words) = running.post("/mutate/fail", &review).await.unwrap();
+    assert_eq!((status, words.as_str()), (403, "show a client certificate\n"));
+    // Probes and metrics need none.
+    assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
+    let asked = async |client: ClientConfig| {
+        let stream = running.connect_with(client).await?;
+        say(stream, &posted("/mutate/fail", &review)).await
+    };
+    let (status, body) = asked(known).await.unwrap();
+    assert_eq!(status, 200);
+    assert!(body.contains("JSONPatch"), "{body}");
+    assert_eq!(asked(stranger).await, None, "a certificate of somebody else is worse than none");
+    for wrong in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        assert!(ClientAuthority::read(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_reviews_are_not_written_down_without_end() {
+    let carriers = CarrierLimits { burst: 3, per_second: 0, ..CarrierLimits::default() };
+    let running = start(Limits { carriers, ..Limits::default() }).await;
+    for number in 0..10 {
+        let exec = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"{number}","operation":"CONNECT","name":"a","namespace":"dev","subResource":"exec","kind":{{"group":"","version":"v1","kind":"PodExecOptions"}},"resource":{{"group":"","version":"v1","resource":"pods"}},"userInfo":{{"username":"ann"}},"object":{{"apiVersion":"v1","kind":"PodExecOptions","command":["sh"]}}}}}}"#
+        );
+        let (status, body) = running.post("/validate/ignore", &exec).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+    }
+    // Nobody takes what is written here, and what is held back is not even tried.
+    let (_, metrics) = running.get("/metrics").await.unwrap();
+    for (outcome, count) in [("failed", 3), ("held back", 7)] {
+        let line = format!("kiln_requests_written_total{{outcome=\"{outcome}\"}} {count}");
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_opened_and_reset_end_their_connection() {
+    let running = start(Limits::default()).await;
+    let mut config = client().with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut stream = running.connect_with(config).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    // POST /policyvalidate of https://a, and at once: never mind.
+    let path = b"/policyvalidate";
+    let mut head = vec![0x83, 0x87, 0x04, path.len() as u8];
+    head.extend_from_slice(path);
+    head.extend_from_slice(&[0x01, 1, b'a']);
+    let mut sent = 0;
+    for number in 0..20_000_u32 {
+        let id = (2 * number + 1).to_be_bytes();
+        let mut frames = vec![0, 0, head.len() as u8, 0x01, 0x04];
+        frames.extend_from_slice(&id);
+        frames.extend_from_slice(&head);
+        frames.extend_from_slice(&[0, 0, 4, 0x03, 0]);
+        frames.extend_from_slice(&id);
+        frames.extend_from_slice(&[0, 0, 0, 8]);
+        if stream.write_all(&frames).await.is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    let mut answer = Vec::new();
+    let ended =
+        tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    assert!(ended.is_ok(), "the connection goes on after {sent} streams");
+    assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
 }

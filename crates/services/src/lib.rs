@@ -109,21 +109,7 @@ impl Services {
 
 impl Outside for Services {
     fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
-        let url = request.url;
-        match self.exchange(request)? {
-            ServiceAnswer { status: 200..=299, body: Some(body) } => Ok(body),
-            ServiceAnswer { status: 200..=299, body: None } => {
-                Err(OutsideError::failed(format!("{url} answers with something that is no JSON")))
-            }
-            ServiceAnswer { status: status @ 300..=399, .. } => {
-                let words =
-                    format!("{url} answers with the redirect {status}, and none is followed");
-                Err(OutsideError::failed(words))
-            }
-            ServiceAnswer { status, .. } => {
-                Err(OutsideError::failed(format!("{url} answers with status {status}")))
-            }
-        }
+        self.exchange(request)?.good(request.url)
     }
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {

@@ -9,10 +9,11 @@ use kiln_live::{Planned, Play, Reader, Rehearsed};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
+use kiln_services::Allowed;
 use kiln_yaml::Document;
 use serde_json::json;
 
-use super::connection::{Connection, stored_policies};
+use super::connection::{Connection, around, stored_policies};
 use super::doctor::other_engine;
 use super::rules::rule_set;
 use crate::args::Format;
@@ -94,15 +95,16 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let compiled = compile(wanted, reader.kinds());
+    let around = around(&reader, &args.engine_namespace, &Allowed::default())?;
     let play = Play {
         kinds: reader.kinds(),
         policies: None,
         exceptions: compiled.exceptions.clone(),
         all: false,
         namespace: &args.engine_namespace,
+        around: &around,
     };
-    let now = kiln_live::plan(&reader, play)
-        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    let now = kiln_live::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let adoption = Adoption {
         fates: documents.iter().filter(|d| !is_exception(d)).map(|d| fate(d, &reader)).collect(),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Source};
 use kiln_dialects::{Compiled, compile, is_exception, is_policy};
-use kiln_live::{Options, Reader};
+use kiln_live::{Around, Options, Reader};
 use kiln_object::{Gvk, ObjectId};
+use kiln_services::Allowed;
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, read};
 
@@ -44,6 +45,18 @@ pub(super) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, 
         .object(&config)
         .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
     Ok(Settings::new(namespace).read(config.as_ref()).0)
+}
+
+/// What rules have around them in a cluster, with these services besides those that its ConfigMap allows.
+pub(super) fn around(
+    reader: &Reader,
+    namespace: &str,
+    services: &Allowed,
+) -> Result<Around, Failure> {
+    let around = reader.around(namespace, services);
+    Ok(around.map_err(|error| {
+        Diagnostic::error(format!("cannot read the settings and the global context: {error}"))
+    })?)
 }
 
 /// Every policy and exception that a cluster has.

@@ -1,11 +1,12 @@
 //! `kiln run`
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
+use kiln_live::serve::ClientAuthority;
 use kiln_live::{Only, Options};
 use kiln_services::Allowed;
 
@@ -62,6 +63,10 @@ pub(crate) struct Args {
     /// The Service through which the API server reaches the webhook
     #[arg(long, value_name = "NAME", default_value = "kyverno-svc", help_heading = "Webhook")]
     service: String,
+
+    /// Answer reviews only of clients whose certificate is from an authority in this PEM file
+    #[arg(long, value_name = "FILE", help_heading = "Webhook")]
+    client_ca: Option<PathBuf>,
 
     /// Leave the webhook configurations when the process ends: others answer at the same --webhook-url
     #[arg(long, help_heading = "Webhook")]
@@ -126,6 +131,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         listen: args.listen,
         webhook_url: args.webhook_url.clone(),
         service: args.service.clone(),
+        client_ca: args.client_ca.as_deref().map(authority).transpose()?,
         leave_webhooks: args.leave_webhooks,
         linger: Duration::from_secs(args.linger),
         services: all(&args.allow_service),
@@ -136,6 +142,16 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     kiln_live::run_blocking(options)
         .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
     Ok(Outcome::Done)
+}
+
+/// The authorities of clients in a file.
+fn authority(file: &Path) -> Result<ClientAuthority, Diagnostic> {
+    let wrong = |why: String| {
+        Diagnostic::error(format!("--client-ca {}: {why}", file.display()))
+            .hint("give a file with certificates of authorities in PEM")
+    };
+    let pem = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+    ClientAuthority::read(&pem).map_err(wrong)
 }
 
 /// The hosts of several lists.

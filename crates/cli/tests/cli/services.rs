@@ -1,7 +1,9 @@
-//! Services that rules ask, offline: only those that are allowed.
+//! Services that rules ask: only those that are allowed, and by plans and explanations like by a running engine.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+
+use kiln_testkit::control_plane::ControlPlane;
 
 use crate::harness::Folder;
 
@@ -65,4 +67,48 @@ fn only_services_that_are_allowed_are_asked() {
     let wrong = crate::harness::kiln(&["apply", "a", "--allow-service", "http://x"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.stderr.contains("is no host"), "{}", wrong.stderr);
+}
+
+#[test]
+fn plans_and_explanations_have_services_and_the_global_context() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let port = prices();
+    let priced = by_context(port)
+        .replace("spec:\n  rules:", "spec:\n  generateExisting: true\n  rules:")
+        .replace("kinds: [Namespace]", "kinds: [Namespace], names: [shop]")
+        .replace("    context:\n", "    context:\n    - name: settings\n      globalReference: {name: settings, jmesPath: data.unit}\n")
+        .replace("{{ found.price }}", "{{ found.price }} {{ settings }}");
+    let folder = Folder::with(&[("rules.yaml", &priced)]);
+    let install = folder.kiln(&["install", "--no-workload"]);
+    cluster.apply(&install.stdout).unwrap();
+    let stored = "
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {unit: crowns}}
+---
+apiVersion: kyverno.io/v2
+kind: GlobalContextEntry
+metadata: {name: settings}
+spec: {apiCall: {urlPath: /api/v1/namespaces/shop/configmaps/settings}}
+";
+    cluster.apply(stored).unwrap();
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let allowed = format!("127.0.0.1:{port}");
+    let plan = ["plan", "rules.yaml", "--kubeconfig", &kubeconfig];
+    let off = folder.kiln(&plan);
+    assert_eq!(off.code, 1, "{}", off.stderr);
+    assert!(off.stdout.contains("no services are allowed"), "{}{}", off.stdout, off.stderr);
+    let on = folder.kiln(&[&plan[..], &["--allow-service", &allowed]].concat());
+    assert!(on.stdout.contains("price: 7 crowns"), "{}{}", on.stdout, on.stderr);
+    cluster.apply(&priced).unwrap();
+    let explain = ["explain", "namespace/shop", "--kubeconfig", &kubeconfig];
+    let off = folder.kiln(&explain);
+    assert!(off.stdout.contains("no services are allowed"), "{}{}", off.stdout, off.stderr);
+    // What the ConfigMap of the engine allows is allowed here too.
+    let patch = format!(r#"{{"data": {{"kiln.services": "{allowed}"}}}}"#);
+    let config = ["patch", "configmap", "kyverno", "-n", "kyverno", "--type=merge", "-p", &patch];
+    cluster.kubectl(&config).unwrap();
+    let on = folder.kiln(&explain);
+    let wanted = "  pass\n    v1/ConfigMap/shop/price is not there\n";
+    assert!(on.stdout.contains(wanted), "{}{}", on.stdout, on.stderr);
 }

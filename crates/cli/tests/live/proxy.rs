@@ -59,6 +59,8 @@ struct State {
     rules: Vec<Rule>,
     /// The writes that came, in order.
     writes: Vec<(Method, String)>,
+    /// Those that the API server answered, and how.
+    answered: Vec<(Method, String, StatusCode)>,
 }
 
 /// A proxy that ends with this value.
@@ -156,7 +158,9 @@ impl Proxy {
 
     /// Forgets the writes so far.
     pub(crate) fn forget(&self) {
-        self.lock().writes.clear();
+        let mut state = self.lock();
+        state.writes.clear();
+        state.answered.clear();
     }
 
     /// The writes whose path has some words in it, trials left out.
@@ -165,6 +169,15 @@ impl Proxy {
         let meant =
             |(_, path): &&(Method, String)| path.contains(words) && !path.contains("dryRun");
         state.writes.iter().filter(meant).map(|(method, path)| format!("{method} {path}")).collect()
+    }
+
+    /// The writes whose path has some words in it and that the API server answered well, trials left out.
+    pub(crate) fn done(&self, words: &str) -> Vec<String> {
+        let state = self.lock();
+        let done = state.answered.iter().filter(|(_, path, status)| {
+            status.is_success() && path.contains(words) && !path.contains("dryRun")
+        });
+        done.map(|(method, path, _)| format!("{method} {path}")).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -246,6 +259,12 @@ async fn answer(
     }
     let lost = matches!(fault, Some(Fault::LostAfter));
     let forwarded = forward(&shared, request).await;
+    if is_write(&method)
+        && let Ok(response) = &forwarded
+    {
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.answered.push((method, path.clone(), response.status()));
+    }
     if lost {
         return broken_off();
     }

@@ -8,10 +8,11 @@
 mod stage;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call};
-use kiln_engine::ClaimLabels;
+use kiln_engine::{ClaimLabels, Globals, Outside};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, RuleId};
 use kiln_value::Value;
@@ -82,29 +83,46 @@ pub struct Rehearsed {
     pub undone: Vec<Undone>,
 }
 
+/// What is played, and before whom.
+pub struct Rehearsal<'r> {
+    /// The cluster.
+    pub audience: &'r dyn Audience,
+    /// The kinds that it has.
+    pub kinds: &'r Kinds,
+    /// What a host decides.
+    pub settings: &'r Settings,
+    /// The only policies that act, whether the cluster has them, has others by their names, or has none; without, the
+    /// policies of the cluster do.
+    pub policies: Option<Vec<Value>>,
+    /// What rules leave alone.
+    pub exceptions: Vec<Arc<Exception>>,
+    /// The global context.
+    pub globals: Arc<Globals>,
+    /// Whom rules may ask besides the cluster.
+    pub services: &'r dyn Outside,
+}
+
+impl fmt::Debug for Rehearsal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rehearsal").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
 /// Plays what rules do to a cluster.
-///
-/// With policies, only those act, whether the cluster has them, has others by their names, or has none. Without,
-/// the policies of the cluster do.
-pub fn rehearse(
-    audience: &dyn Audience,
-    kinds: &Kinds,
-    settings: &Settings,
-    compile: Box<dyn Compile>,
-    policies: Option<Vec<Value>>,
-    exceptions: Vec<Arc<Exception>>,
-    now: u64,
-) -> Rehearsed {
+pub fn rehearse(rehearsal: Rehearsal<'_>, compile: Box<dyn Compile>, now: u64) -> Rehearsed {
+    let Rehearsal { audience, kinds, settings, policies, exceptions, globals, services } =
+        rehearsal;
     let policy_kinds = compile.kinds();
     // Reports are about what happened.
     let unreported = Settings { reports: false, ..settings.clone() };
     let mut controller = Controller::new(unreported, kinds.clone(), compile);
     controller.set_exceptions(exceptions);
+    controller.set_globals(globals);
     let mut stage = Stage::new(audience, &settings.namespace, now);
     if let Some(policies) = policies {
         stage.only_policies(&policy_kinds, policies);
     }
-    let undone_anyway = play(&mut controller, &mut stage, now);
+    let undone_anyway = play(&mut controller, &mut stage, services, now);
 
     let own: BTreeSet<&RuleId> = controller.rules().collect();
     let changes = stage.changes(&policy_kinds).map(|(target, before, after)| {
@@ -124,11 +142,21 @@ pub fn rehearse(
 }
 
 /// Lets the controller work until it has nothing left to do.
-fn play(controller: &mut Controller, stage: &mut Stage<'_>, begin: u64) -> Vec<Undone> {
+fn play(
+    controller: &mut Controller,
+    stage: &mut Stage<'_>,
+    services: &dyn Outside,
+    begin: u64,
+) -> Vec<Undone> {
     let mut now = begin;
     for _ in 0..ROUNDS {
         let requests = controller.poll(now);
-        let is_quiet = requests.is_empty();
+        let questions = controller.take_questions();
+        let is_quiet = requests.is_empty() && questions.is_empty();
+        for question in questions {
+            let answer = services.exchange(&question.request());
+            controller.answered(question.number, answer, now);
+        }
         for request in requests {
             let answer = stage.carry_out(&request.call);
             controller.answer(request.ticket, answer, now);

@@ -15,11 +15,11 @@ use super::{Bound, OUTPUT, Running, in_session};
 use crate::claim::ObjectRef;
 use crate::context::Shared;
 use crate::effect::{Patch, PatchTarget};
-use crate::evaluate::Verdict;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::matching::Matcher;
 use crate::mutate::size;
+use crate::outcome::Verdict;
 use crate::target::stringify_changed_metadata;
 use crate::trace::{Answer, Step};
 

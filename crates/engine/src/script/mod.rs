@@ -29,9 +29,9 @@ use self::host::CelHost;
 use self::log::Log;
 use crate::claim::ObjectRef;
 use crate::context::Shared;
-use crate::evaluate::Verdict;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind, MissingSource};
+use crate::outcome::Verdict;
 use crate::trace::{Answer, Step};
 
 pub(crate) use changes::Changing;

@@ -18,6 +18,7 @@ use kiln_value::Value;
 use tokio::runtime::Handle;
 
 use super::Desk;
+use super::carriers::Carriers;
 use super::view::{LiveView, Machine};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
@@ -132,13 +133,20 @@ fn json(body: Vec<u8>) -> Answer {
     answer
 }
 
+/// Who is told of reviews.
+pub(crate) struct Told {
+    pub(crate) shared: Shared,
+    pub(crate) carriers: Carriers,
+}
+
 /// Answers a review within the asker's patience.
-pub(crate) async fn review(shared: Shared, desk: Arc<Desk>, asked: Asked, body: Bytes) -> Answer {
+pub(crate) async fn review(told: Told, desk: Arc<Desk>, asked: Asked, body: Bytes) -> Answer {
+    let shared = &told.shared;
     let began = Instant::now();
     // The API server should hear from us before it gives up.
     let patience = asked.patience.mul_f32(0.95);
     let path = asked.counted().to_owned();
-    let answering = answer(&shared, desk, asked, body, began + patience);
+    let answering = answer(&told, desk, asked, body, began + patience);
     let (answer, operation, outcome) = match tokio::time::timeout(patience, answering).await {
         Ok(answered) => answered,
         Err(_) => {
@@ -156,7 +164,7 @@ pub(crate) async fn review(shared: Shared, desk: Arc<Desk>, asked: Asked, body: 
 type Answered = (Answer, String, &'static str);
 
 async fn answer(
-    shared: &Shared,
+    Told { shared, carriers }: &Told,
     desk: Arc<Desk>,
     asked: Asked,
     body: Bytes,
@@ -215,7 +223,7 @@ async fn answer(
         }
         Some(mut reviewed) => {
             tell(shared, &reviewed, &request);
-            let told = tell_controller(shared, &mut reviewed, &request.uid).await;
+            let told = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
             if let Err(why) = told.as_ref()
                 && reviewed.strict
             {
@@ -250,6 +258,7 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
 /// that may be another process, or a later one.
 async fn tell_controller(
     shared: &Shared,
+    carriers: &Carriers,
     reviewed: &mut Reviewed,
     identity: &str,
 ) -> Result<(), String> {
@@ -257,16 +266,12 @@ async fn tell_controller(
     let mut written = Ok(());
     if !reviewed.needed_by.is_empty() {
         let namespace = &shared.options.namespace;
-        let call = Call::create(hint.to_request(namespace, &reviewed.needed_by, identity));
-        let kinds = shared.kinds.borrow().clone();
-        let answer = carry_out(&shared.admission, &kinds, &call).await;
-        written = match answer {
-            Ok(_) => Ok(()),
-            // The same was written down a moment ago.
-            Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
-            Err(error) => Err(error.to_string()),
+        let request = hint.to_request(namespace, &reviewed.needed_by, identity);
+        let outcome;
+        (written, outcome) = match carriers.admit(shared, &request) {
+            Ok(()) => write_down(shared, request).await,
+            Err(why) => (Err(why), "held back"),
         };
-        let outcome = if written.is_ok() { "written" } else { "failed" };
         shared.metrics.count("kiln_requests_written_total", &[("outcome", outcome)]);
         match &written {
             Ok(()) => return written,
@@ -277,6 +282,17 @@ async fn tell_controller(
         tracing::debug!("nobody takes hints");
     }
     written
+}
+
+/// Writes a request down for whoever acts.
+async fn write_down(shared: &Shared, request: Value) -> (Result<(), String>, &'static str) {
+    let kinds = shared.kinds.borrow().clone();
+    match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
+        Ok(_) => (Ok(()), "written"),
+        // The same was written down a moment ago.
+        Err(error) if error.reason == Reason::AlreadyExists => (Ok(()), "written"),
+        Err(error) => (Err(error.to_string()), "failed"),
+    }
 }
 
 fn tell(shared: &Shared, reviewed: &Reviewed, request: &Request) {

@@ -12,10 +12,12 @@
 //! | `keeper` | keeps desk, certificates and webhook configurations as policies need them |
 //! | `server` | connections, their limits, and how they end |
 //! | `answer` | what is answered at which path |
+//! | `carriers` | how many requests are written down for whoever acts |
 //! | `tls` | the certificate that is served now |
 //! | `view` | objects and surroundings for rules that ask while a request waits |
 
 mod answer;
+mod carriers;
 mod keeper;
 mod server;
 mod tls;
@@ -30,7 +32,9 @@ use tokio::sync::watch;
 
 use crate::state::Shared;
 
+pub use carriers::CarrierLimits;
 pub use server::Limits;
+pub use tls::ClientAuthority;
 
 /// What answers reviews: rules and settings that belong together.
 #[derive(Debug)]

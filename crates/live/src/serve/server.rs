@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Desk;
 use super::answer::{self, Answer, Asked, text};
+use super::carriers::{CarrierLimits, Carriers};
 use super::tls::Served;
 use crate::state::Shared;
 
@@ -35,6 +36,8 @@ pub struct Limits {
     pub body: Duration,
     /// How long connections that are there may go on when the process ends.
     pub drain: Duration,
+    /// Requests that are written down for whoever acts.
+    pub carriers: CarrierLimits,
 }
 
 impl Default for Limits {
@@ -46,6 +49,7 @@ impl Default for Limits {
             head: Duration::from_secs(5),
             body: Duration::from_secs(10),
             drain: Duration::from_secs(10),
+            carriers: CarrierLimits::default(),
         }
     }
 }
@@ -64,7 +68,7 @@ pub(crate) async fn serve(
     limits: Limits,
     mut closed: watch::Receiver<bool>,
 ) {
-    let acceptor = match certificate.config() {
+    let acceptor = match certificate.config(shared.options.client_ca.as_ref()) {
         Ok(config) => TlsAcceptor::from(config),
         Err(error) => {
             shared.health.bad("server", format!("cannot encrypt: {error}"));
@@ -74,6 +78,7 @@ pub(crate) async fn serve(
     shared.health.good("server", None);
     let connections = Arc::new(Semaphore::new(limits.connections));
     let reviews = Arc::new(Semaphore::new(limits.reviews));
+    let carriers = Carriers::new(limits.carriers, Instant::now());
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
@@ -98,6 +103,8 @@ pub(crate) async fn serve(
             shared: shared.clone(),
             desk: desk.clone(),
             reviews: Arc::clone(&reviews),
+            carriers: carriers.clone(),
+            is_known: false,
             limits,
         };
         let watcher = graceful.watcher();
@@ -116,12 +123,15 @@ struct Connection {
     shared: Shared,
     desk: watch::Receiver<Arc<Desk>>,
     reviews: Arc<Semaphore>,
+    carriers: Carriers,
+    /// Whoever is at the other end has shown a certificate, or need not.
+    is_known: bool,
     limits: Limits,
 }
 
 impl Connection {
     async fn serve(
-        self,
+        mut self,
         stream: TcpStream,
         acceptor: TlsAcceptor,
         watcher: hyper_util::server::graceful::Watcher,
@@ -134,6 +144,8 @@ impl Connection {
             Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
+        let shown = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+        self.is_known = shown || self.shared.options.client_ca.is_none();
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -164,6 +176,13 @@ impl Connection {
         if !asked.is_review() {
             return answer::plain(&self.shared, &asked);
         }
+        if !self.is_known {
+            // Whoever only looks after the process has no certificate; reviews come from the API server.
+            let labels =
+                [("path", asked.counted()), ("operation", ""), ("answer", "unknown client")];
+            self.shared.metrics.count("kiln_admission_requests_total", &labels);
+            return text(StatusCode::FORBIDDEN, "show a client certificate\n");
+        }
         let Ok(_permit) = self.reviews.acquire().await else {
             return text(StatusCode::SERVICE_UNAVAILABLE, "the process ends\n");
         };
@@ -186,6 +205,7 @@ impl Connection {
             }
             Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come\n"),
         };
-        answer::review(self.shared.clone(), desk, asked, body).await
+        let told = answer::Told { shared: self.shared.clone(), carriers: self.carriers.clone() };
+        answer::review(told, desk, asked, body).await
     }
 }

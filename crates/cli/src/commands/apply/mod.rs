@@ -107,7 +107,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if args.cluster {
-        return plan(ui, global, &args.rules, true, &args.plan);
+        let services = super::run::all(&args.allow_service);
+        return plan(ui, global, &args.rules, true, &services, &args.plan);
     }
     ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json])?;
     let rules = read_all(&args.rules, global)?;

@@ -2,18 +2,19 @@
 
 mod show;
 
+use kiln_admission::Settings;
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    ClaimLabels, Effect, Event, Limits, Offline, Outcome as Evaluated, RuleSet, Step, User,
-    Verdict, World,
+    ClaimLabels, Effect, Event, Outcome as Evaluated, RuleSet, Step, User, Verdict, World,
 };
 use kiln_live::Reader;
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocking_step;
 use kiln_rules::RuleId;
+use kiln_services::Allowed;
 use kiln_value::Value;
 
-use super::connection::{Connection, settings_of, stored_policies, stored_rules};
+use super::connection::{Connection, around, stored_policies, stored_rules};
 use super::eval::Surroundings;
 use super::rules::rule_set;
 use crate::args::Format;
@@ -46,6 +47,10 @@ pub(crate) struct Args {
     /// Show everything that was asked and answered
     #[arg(long)]
     trace: bool,
+
+    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
+    allow_service: Vec<Allowed>,
 
     /// The namespace that the engine lives in
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
@@ -161,12 +166,15 @@ fn explain(
     });
     let mut event = Event::created(object.clone());
     event.user.clone_from(&user);
+    let services = super::run::all(&args.allow_service);
+    let around = around(reader, &args.engine_namespace, &services)?;
+    let outside = around.outside();
     let world = World {
         view: reader,
         kinds: reader.kinds(),
         sources: &Surroundings,
-        outside: &Offline,
-        limits: Limits::default().traced(),
+        outside: &outside,
+        limits: around.settings.limits.traced(),
     };
     let mut outcomes = rules.mutate(&event, &world).outcomes;
     outcomes.extend(rules.evaluate(&event, &world));
@@ -190,7 +198,7 @@ fn explain(
     explained.sort_by(|a, b| a.rule.cmp(&b.rule));
     Ok(Explanation {
         object: id.clone(),
-        unseen: unseen(reader, args, id, user.as_ref())?,
+        unseen: unseen(&around.settings, args, id, user.as_ref()),
         conditions: Vec::new(),
         rules: explained,
         requests: requests(reader, args, id, object)?,
@@ -198,25 +206,19 @@ fn explain(
 }
 
 /// Why the settings keep the object or the user from all rules.
-fn unseen(
-    reader: &Reader,
-    args: &Args,
-    id: &ObjectId,
-    user: Option<&User>,
-) -> Result<Option<String>, Failure> {
-    let settings = settings_of(reader, &args.engine_namespace)?;
+fn unseen(settings: &Settings, args: &Args, id: &ObjectId, user: Option<&User>) -> Option<String> {
     if settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
-        return Ok(Some(format!(
+        return Some(format!(
             "a resource filter in the ConfigMap {}/kyverno keeps it from all rules but ModRules",
             args.engine_namespace
-        )));
+        ));
     }
-    Ok(user.filter(|user| settings.excluded.holds(user)).map(|user| {
+    user.filter(|user| settings.excluded.holds(user)).map(|user| {
         format!(
             "the ConfigMap {}/kyverno excludes the user {}",
             args.engine_namespace, user.username
         )
-    }))
+    })
 }
 
 fn about(reader: &Reader, outcome: Evaluated) -> RuleExplanation {

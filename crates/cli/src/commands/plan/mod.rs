@@ -8,10 +8,11 @@ use kiln_dialects::is_policy;
 use kiln_live::{Play, Rehearsed};
 use kiln_object::{Kinds, list};
 use kiln_rules::Program;
+use kiln_services::Allowed;
 use kiln_value::Value;
 use kiln_yaml::Document;
 
-use super::connection::{Connection, stored_rules};
+use super::connection::{Connection, around, stored_rules};
 use super::rules::{compile_rules, more_kinds, read_all, rule_set};
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -57,6 +58,10 @@ struct How {
     #[arg(long)]
     all: bool,
 
+    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
+    allow_service: Vec<Allowed>,
+
     #[command(flatten)]
     plan: PlanArgs,
 }
@@ -70,7 +75,8 @@ struct Plan {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    plan(ui, global, &args.rules, args.how.all, &args.how.plan)
+    let services = super::run::all(&args.how.allow_service);
+    plan(ui, global, &args.rules, args.how.all, &services, &args.how.plan)
 }
 
 /// Makes a plan for these rules, and shows it.
@@ -79,6 +85,7 @@ pub(super) fn plan(
     global: &Global,
     rules: &[String],
     all: bool,
+    services: &Allowed,
     args: &PlanArgs,
 ) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Table, Format::Json])?;
@@ -95,21 +102,22 @@ pub(super) fn plan(
     };
     let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
     let set = rule_set(&compiled);
+    let around = around(&reader, &args.engine_namespace, services)?;
     let play = Play {
         kinds: &kinds,
         policies,
         exceptions: compiled.exceptions.clone(),
         all,
         namespace: &args.engine_namespace,
+        around: &around,
     };
-    let now = kiln_live::plan(&reader, play)
-        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    let now = kiln_live::plan(&reader, play);
     let waits = |rule: &kiln_rules::Rule| {
         !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))
     };
     let plan = Plan {
         now,
-        next_write: next_write::all(&set, &reader, &kinds, &args.engine_namespace)?,
+        next_write: next_write::all(&set, &reader, &kinds, &around)?,
         waiting: set.rules().filter(|rule| waits(rule)).map(|rule| show::rule(&rule.id)).collect(),
     };
     show::plan(ui, args.brief, &plan)?;

@@ -1,13 +1,12 @@
 //! What rules that act at admission would make of the objects of a cluster, were they written again as they are.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{Effect, Event, Limits, Offline, RuleSet, Verdict, World};
-use kiln_live::Reader;
+use kiln_engine::{Effect, Event, RuleSet, Verdict, World};
+use kiln_live::{Around, Reader};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::RuleId;
 use kiln_value::Value;
 
-use super::super::connection::settings_of;
 use super::super::eval::Surroundings;
 use crate::exit::Failure;
 
@@ -26,7 +25,7 @@ pub(super) fn all(
     rules: &RuleSet,
     reader: &Reader,
     kinds: &Kinds,
-    namespace: &str,
+    around: &Around,
 ) -> Result<Vec<NextWrite>, Failure> {
     let acting: Vec<_> =
         rules.rules().filter(|rule| rule.program.acts_at_admission()).cloned().collect();
@@ -39,13 +38,13 @@ pub(super) fn all(
         .collect();
     found.sort();
     found.dedup();
-    let settings = settings_of(reader, namespace)?;
+    let outside = around.outside();
     let world = World {
         view: reader,
         kinds,
         sources: &Surroundings,
-        outside: &Offline,
-        limits: Limits::default(),
+        outside: &outside,
+        limits: around.settings.limits,
     };
     let mut writes = Vec::new();
     for gvk in found {
@@ -55,7 +54,7 @@ pub(super) fn all(
         })?;
         for object in objects {
             let Ok(id) = ObjectId::of(&object) else { continue };
-            if !settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
+            if !around.settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
                 writes.extend(of(rules, &world, id, object));
             }
         }
