@@ -37,7 +37,9 @@ impl Controller {
             }
             return;
         };
-        if worst.reason != Waiting::Missing && before.as_ref() != Some(&worst) {
+        // Kinds that are being listed are known in a moment, or their failure is told then.
+        let listing = self.waiting.contains_key(key);
+        if worst.reason != Waiting::Missing && !listing && before.as_ref() != Some(&worst) {
             let (rule, condition) = (key.rule.clone(), worst.clone());
             self.tell(News::Failed { rule, trigger, condition });
         }

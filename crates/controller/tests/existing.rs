@@ -146,6 +146,23 @@ fn news_tell_of_made_objects_and_failures() {
 }
 
 #[test]
+fn a_kind_that_is_being_listed_is_no_failure() {
+    let mut world = World::new();
+    world.put(namespace("a", value!({})));
+    world.put(trigger("yes"));
+    world.apply(MAKES);
+    world.seconds(1);
+    // Triggers are known by now, and nobody has asked for what the next policy makes.
+    let makes = MAKES.replace("{name: make}", "{name: limit}").replace("Secret", "LimitRange");
+    let makes = makes.replace("synchronize: true", "synchronize: true\n      generateExisting: true");
+    world.apply(&makes.replace("{stringData: {a: b}}", "{spec: {limits: []}}"));
+    world.controller.take_news();
+    world.seconds(1);
+    let news = world.controller.take_news();
+    assert!(matches!(&news[..], [News::Made { target, .. }] if target.name == "made"), "{news:?}");
+}
+
+#[test]
 fn what_refers_to_something_missing_is_made_soon_after_it_comes() {
     let mut world = World::new();
     world.put(namespace("a", value!({})));
