@@ -105,7 +105,8 @@ pub(super) fn measure(report: &mut Report, options: &Options) -> Result<()> {
     let namespaces = options.namespaces.unwrap_or(options.size(200, 2_000));
     if options.wants("existing") {
         for who in programs.contenders(&[Who::Kiln, Who::Kyverno, Who::KyvernoUnthrottled]) {
-            generation::existing(report, &programs, who, namespaces, true)?;
+            let touched = who != Who::KyvernoUnthrottled;
+            generation::existing(report, &programs, who, namespaces, touched)?;
         }
     }
     if options.wants("clones") {
