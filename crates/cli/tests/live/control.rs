@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use http::Method;
 use kiln_testkit::control_plane::ControlPlane;
 
-use crate::harness::{NETWORK_POLICY, cluster, namespaces, policy};
-use crate::proxy::Proxy;
+use crate::harness::{CONFIG_MAP, NETWORK_POLICY, cluster, namespaces, policy};
+use crate::proxy::{Fault, Proxy, is_watch};
 
 #[test]
 fn five_hundred_namespaces_survive_a_kill_with_one_write_each() {
@@ -136,4 +137,32 @@ fn server_side_apply_brings_our_fields_back_and_leaves_others() {
     cluster.kubectl(&args).unwrap();
     cluster.wait("ours comes back and theirs stays", || data() == r#"{"ours":"1","theirs":"3"}"#);
     cluster.kubectl(&["delete", "clusterpolicy", "applied"]).unwrap();
+}
+
+#[test]
+fn exceptions_that_are_read_late_count_from_the_start() {
+    let Some(cluster) = cluster() else { return };
+    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.folder());
+    cluster.apply(&namespaces(["late-0".to_owned(), "late-1".to_owned()])).unwrap();
+    let existing = policy("late", "late-*", CONFIG_MAP, true)
+        .replace("generate:\n", "generate:\n      generateExisting: true\n");
+    let exception = "
+apiVersion: kyverno.io/v2
+kind: PolicyException
+metadata: {name: late, namespace: kyverno}
+spec:
+  exceptions: [{policyName: late, ruleNames: [make]}]
+  match: {any: [{resources: {kinds: [Namespace], names: [late-1]}}]}
+";
+    cluster.apply(&format!("{existing}---{exception}")).unwrap();
+    let lists = |_: &Method, path: &str| path.contains("policyexceptions") && !is_watch(path);
+    proxy.fault(lists, 0, 2, Fault::Slow(Duration::from_secs(5)));
+    let _controller = cluster.engine_at(proxy.kubeconfig(), &["--only", "controller"]);
+    let made = |namespace: &str| cluster.object(&["configmap", "made", "-n", namespace]).is_some();
+    cluster.wait("it is made where no exception is", || made("late-0"));
+    sleep(Duration::from_secs(2));
+    assert!(!made("late-1"), "it was made before the exception was known");
+    cluster.kubectl(&["delete", "policyexceptions.kyverno.io", "late", "-n", "kyverno"]).unwrap();
+    cluster.kubectl(&["delete", "clusterpolicy", "late"]).unwrap();
+    cluster.wait("it goes with its policy", || !made("late-0"));
 }

@@ -80,7 +80,7 @@ impl Drop for Proxy {
     }
 }
 
-fn is_watch(path: &str) -> bool {
+pub(crate) fn is_watch(path: &str) -> bool {
     path.contains("watch=true")
 }
 
