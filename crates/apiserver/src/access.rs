@@ -101,7 +101,7 @@ pub(crate) fn authorize(
     Err(Failure::forbidden(&target.about(), &refusal(user, &attributes)))
 }
 
-fn refusal(user: &User, attributes: &Attributes) -> String {
+pub(crate) fn refusal(user: &User, attributes: &Attributes) -> String {
     let resource = match attributes.subresource.as_str() {
         "" => attributes.resource.clone(),
         sub => format!("{}/{sub}", attributes.resource),

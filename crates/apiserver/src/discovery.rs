@@ -301,7 +301,10 @@ fn resources(server: &Server, group: &str, version: &str) -> Result<Response, Fa
     }
     let mut answer = Map::new();
     answer.insert("kind", "APIResourceList");
-    answer.insert("apiVersion", "v1");
+    // Kubernetes: the list of the core group does not say what version it is written in.
+    if !group.is_empty() {
+        answer.insert("apiVersion", "v1");
+    }
     answer.insert(
         "groupVersion",
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },

@@ -48,6 +48,7 @@ mod tokens;
 mod types;
 mod validate;
 mod watch;
+mod weight;
 mod workloads;
 mod write;
 

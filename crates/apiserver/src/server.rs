@@ -369,12 +369,30 @@ impl Server {
                 }
             }
         }
-        for warning in &call.warnings {
+        for warning in warnings(&call.warnings) {
             let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
             response = response.with_header("Warning", &text);
         }
         Ok(Answer::Response(response))
     }
+}
+
+/// What a client is warned of, as much of it as headers may carry.
+// Kubernetes: when all are longer than 4,096 characters together, each is cut at 256, and the rest is left out.
+fn warnings(all: &[String]) -> Vec<String> {
+    const TOGETHER: usize = 4096;
+    const EACH: usize = 256;
+    if all.iter().map(|text| text.chars().count()).sum::<usize>() <= TOGETHER {
+        return all.to_vec();
+    }
+    let mut left = TOGETHER;
+    let cut = all.iter().map(|text| text.chars().take(EACH).collect::<String>());
+    cut.take_while(|text| {
+        let fits = text.chars().count() <= left;
+        left = left.saturating_sub(text.chars().count());
+        fits
+    })
+    .collect()
 }
 
 fn warn_of_deprecation(server: &Server, call: &mut Call<'_>) {

@@ -116,6 +116,7 @@ impl Failure {
     /// An object, or the options of a request, that cannot be accepted.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
         let what = qualified(kind, group);
+        let problems = few(problems);
         let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
         let all = match texts.as_slice() {
             [one] => one.clone(),
@@ -201,7 +202,7 @@ pub(crate) enum ProblemKind {
 
 impl Problem {
     pub(crate) fn new(field: impl Into<String>, kind: ProblemKind) -> Self {
-        Problem { field: field.into(), kind }
+        Problem { field: cut(field.into()), kind }
     }
 
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
@@ -243,11 +244,8 @@ impl Problem {
             }
             ProblemKind::Unsupported(value, known) => {
                 let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
-                format!(
-                    "Unsupported value: {}: supported values: {}",
-                    shown(value),
-                    known.join(", ")
-                )
+                let known = cut(known.join(", "));
+                format!("Unsupported value: {}: supported values: {known}", shown(value))
             }
             ProblemKind::Forbidden(why) => format!("Forbidden{}", because(why)),
             ProblemKind::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
@@ -285,10 +283,35 @@ impl std::fmt::Display for Problem {
     }
 }
 
+/// The longest text of one part of a message, and of all problems together.
+const LONGEST: usize = 32 << 10;
+const LONGEST_SUM: usize = 256 << 10;
+
+/// As many problems as fit into an answer, at least one.
+fn few(problems: &[Problem]) -> &[Problem] {
+    let mut sum = 0;
+    let fit = problems.iter().take_while(|problem| {
+        sum += problem.field.len() + problem.message().len();
+        sum < LONGEST_SUM
+    });
+    let fit = fit.count().max(1);
+    problems.get(..fit).unwrap_or(problems)
+}
+
+/// The beginning of a text that is very long.
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
 /// A value as messages show it.
 fn shown(value: &Value) -> String {
-    match value {
+    cut(match value {
         Value::String(text) => format!("{:?}", text.as_str()),
         other => json::to_string(other),
-    }
+    })
 }

@@ -10,8 +10,13 @@ use std::sync::{Arc, OnceLock};
 use kiln_cluster::Change;
 use kiln_value::{Map, Str, Value};
 
-/// How many changes of a kind are remembered before the oldest are forgotten.
+use crate::weight::{HEAVIEST, weight};
+
+/// How many changes of a kind are remembered before the oldest are forgotten, and how large they may be together.
 const REMEMBERED: usize = 20_000;
+const REMEMBERED_BYTES: usize = 64 << 20;
+/// About how many bytes of changes are told at once.
+pub(crate) const AT_ONCE: usize = 4 << 20;
 
 /// What is stored together: a group and a plural name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,12 +48,23 @@ pub(crate) struct Event {
     pub(crate) object: Value,
     /// The object as JSON, written once for all who watch.
     pub(crate) text: OnceLock<Arc<str>>,
+    /// About how much memory it takes.
+    bytes: usize,
+}
+
+impl Event {
+    fn new(revision: u64, change: Change, place: Place, old: Option<Value>, object: Value) -> Self {
+        // As values and as text.
+        let bytes = 3 * weight(&object, HEAVIEST) + 200;
+        Event { revision, change, place, old, object, text: OnceLock::new(), bytes }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     objects: BTreeMap<Place, Value>,
     log: VecDeque<Arc<Event>>,
+    log_bytes: usize,
     /// Everything up to here may be forgotten.
     forgotten: u64,
 }
@@ -89,17 +105,28 @@ impl Table {
         Some(objects)
     }
 
-    /// What happened after a revision, at most so much; none when some of it is forgotten.
+    /// What happened after a revision, or the beginning of it: not more than so many events, nor much more than
+    /// [`AT_ONCE`] bytes. None when some of it is forgotten.
     pub(crate) fn since(&self, revision: u64, most: usize) -> Option<Vec<Arc<Event>>> {
+        if revision < self.forgotten {
+            return None;
+        }
         let from = self.log.partition_point(|event| event.revision <= revision);
-        (revision >= self.forgotten).then(|| self.log.range(from..).take(most).cloned().collect())
+        let mut bytes = 0;
+        let some = self.log.range(from..).take(most).take_while(|event| {
+            let fits = bytes < AT_ONCE;
+            bytes += event.bytes;
+            fits
+        });
+        Some(some.cloned().collect())
     }
 
     fn note(&mut self, event: Event) {
+        self.log_bytes += event.bytes;
         self.log.push_back(Arc::new(event));
-        if self.log.len() > REMEMBERED
-            && let Some(oldest) = self.log.pop_front()
-        {
+        while self.log.len() > REMEMBERED || self.log_bytes > REMEMBERED_BYTES {
+            let Some(oldest) = self.log.pop_front() else { return };
+            self.log_bytes -= oldest.bytes;
             self.forgotten = oldest.revision;
         }
     }
@@ -157,14 +184,7 @@ impl Store {
         let table = self.tables.entry(key.clone()).or_default();
         let old = table.objects.insert(place.clone(), object.clone());
         let change = if old.is_some() { Change::Modified } else { Change::Added };
-        table.note(Event {
-            revision,
-            change,
-            place,
-            old,
-            object: object.clone(),
-            text: OnceLock::new(),
-        });
+        table.note(Event::new(revision, change, place, old, object.clone()));
         self.write_down(key, &object, true);
         object
     }
@@ -178,15 +198,7 @@ impl Store {
         let revision = self.revision;
         let mut object = old.clone();
         set_version(&mut object, revision);
-        let event = Event {
-            revision,
-            change: Change::Deleted,
-            place,
-            old: Some(old),
-            object: object.clone(),
-            text: OnceLock::new(),
-        };
-        table.note(event);
+        table.note(Event::new(revision, Change::Deleted, place, Some(old), object.clone()));
         self.write_down(key, &object, false);
         Some(object)
     }
@@ -226,7 +238,7 @@ impl Store {
     pub(crate) fn compact(&mut self, upto: u64) {
         for table in self.tables.values_mut() {
             let kept = table.log.partition_point(|event| event.revision <= upto);
-            table.log.drain(..kept);
+            table.log_bytes -= table.log.drain(..kept).map(|event| event.bytes).sum::<usize>();
             table.forgotten = table.forgotten.max(upto);
         }
     }
@@ -289,5 +301,20 @@ mod tests {
         assert!(store.table(&key).unwrap().at(2).is_none());
         assert!(store.table(&key).unwrap().since(2, 10).is_none());
         assert_eq!(store.table(&key).unwrap().since(3, 10).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn large_changes_are_forgotten_sooner() {
+        let key = TableKey::new("", "configmaps");
+        let mut store = Store::default();
+        for i in 0..100 {
+            let data = "x".repeat(1 << 20) + &i.to_string();
+            store.put(&key, value!({"metadata": {"name": "x"}, "data": data}));
+        }
+        let table = store.table(&key).unwrap();
+        assert!(table.log.len() < 25, "{}", table.log.len());
+        assert!(table.since(99, 10).is_some() && table.since(1, 10).is_none());
+        store.compact(100);
+        assert_eq!(store.table(&key).unwrap().log_bytes, 0);
     }
 }

@@ -49,23 +49,37 @@ fn same(known: Option<&str>, given: &str) -> bool {
 
 fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, Failure> {
     let Some(name) = request.header("Impersonate-User") else { return Ok(user) };
-    let attributes = Attributes {
-        verb: "impersonate".to_owned(),
-        resource: "users".to_owned(),
-        name: name.to_owned(),
-        ..Attributes::default()
+    let parts: Vec<&str> = name.split(':').collect();
+    let account = match parts.as_slice() {
+        ["system", "serviceaccount", namespace, name] => Some((*namespace, *name)),
+        _ => None,
     };
-    if !access::may(server, &user, &attributes) {
-        let why = format!(
-            "User {:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
-            user.name
-        );
-        return Err(Failure::forbidden(&About::new("", "users", name), &why));
+    let allowed = |group: &str, resource: &str, namespace: &str, name: &str| {
+        let attributes = Attributes {
+            verb: "impersonate".to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..Attributes::default()
+        };
+        if access::may(server, &user, &attributes) {
+            return Ok(());
+        }
+        let why = access::refusal(&user, &attributes);
+        Err(Failure::forbidden(&About::new(group, resource, name), &why))
+    };
+    match account {
+        // Kubernetes: accounts are asked for as what they are.
+        Some((namespace, name)) => allowed("", "serviceaccounts", namespace, name)?,
+        None => allowed("", "users", "", name)?,
     }
     let mut groups: Vec<String> =
         request.headers_of("Impersonate-Group").map(str::to_owned).collect();
-    let parts: Vec<&str> = name.split(':').collect();
-    if let ["system", "serviceaccount", namespace, _] = parts.as_slice()
+    for group in &groups {
+        allowed("", "groups", "", group)?;
+    }
+    if let Some((namespace, _)) = account
         && groups.is_empty()
     {
         groups = vec![
@@ -77,6 +91,9 @@ fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, F
         groups.push("system:authenticated".to_owned());
     }
     let uid = request.header("Impersonate-Uid").unwrap_or_default().to_owned();
+    if !uid.is_empty() {
+        allowed("authentication.k8s.io", "uids", "", &uid)?;
+    }
     Ok(User { name: name.to_owned(), groups, uid, extra: Vec::new() })
 }
 

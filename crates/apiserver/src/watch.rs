@@ -115,29 +115,36 @@ impl Watch {
         let state = server.read();
         let key = State::key(&self.target);
         let seconds = server.outside.now().0;
-        let events = match state.store.table(&key) {
-            None => Vec::new(),
-            Some(table) => match table.since(self.revision, BATCH) {
-                Some(events) => events,
-                None => {
-                    let oldest = state.store.oldest(&key);
-                    let message = format!("too old resource version: {} ({oldest})", self.revision);
-                    let failure = Failure::new(410, "Expired", message);
-                    let line = value!({"type": "ERROR", "object": null});
-                    self.line(line, &failure.to_value());
-                    self.ended = true;
-                    return std::mem::take(&mut self.first);
-                }
-            },
-        };
-        for event in &events {
-            self.revision = event.revision;
-            self.tell(&state, event, seconds);
+        loop {
+            let events = match state.store.table(&key) {
+                None => Vec::new(),
+                Some(table) => match table.since(self.revision, BATCH) {
+                    Some(events) => events,
+                    None => {
+                        let oldest = state.store.oldest(&key);
+                        let message =
+                            format!("too old resource version: {} ({oldest})", self.revision);
+                        let failure = Failure::new(410, "Expired", message);
+                        let line = value!({"type": "ERROR", "object": null});
+                        self.line(line, &failure.to_value());
+                        self.ended = true;
+                        return std::mem::take(&mut self.first);
+                    }
+                },
+            };
+            for event in &events {
+                self.revision = event.revision;
+                self.tell(&state, event, seconds);
+            }
+            if events.is_empty() {
+                break;
+            }
+            // What is there goes out first; who is not meant by anything so far looks further.
+            if !self.first.is_empty() {
+                return std::mem::take(&mut self.first);
+            }
         }
-        if events.len() < BATCH
-            && self.bookmarks
-            && seconds - self.last_bookmark >= BOOKMARK_SECONDS
-        {
+        if self.bookmarks && seconds - self.last_bookmark >= BOOKMARK_SECONDS {
             self.revision = self.revision.max(state.store.revision());
             self.bookmark(&state, self.revision, false);
             self.last_bookmark = seconds;
@@ -147,8 +154,16 @@ impl Watch {
 
     /// The last words of a watch that ends in time: how far things are.
     pub fn finish(&mut self, server: &Server) -> Vec<u8> {
-        let mut last = self.next(server);
-        if self.bookmarks && !self.ended {
+        let mut last = Vec::new();
+        loop {
+            let some = self.next(server);
+            if some.is_empty() {
+                break;
+            }
+            last.extend(some);
+        }
+        // kube-apiserver: a watch that lasts two seconds or less has no last bookmark.
+        if self.bookmarks && !self.ended && self.timeout_seconds > 2 {
             let state = server.read();
             self.bookmark(&state, self.revision, false);
             last.append(&mut self.first);

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kiln_cel::{Env, NoHost, Session, Type};
-use kiln_object::Selector;
+use kiln_object::{Gvk, Selector};
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_value::{Map, Value, json, value};
 
@@ -186,7 +186,13 @@ pub(super) fn conditions_hold(
 pub(super) fn request(server: &Server, review: &Review<'_>, object: &Value, uid: &str) -> Value {
     let target = review.target;
     let gvk = target.kind.gvk();
-    let kind = value!({"group": (gvk.group.as_str()), "version": (gvk.version.as_str()), "kind": (gvk.kind.as_str())});
+    // Below an object there may be objects of other kinds: evictions, scales.
+    let named = |field: &str| object.str_at([field]).filter(|text| !text.is_empty());
+    let shown = match (named("apiVersion"), named("kind")) {
+        (Some(version), Some(kind)) if !target.subresource.is_empty() => Gvk::new(version, kind),
+        _ => gvk.clone(),
+    };
+    let kind = value!({"group": (shown.group.as_str()), "version": (shown.version.as_str()), "kind": (shown.kind.as_str())});
     let resource = value!({"group": (gvk.group.as_str()), "version": (gvk.version.as_str()), "resource": (target.kind.plural())});
     let mut request = Map::new();
     request.insert("uid", uid);
@@ -287,10 +293,11 @@ fn denied(name: &str, status: Option<&Value>) -> Failure {
         (message, _) => format!(": {message}"),
     };
     let code = status.and_then(|status| status.get("code")).and_then(Value::as_i64);
+    // Kubernetes: the reason is the webhook's own, also none; its code is at least 400.
     let code = code
         .and_then(|code| u16::try_from(code).ok())
         .filter(|code| (400..600).contains(code))
-        .unwrap_or(403);
+        .unwrap_or(400);
     let reason = match text("reason") {
         "BadRequest" => "BadRequest",
         "Invalid" => "Invalid",
@@ -299,8 +306,6 @@ fn denied(name: &str, status: Option<&Value>) -> Failure {
         "InternalError" => "InternalError",
         "Unauthorized" => "Unauthorized",
         "Forbidden" => "Forbidden",
-        _ if code == 400 => "BadRequest",
-        _ if code == 403 => "Forbidden",
         _ => "",
     };
     let mut failure =

@@ -2,11 +2,13 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `definition` | checks a schema itself |
 //! | `schema` | takes unknown fields away, fills defaults in |
 //! | `validate` | checks objects against their schema |
 //! | `rules` | checks objects against the CEL rules of their schema |
 //! | `shape` | tells apply what it must know |
 
+mod definition;
 mod rules;
 mod schema;
 mod shape;
@@ -20,9 +22,10 @@ use kiln_value::{Str, Value};
 
 use crate::status::{Problem, ProblemKind};
 
+pub(crate) use definition::schema_problems;
 pub(crate) use schema::{fill_defaults, prune};
 pub(crate) use shape::SchemaShape;
-pub(crate) use validate::{problems_of, structural_problems};
+pub(crate) use validate::problems_of;
 
 /// One version of a custom kind.
 #[derive(Debug)]
@@ -117,17 +120,15 @@ impl CustomVersion {
         prune(object, self.schema.as_ref().unwrap_or(&empty))
     }
 
-    pub(crate) fn fill_defaults(&self, object: &mut Value) {
-        if let Some(schema) = &self.schema {
-            fill_defaults(object, schema);
-        }
+    /// Fills in what the schema has defaults for; whether that came to its end.
+    pub(crate) fn fill_defaults(&self, object: &mut Value) -> bool {
+        self.schema.as_ref().is_none_or(|schema| fill_defaults(object, schema))
     }
 
     /// What is wrong with an object, given what it was before.
     pub(crate) fn problems(&self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
         let Some(schema) = &self.schema else { return Vec::new() };
         let mut problems = problems_of(object, schema);
-        problems.extend(structural_problems(object, schema));
         if !self.rules.is_empty() {
             // Kubernetes: a value out of its bounds keeps no rule from being checked, one of the wrong kind does.
             let stops = |problem: &Problem| {

@@ -1,9 +1,15 @@
 //! The CEL rules of a schema (`x-kubernetes-validations`).
 
-use kiln_cel::{Env, NoHost, Program, Session, Type};
+use kiln_cel::{Budget, Env, NoHost, Program, Session, Type};
 use kiln_value::{Map, Value};
 
+use super::validate::MOST;
+
 use crate::status::{Problem, ProblemKind};
+
+/// What all rules may cost together for one object, in the units of Kubernetes, and what each costs besides.
+const BUDGET: u64 = 10_000_000;
+const EACH: u64 = 20;
 
 /// The rules of a schema, compiled, each at its place.
 #[derive(Debug, Default)]
@@ -44,11 +50,7 @@ impl Node {
 impl Rules {
     pub(crate) fn compile(schema: Option<&Value>) -> Self {
         let Some(schema) = schema else { return Rules::default() };
-        let env = Env::suite()
-            .extend()
-            .variable("self", Type::Dyn)
-            .variable("oldSelf", Type::Dyn)
-            .build();
+        let env = environment();
         let root = read(schema, &env);
         if root.is_empty() { Rules::default() } else { Rules { env: Some(env), root } }
     }
@@ -61,10 +63,20 @@ impl Rules {
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Some(env) = &self.env {
-            walk(env, &self.root, object, old, "", &mut problems);
+            let mut checking = Checking { env, left: BUDGET, problems: &mut problems };
+            checking.walk(&self.root, object, old, "");
+            if checking.left == 0 {
+                let why = "validation failed due to running out of cost budget, no further validation rules will be run";
+                problems.push(Problem::new("<nil>", ProblemKind::Rule(why.to_owned())));
+            }
         }
         problems
     }
+}
+
+/// What rules are written against.
+pub(super) fn environment() -> Env {
+    Env::suite().extend().variable("self", Type::Dyn).variable("oldSelf", Type::Dyn).build()
 }
 
 fn read(schema: &Value, env: &Env) -> Node {
@@ -103,55 +115,79 @@ fn read(schema: &Value, env: &Env) -> Node {
     node
 }
 
-fn walk(
-    env: &Env,
-    node: &Node,
-    value: &Value,
-    old: Option<&Value>,
-    path: &str,
-    problems: &mut Vec<Problem>,
-) {
-    for rule in &node.rules {
-        if rule.transition && old.is_none() {
-            continue;
-        }
-        check(env, rule, value, old, path, problems);
+/// One object on its way through the rules.
+struct Checking<'c> {
+    env: &'c Env,
+    left: u64,
+    problems: &'c mut Vec<Problem>,
+}
+
+impl Checking<'_> {
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.problems.len() >= MOST
     }
-    let join =
-        |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    match value {
-        Value::Map(map) => {
-            for (name, inner) in &node.fields {
-                if let Some(value) = map.get(name).filter(|value| !value.is_null()) {
-                    let old = old.and_then(|old| old.get(name));
-                    walk(env, inner, value, old, &join(name), problems);
-                }
+
+    fn walk(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &str) {
+        // A long path is copied for every value below it.
+        self.left = self.left.saturating_sub(1 + path.len() as u64 / 16);
+        for rule in &node.rules {
+            if self.is_over() {
+                return;
             }
-            if let Some(inner) = &node.entries {
-                for (key, value) in map {
-                    walk(env, inner, value, old.and_then(|old| old.get(key)), &join(key), problems);
-                }
+            if rule.transition && old.is_none() {
+                continue;
             }
+            let most = self.left;
+            let spent = check(self.env, rule, value, old, path, most, self.problems);
+            self.left = self.left.saturating_sub(spent + EACH);
         }
-        Value::List(list) => {
-            if let Some(inner) = &node.items {
-                for (i, value) in list.iter().enumerate() {
-                    walk(env, inner, value, None, &format!("{path}[{i}]"), problems);
+        let join =
+            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        match value {
+            Value::Map(map) => {
+                for (name, inner) in &node.fields {
+                    if self.is_over() {
+                        return;
+                    }
+                    if let Some(value) = map.get(name).filter(|value| !value.is_null()) {
+                        let old = old.and_then(|old| old.get(name));
+                        self.walk(inner, value, old, &join(name));
+                    }
+                }
+                if let Some(inner) = &node.entries {
+                    for (key, value) in map {
+                        if self.is_over() {
+                            return;
+                        }
+                        self.walk(inner, value, old.and_then(|old| old.get(key)), &join(key));
+                    }
                 }
             }
+            Value::List(list) => {
+                if let Some(inner) = &node.items {
+                    for (i, value) in list.iter().enumerate() {
+                        if self.is_over() {
+                            return;
+                        }
+                        self.walk(inner, value, None, &format!("{path}[{i}]"));
+                    }
+                }
+            }
+            _ => {}
         }
-        _ => {}
     }
 }
 
+/// Checks one rule; what that cost.
 fn check(
     env: &Env,
     rule: &Rule,
     value: &Value,
     old: Option<&Value>,
     path: &str,
+    most: u64,
     problems: &mut Vec<Problem>,
-) {
+) -> u64 {
     let at = format!("{path}{}", rule.field_path);
     let at = at.trim_start_matches('.').to_owned();
     let failed = |why: String| {
@@ -165,10 +201,14 @@ fn check(
     };
     let program = match &rule.program {
         Ok(program) => program,
-        Err(error) => return problems.push(failed(format!("rule compile error: {error}"))),
+        Err(error) => {
+            problems.push(failed(format!("rule compile error: {error}")));
+            return 0;
+        }
     };
     let mut host = NoHost;
-    let mut session = Session::new(env, &mut host);
+    let budget = Budget { total: most, ..Budget::default() };
+    let mut session = Session::with_budget(env, &mut host, budget);
     session.set("self", value.clone());
     session.set("oldSelf", old.cloned().unwrap_or_default());
     match session.eval(program).map(|result| result.as_bool()) {
@@ -182,4 +222,5 @@ fn check(
         }
         Err(error) => problems.push(failed(error.to_string())),
     }
+    session.cost()
 }

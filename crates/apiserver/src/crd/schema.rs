@@ -1,6 +1,13 @@
 //! Unknown fields and defaults, by an OpenAPI schema.
 
+use std::collections::HashSet;
+
 use kiln_value::{Map, Value};
+
+/// How many unknown fields are told of.
+const TOLD: usize = 1000;
+/// How many values an object may have when its defaults are filled in.
+const VISITED: usize = 1_000_000;
 
 fn is_on(schema: &Value, flag: &str) -> bool {
     schema.get(flag).and_then(Value::as_bool) == Some(true)
@@ -24,7 +31,7 @@ fn walk(value: &mut Value, schema: &Value, root: bool, path: &mut String, gone: 
             let fields = schema.get("properties").and_then(Value::as_map);
             let entries = schema.get("additionalProperties");
             let Some(map) = value.as_map_mut() else { return };
-            let mut unknown = Vec::new();
+            let mut unknown = HashSet::new();
             for (key, value) in map.iter_mut() {
                 if root && ROOT.contains(&key.as_str()) {
                     continue;
@@ -39,14 +46,16 @@ fn walk(value: &mut Value, schema: &Value, root: bool, path: &mut String, gone: 
                     Some(Value::Bool(true)) => {}
                     _ if preserves => {}
                     _ => {
-                        gone.push(path.clone());
-                        unknown.push(key.clone());
+                        if gone.len() < TOLD {
+                            gone.push(path.clone());
+                        }
+                        unknown.insert(key.as_str().to_owned());
                     }
                 }
                 path.truncate(length);
             }
             if !unknown.is_empty() {
-                map.retain(|key, _| !unknown.contains(key));
+                map.retain(|key, _| !unknown.contains(key.as_str()));
             }
         }
         Value::List(list) => {
@@ -62,8 +71,19 @@ fn walk(value: &mut Value, schema: &Value, root: bool, path: &mut String, gone: 
     }
 }
 
-/// Fills in what the schema has defaults for.
-pub(crate) fn fill_defaults(value: &mut Value, schema: &Value) {
+/// Fills in what the schema has defaults for; whether that came to its end. Defaults may have defaults, so that a
+/// small schema can ask for a very large object.
+pub(crate) fn fill_defaults(value: &mut Value, schema: &Value) -> bool {
+    let mut left = VISITED;
+    fill(value, schema, &mut left);
+    left > 0
+}
+
+fn fill(value: &mut Value, schema: &Value, left: &mut usize) {
+    *left = left.saturating_sub(1);
+    if *left == 0 {
+        return;
+    }
     match value {
         Value::Map(_) => {
             let fields = schema.get("properties").and_then(Value::as_map);
@@ -84,13 +104,13 @@ pub(crate) fn fill_defaults(value: &mut Value, schema: &Value) {
                     map.insert(name.clone(), default.clone());
                 }
                 if let Some(value) = map.get_mut(name) {
-                    fill_defaults(value, inner);
+                    fill(value, inner, left);
                 }
             }
             if let Some(entries) = entries {
                 for (key, value) in map.iter_mut() {
                     if fields.is_none_or(|fields| !fields.contains_key(key)) {
-                        fill_defaults(value, entries);
+                        fill(value, entries, left);
                     }
                 }
             }
@@ -98,7 +118,7 @@ pub(crate) fn fill_defaults(value: &mut Value, schema: &Value) {
         Value::List(list) => {
             if let Some(items) = schema.get("items") {
                 for item in list.make_mut() {
-                    fill_defaults(item, items);
+                    fill(item, items, left);
                 }
             }
         }
@@ -125,11 +145,24 @@ mod tests {
             prune(&mut object, &schema),
             ["extra", "spec.c", "spec.free.b.y", "spec.list[0].m"]
         );
-        fill_defaults(&mut object, &schema);
+        assert!(fill_defaults(&mut object, &schema));
         assert_eq!(
             object,
             value!({"kind": "K", "metadata": {"name": "n"},
                 "spec": {"a": "x", "free": {"x": 1, "b": {}}, "list": [{"n": 1}]}})
         );
+    }
+
+    #[test]
+    fn defaults_of_defaults_come_to_an_end() {
+        let hundred = Value::from(vec![Value::map(); 100]);
+        let innermost = value!({"type": "object"});
+        let schema = (0..8).fold(innermost, |inner, _| {
+            let mut schema = value!({"type": "object", "properties": {"x": {"type": "array"}}});
+            let _ = schema.set(["properties", "x", "default"], hundred.clone());
+            let _ = schema.set(["properties", "x", "items"], inner);
+            schema
+        });
+        assert!(!fill_defaults(&mut Value::map(), &schema), "a hundred to the power of eight");
     }
 }

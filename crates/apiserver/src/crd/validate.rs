@@ -1,4 +1,8 @@
 //! Checks objects against an OpenAPI schema, in the words of the API server.
+//!
+//! Schema and object come from users: steps are counted, and when there are too many of them the object is refused.
+
+use std::collections::{HashMap, HashSet};
 
 use kiln_text::{Regex, Time};
 use kiln_value::{Map, Number, Value, json};
@@ -6,30 +10,63 @@ use kiln_value::{Map, Number, Value, json};
 use crate::status::{Problem, ProblemKind};
 
 /// The most problems that are told of one object.
-const MOST: usize = 100;
+pub(super) const MOST: usize = 100;
+/// The most steps that are made for one object: a value met by a schema is one.
+const STEPS: usize = 2_000_000;
+/// What it costs in steps to compile a pattern, and a byte of it more.
+const PATTERN: usize = 1_000;
+const PATTERN_BYTE: usize = 20;
 
 /// What is wrong with an object.
 pub(crate) fn problems_of(object: &Value, schema: &Value) -> Vec<Problem> {
+    let mut work = Work { left: STEPS, patterns: HashMap::new() };
     let mut problems = Vec::new();
     for (name, inner) in fields(schema) {
         if matches!(name, "apiVersion" | "kind" | "metadata") {
             continue;
         }
         if let Some(value) = object.get(name) {
-            check(value, inner, name, &mut problems);
+            check(value, inner, name, &mut problems, &mut work);
         }
     }
     required(object, schema, "", &mut problems);
+    // Elements that a list must have only once come last.
+    duplicates(object, schema, "", &mut problems, &mut work);
     problems.truncate(MOST);
+    if work.left == 0 {
+        let why = "its schema asks for too many checks of such an object";
+        problems.push(Problem::forbidden("<nil>", why));
+    }
     problems
 }
 
-/// Elements that a list must have only once.
-pub(crate) fn structural_problems(object: &Value, schema: &Value) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    duplicates(object, schema, "", &mut problems);
-    problems.truncate(MOST);
-    problems
+/// What is left to be done for one object, and what was done already.
+struct Work<'s> {
+    left: usize,
+    patterns: HashMap<&'s str, Option<Regex>>,
+}
+
+impl<'s> Work<'s> {
+    /// Whether there are so many steps left; they are spent then.
+    fn spend(&mut self, steps: usize) -> bool {
+        self.left = self.left.saturating_sub(steps);
+        self.left > 0
+    }
+
+    /// Whether a text matches a pattern; yes if it is none, or there is no time to look.
+    fn matches(&mut self, pattern: &'s str, text: &str) -> bool {
+        if !self.patterns.contains_key(pattern) {
+            if !self.spend(PATTERN + PATTERN_BYTE * pattern.len()) {
+                return true;
+            }
+            self.patterns.insert(pattern, Regex::new(pattern).ok());
+        }
+        if !self.spend(text.len() / 16) {
+            return true;
+        }
+        let regex = self.patterns.get(pattern).and_then(Option::as_ref);
+        regex.is_none_or(|regex| regex.is_match(text))
+    }
 }
 
 fn fields(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
@@ -66,8 +103,15 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
-    if problems.len() >= MOST {
+fn check<'s>(
+    value: &Value,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<Problem>,
+    work: &mut Work<'s>,
+) {
+    // A long path is copied for every value below it.
+    if problems.len() >= MOST || !work.spend(1 + path.len() / 64) {
         return;
     }
     let nullable = schema.get("nullable").and_then(Value::as_bool) == Some(true);
@@ -118,7 +162,7 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>)
         }
     }
     match value {
-        Value::String(text) => check_text(text, schema, path, problems),
+        Value::String(text) => check_text(text, schema, path, problems, work),
         Value::List(list) => {
             let length = list.len();
             if let Some(least) = number("minItems")
@@ -134,7 +178,10 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>)
             }
             if let Some(items) = schema.get("items") {
                 for (i, item) in list.iter().enumerate() {
-                    check(item, items, &format!("{path}[{i}]"), problems);
+                    check(item, items, &format!("{path}[{i}]"), problems, work);
+                    if work.left == 0 {
+                        return;
+                    }
                 }
             }
         }
@@ -158,13 +205,17 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>)
                 if let Some(schema @ Value::Map(_)) =
                     known.and_then(|known| known.get(key)).or(entries)
                 {
-                    check(inner, schema, &join(path, key), problems);
+                    check(inner, schema, &join(path, key), problems, work);
+                    if work.left == 0 {
+                        return;
+                    }
                 }
             }
         }
         _ => {}
     }
     if let Some(known) = schema.get("enum").and_then(Value::as_list)
+        && work.spend(known.len() / 4)
         && !known.contains(value)
     {
         let known = known
@@ -172,25 +223,31 @@ fn check(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>)
             .map(|known| known.as_str().map_or_else(|| json::to_string(known), str::to_owned));
         problems.push(Problem::new(path, ProblemKind::Unsupported(value.clone(), known.collect())));
     }
-    combined(value, schema, path, problems);
+    combined(value, schema, path, problems, work);
 }
 
 /// `allOf`, `anyOf`, `oneOf`, `not`.
-fn combined(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
-    let list = |field: &str| schema.get(field).and_then(Value::as_list).map(|list| list.to_vec());
-    let fits = |schema: &Value| {
+fn combined<'s>(
+    value: &Value,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<Problem>,
+    work: &mut Work<'s>,
+) {
+    let list = |field: &str| schema.get(field).and_then(Value::as_list);
+    for inner in list("allOf").into_iter().flat_map(|list| list.iter()) {
+        check(value, inner, path, problems, work);
+    }
+    let mut fits = |schema: &'s Value| {
         let mut found = Vec::new();
-        check(value, schema, path, &mut found);
+        check(value, schema, path, &mut found, work);
         found.is_empty()
     };
-    for inner in list("allOf").unwrap_or_default() {
-        check(value, &inner, path, problems);
-    }
     let mut say = |why: &str| {
         problems.push(Problem::invalid(path, value.clone(), format!("{path} in body {why}")));
     };
     if let Some(any) = list("anyOf")
-        && !any.iter().any(fits)
+        && !any.iter().any(&mut fits)
     {
         say("must validate at least one schema (anyOf)");
     }
@@ -215,7 +272,13 @@ fn wrong_type(path: &str, found: &str, wanted: &str) -> Problem {
     Problem::new(path, ProblemKind::Type(Value::from(found), why))
 }
 
-fn check_text(text: &str, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn check_text<'s>(
+    text: &str,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<Problem>,
+    work: &mut Work<'s>,
+) {
     let say = |why: String| Problem::invalid(path, text, format!("{path} in body {why}"));
     let limit = |field: &str| {
         schema.get(field).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok())
@@ -232,7 +295,7 @@ fn check_text(text: &str, schema: &Value, path: &str, problems: &mut Vec<Problem
         problems.push(Problem::new(path, ProblemKind::TooLong(most)));
     }
     if let Some(pattern) = schema.str_at(["pattern"])
-        && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
+        && !work.matches(pattern, text)
     {
         problems.push(say(format!("should match '{pattern}'")));
     }
@@ -260,7 +323,16 @@ fn check_text(text: &str, schema: &Value, path: &str, problems: &mut Vec<Problem
     }
 }
 
-fn duplicates(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn duplicates<'s>(
+    value: &Value,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<Problem>,
+    work: &mut Work<'s>,
+) {
+    if problems.len() >= MOST || !work.spend(1 + path.len() / 64) {
+        return;
+    }
     match value {
         Value::Map(map) => {
             let known = schema.get("properties").and_then(Value::as_map);
@@ -269,7 +341,7 @@ fn duplicates(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Prob
                 if let Some(schema @ Value::Map(_)) =
                     known.and_then(|known| known.get(key)).or(entries)
                 {
-                    duplicates(inner, schema, &join(path, key), problems);
+                    duplicates(inner, schema, &join(path, key), problems, work);
                 }
             }
         }
@@ -287,7 +359,7 @@ fn duplicates(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Prob
                 }
                 _ => None,
             };
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             for (i, item) in list.iter().enumerate() {
                 if let Some(key) = key_of(item)
                     && !seen.insert(json::to_canonical_string(&key))
@@ -295,7 +367,7 @@ fn duplicates(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Prob
                     problems.push(Problem::duplicate(format!("{path}[{i}]"), key));
                 }
                 if let Some(items) = schema.get("items") {
-                    duplicates(item, items, &format!("{path}[{i}]"), problems);
+                    duplicates(item, items, &format!("{path}[{i}]"), problems, work);
                 }
             }
         }
@@ -321,9 +393,7 @@ mod tests {
         let check = |spec: Value| -> Vec<String> {
             let mut object = value!({});
             object.set(["spec"], spec).unwrap();
-            let mut all = problems_of(&object, &schema);
-            all.extend(structural_problems(&object, &schema));
-            all.iter().map(ToString::to_string).collect()
+            problems_of(&object, &schema).iter().map(ToString::to_string).collect()
         };
         assert_eq!(
             check(value!({"color": "blue"})),
@@ -356,6 +426,32 @@ mod tests {
             [
                 r#"spec.map.a: Invalid value: "string": spec.map.a in body must be of type integer: "string""#
             ]
+        );
+    }
+
+    #[test]
+    fn a_schema_that_asks_for_too_much_is_told_so() {
+        // A hundred thousand values, each to be compared with a thousand schemas.
+        let one = value!({"type": "string", "pattern": "^a{1,100}$", "minLength": 2});
+        let any = Value::from(vec![one; 1000]);
+        let mut schema = value!({"type": "object", "properties": {"list": {"type": "array"}}});
+        schema.set(["properties", "list", "items"], value!({"type": "string"})).unwrap();
+        schema.set(["properties", "list", "items", "anyOf"], any).unwrap();
+        let mut object = value!({});
+        object.set(["list"], Value::from(vec![Value::from("b"); 100_000])).unwrap();
+        let problems = problems_of(&object, &schema);
+        assert!(problems.len() <= MOST + 1);
+        let told = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(told.contains("must validate at least one schema (anyOf)"), "{told}");
+        // Nothing is wrong with these, so that nothing ends it early.
+        object.set(["list"], Value::from(vec![Value::from("aa"); 100_000])).unwrap();
+        let all = Value::from(vec![value!({"minLength": 1}); 1000]);
+        schema.set(["properties", "list", "items", "allOf"], all).unwrap();
+        let told: Vec<String> =
+            problems_of(&object, &schema).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["<nil>: Forbidden: its schema asks for too many checks of such an object"]
         );
     }
 }

@@ -4,6 +4,7 @@ use kiln_object::{Kind, Selector};
 use kiln_value::{Map, Value};
 
 use super::pod::{port_range, spec, template};
+use crate::crd;
 use crate::fields::labels;
 use crate::status::{Problem, ProblemKind};
 
@@ -321,6 +322,13 @@ fn definition(object: &Value, problems: &mut Vec<Problem>) {
         } else if text(version, &["schema", "openAPIV3Schema", "type"]) != "object" {
             let at = format!("spec.versions[{i}].schema.openAPIV3Schema.type");
             problems.push(Problem::required(at, "must not be empty at the root"));
+        } else if let Some(schema) = version.get_path(["schema", "openAPIV3Schema"]) {
+            // Kubernetes: what all versions share is told once.
+            let at = match versions.as_slice() {
+                [_] => "spec.validation.openAPIV3Schema".to_owned(),
+                _ => format!("spec.versions[{i}].schema.openAPIV3Schema"),
+            };
+            problems.extend(crd::schema_problems(schema, &at));
         }
     }
 }

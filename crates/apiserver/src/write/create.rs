@@ -3,8 +3,8 @@
 use kiln_value::Value;
 
 use super::{
-    Keeper, fill_defaults, has_generation, has_status, invalid, metadata_mut, name_end, new_uid,
-    read_body, store,
+    Keeper, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
+    name_end, new_uid, read_body, store,
 };
 use crate::admission::{self, Operation, Review};
 use crate::collect::furnish;
@@ -72,7 +72,7 @@ pub(crate) fn create_object(
     let keeper = Keeper::new(server, target, options);
     {
         let state = server.read();
-        fill_defaults(&state, &gvk, &mut object);
+        fill_defaults(&state, &gvk, &mut object)?;
     }
     if !managed {
         managed::strip(&mut object);
@@ -90,6 +90,7 @@ pub(crate) fn create_object(
     let review =
         Review { target, user, operation: Operation::Create, old: None, dry_run: options.dry_run };
     admission::change(server, &review, &mut object, warnings)?;
+    check_weight(&object)?;
     check_namespace(&mut object, target)?;
     fill_system_fields(server, target, &mut object);
     {

@@ -28,6 +28,7 @@ use crate::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{Failure, Problem};
 use crate::types::{decode, types};
+use crate::weight::{HEAVIEST, weight};
 use crate::{defaults, media};
 
 /// How often a write is tried again because somebody else wrote.
@@ -47,21 +48,28 @@ fn read_body(
     let mut strict: Vec<String> =
         unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
     strict.extend(body.duplicate.iter().map(|field| format!("duplicate field {field:?}")));
-    if !strict.is_empty() {
-        match options.validation {
-            FieldValidation::Strict => {
-                return Err(Failure::bad_request(format!(
-                    "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
-                    kind.kind(),
-                    kind.version(),
-                    strict.join(", ")
-                )));
-            }
-            FieldValidation::Warn => call.warnings.extend(strict),
-            FieldValidation::Ignore => {}
-        }
-    }
+    tell_strict(call, options, (kind.kind(), kind.version()), strict)?;
     Ok(object)
+}
+
+/// Tells what is strictly wrong with a body as the client wishes: as a failure, as warnings, not at all.
+fn tell_strict(
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+    (kind, version): (&str, &str),
+    strict: Vec<String>,
+) -> Result<(), Failure> {
+    match options.validation {
+        FieldValidation::Strict if !strict.is_empty() => Err(Failure::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
+            strict.join(", ")
+        ))),
+        FieldValidation::Warn => {
+            call.warnings.extend(strict);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Takes a value for an object of a kind: its types hold, what nobody knows is gone.
@@ -165,11 +173,26 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 /// Fills in what the kind has defaults for.
-fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) {
-    match state.customs.get(gvk) {
+fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) -> Result<(), Failure> {
+    let filled = match state.customs.get(gvk) {
         Some(custom) => custom.fill_defaults(object),
-        None => defaults::fill(gvk, object),
-    }
+        None => {
+            defaults::fill(gvk, object);
+            true
+        }
+    };
+    if filled { check_weight(object) } else { Err(too_large()) }
+}
+
+/// Refuses what is too large to be stored.
+fn check_weight(object: &Value) -> Result<(), Failure> {
+    if weight(object, HEAVIEST) > HEAVIEST { Err(too_large()) } else { Ok(()) }
+}
+
+fn too_large() -> Failure {
+    let message =
+        format!("the object is too large to be stored, with its defaults: limit is {HEAVIEST}");
+    Failure::new(413, "RequestEntityTooLarge", message)
 }
 
 /// The metadata of an object, to be edited; made if it is missing.

@@ -4,7 +4,8 @@ use kiln_object::Selector;
 use kiln_value::{Value, value};
 
 use super::delete::success;
-use super::{remove_object, update::Change, update_object};
+use super::{remove_object, tell_strict, update::Change, update_object};
+use crate::admission::{self, Operation, Review};
 use crate::fields::labels;
 use crate::media;
 use crate::options::{DeleteOptions, WriteOptions};
@@ -15,6 +16,7 @@ use crate::server::{Call, Server};
 use crate::status::Failure;
 use crate::storage::TableKey;
 use crate::tokens;
+use crate::types::{decode, types};
 
 /// Answers a creation below an object.
 pub(crate) fn create_subresource(
@@ -36,9 +38,29 @@ fn evict(
     call: &mut Call<'_>,
     options: &WriteOptions,
 ) -> Result<Response, Failure> {
-    let eviction = media::read(call.request, "Eviction")?.value;
+    let mut eviction = media::read(call.request, "Eviction")?.value;
+    if let Some(id) = types().kind("policy/v1", "Eviction")
+        && let Ok(decoded) = decode(&eviction, id)
+    {
+        let unknown = decoded.unknown.iter().map(|field| format!("unknown field {field:?}"));
+        tell_strict(call, options, ("Eviction", "v1"), unknown.collect())?;
+    }
     let target = Target { subresource: String::new(), ..call.target.clone() };
     let pod = current(&server.read(), &target)?;
+    // Clients may leave out what it is.
+    let _ = eviction.set(["apiVersion"], "policy/v1");
+    let _ = eviction.set(["kind"], "Eviction");
+    let _ = eviction.set(["metadata", "name"], target.name.as_str());
+    let _ = eviction.set(["metadata", "namespace"], target.namespace.as_str());
+    let review = Review {
+        target: &call.target,
+        user: &call.user,
+        operation: Operation::Create,
+        old: None,
+        dry_run: options.dry_run,
+    };
+    admission::change(server, &review, &mut eviction, &mut call.warnings)?;
+    admission::check(server, &review, &mut eviction, &mut call.warnings)?;
     let pending = pod.str_at(["status", "phase"]) == Some("Pending");
     if !pending && let Some((budget, healthy, needed)) = blocking_budget(server, &target, &pod) {
         let message = format!(

@@ -3,8 +3,8 @@
 use kiln_value::Value;
 
 use super::{
-    Keeper, TRIES, fill_defaults, has_generation, has_status, invalid, metadata_mut, read_body,
-    store, take,
+    Keeper, TRIES, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
+    read_body, store, take,
 };
 use crate::access::User;
 use crate::admission::{self, Operation, Review};
@@ -128,7 +128,7 @@ pub(crate) fn update_object(
     {
         let state = server.read();
         keep_other_parts(target, old, &mut new);
-        fill_defaults(&state, &gvk, &mut new);
+        fill_defaults(&state, &gvk, &mut new)?;
         defaults::prepare_change(&gvk, old, &mut new);
     }
     if !managed {
@@ -142,6 +142,7 @@ pub(crate) fn update_object(
         dry_run: options.dry_run,
     };
     admission::change(server, &review, &mut new, warnings)?;
+    check_weight(&new)?;
     keep_system_fields(old, &mut new, target);
     {
         let state = server.read();
