@@ -1,9 +1,7 @@
 //! Lists, watches, deletion, custom kinds, access: what clients rely on.
 
-mod common;
-
-use common::{create, get, send, server, server_with};
 use kiln_apiserver::{Answer, Authorization, Request, Server, Settings};
+use kiln_testkit::server::{create, get, send, start, start_with};
 use kiln_value::{Value, json, value};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -42,7 +40,7 @@ fn heard(bytes: &[u8]) -> Vec<(String, String)> {
 
 #[test]
 fn pages_show_the_state_of_the_first_one() {
-    let server = server();
+    let server = start();
     for name in ["a", "b", "c"] {
         create(&server, CONFIG_MAPS, &config_map(name));
     }
@@ -64,7 +62,7 @@ fn pages_show_the_state_of_the_first_one() {
 
 #[test]
 fn selectors_select() {
-    let server = server();
+    let server = start();
     for name in ["a", "b", "c"] {
         create(&server, CONFIG_MAPS, &config_map(name));
     }
@@ -88,7 +86,7 @@ fn selectors_select() {
 
 #[test]
 fn watches_tell_what_enters_and_leaves_a_selection() {
-    let server = server();
+    let server = start();
     create(&server, CONFIG_MAPS, &config_map("a"));
     let mut all = watch(
         &server,
@@ -130,7 +128,7 @@ fn watches_tell_what_enters_and_leaves_a_selection() {
 
 #[test]
 fn a_write_that_changes_nothing_is_none() {
-    let server = server();
+    let server = start();
     let made = create(&server, CONFIG_MAPS, &config_map("a"));
     let revision = server.revision();
     let same = send(&server, "PUT", &format!("{CONFIG_MAPS}/a"), &made);
@@ -144,7 +142,7 @@ fn a_write_that_changes_nothing_is_none() {
 
 #[test]
 fn finalizers_hold_objects_and_namespaces() {
-    let server = server();
+    let server = start();
     create(
         &server,
         "/api/v1/namespaces",
@@ -174,7 +172,7 @@ fn finalizers_hold_objects_and_namespaces() {
 #[test]
 fn a_namespace_is_furnished_when_it_is_answered_for() {
     let settings = Settings { ca: "certificates".to_owned(), ..Settings::default() };
-    let server = server_with(settings);
+    let server = start_with(settings);
     let shop = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let rehearsal = send(&server, "POST", "/api/v1/namespaces?dryRun=All", &shop);
     assert_eq!(rehearsal.status, 201);
@@ -203,7 +201,7 @@ fn a_namespace_is_furnished_when_it_is_answered_for() {
 #[test]
 fn what_lost_its_owner_goes_unless_it_is_orphaned() {
     for (policy, stays) in [("Background", false), ("Foreground", false), ("Orphan", true)] {
-        let server = server();
+        let server = start();
         let owner = create(&server, CONFIG_MAPS, &config_map("owner"));
         let uid = owner.str_at(["metadata", "uid"]).unwrap();
         let mut child = config_map("child");
@@ -219,7 +217,7 @@ fn what_lost_its_owner_goes_unless_it_is_orphaned() {
 
 #[test]
 fn custom_kinds_are_served_as_soon_as_they_are_defined() {
-    let server = server();
+    let server = start();
     let crd = value!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
             "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
@@ -290,7 +288,7 @@ fn custom_kinds_are_served_as_soon_as_they_are_defined() {
 
 #[test]
 fn roles_decide_when_they_are_asked_for() {
-    let server = server_with(Settings {
+    let server = start_with(Settings {
         authorization: Authorization::Rbac,
         workloads: false,
         ..Settings::default()
@@ -329,7 +327,7 @@ fn roles_decide_when_they_are_asked_for() {
 
 #[test]
 fn deployments_make_pods_that_wait() {
-    let server = server_with(Settings::default());
+    let server = start_with(Settings::default());
     let deployment = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2,
         "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}}});
@@ -355,7 +353,7 @@ fn deployments_make_pods_that_wait() {
 
 #[test]
 fn bad_requests_are_answered_and_nothing_breaks() {
-    let server = server();
+    let server = start();
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for (body, kind) in [
         (deep.as_bytes().to_vec(), "application/json"),

@@ -1,11 +1,9 @@
 //! What a real API server answered to patches, at the level of whole requests.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{create, get, send, server_with};
 use kiln_apiserver::{Request, Server, Settings};
+use kiln_testkit::server::{create, get, send, start_with};
 use kiln_testkit::{Tally, corpus, corpus_json, difference};
 use kiln_value::{Value, json, value};
 
@@ -13,7 +11,7 @@ use kiln_value::{Value, json, value};
 fn prepared() -> Option<Server> {
     let definitions = corpus_json("apiserver/crds.json")?;
     // Recorded without accounts.
-    let server = server_with(Settings { workloads: false, accounts: false, ..Settings::default() });
+    let server = start_with(Settings { workloads: false, accounts: false, ..Settings::default() });
     create(
         &server,
         "/api/v1/namespaces",

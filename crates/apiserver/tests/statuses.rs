@@ -1,9 +1,7 @@
 //! Hand-made requests whose answers were recorded from a real API server: status, reason, message, details.
 
-mod common;
-
-use common::{create, send, server_with};
 use kiln_apiserver::{Authorization, Request, Server, Settings};
+use kiln_testkit::server::{create, send, start_with};
 use kiln_testkit::{Tally, corpus_json, difference};
 use kiln_value::{Value, json, value};
 
@@ -22,7 +20,7 @@ fn with(mut object: Value, path: &[&str], value: Value) -> Value {
 fn prepared() -> Server {
     let settings =
         Settings { workloads: false, authorization: Authorization::Rbac, ..Settings::default() };
-    let server = server_with(settings);
+    let server = start_with(settings);
     create(
         &server,
         "/api/v1/namespaces",

@@ -10,6 +10,8 @@
 #[cfg(feature = "control-plane")]
 pub mod control_plane;
 mod corpus;
+#[cfg(feature = "server")]
+pub mod server;
 mod tally;
 
 pub use corpus::{corpus, corpus_json, project_root};

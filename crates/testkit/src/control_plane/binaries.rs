@@ -2,10 +2,12 @@
 //!
 //! Looked for in `KUBEBUILDER_ASSETS`, then on `PATH`, then in the user's cache folder. When they are in none of
 //! them and Go is there, the module `xtask/control-plane` is built into the cache, under a lock, so that
-//! test processes that run side by side build it once.
+//! test processes that run side by side build it once. The runner of the peers' suites and packages of other
+//! languages come into the cache in the same way.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -100,6 +102,35 @@ pub fn chainsaw() -> Result<PathBuf, Error> {
     find().map_err(Error::Unavailable)
 }
 
+/// The folder with the Python packages of a requirements file (for `PYTHONPATH`), installed once into the cache; none
+/// after saying loudly that the test is skipped.
+pub fn python_packages(requirements: &Path) -> Option<PathBuf> {
+    let find = || -> Result<PathBuf, String> {
+        let name = requirements.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let module = requirements.parent().unwrap_or(Path::new("."));
+        let folder = cache()?.join(format!("python-{}", fingerprint(module, &[name])?));
+        if !folder.is_dir() {
+            let python = on_path("python3").ok_or("there is no python3")?;
+            install_once(&folder, "the Python client", |into| {
+                // An environment knows its own place: only its packages can be moved.
+                let mut command = Command::new(&python);
+                command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+                command.arg("--requirement").arg(requirements).arg("--target").arg(into);
+                Ok(command)
+            })?;
+        }
+        Ok(folder)
+    };
+    match find() {
+        Ok(folder) => Some(folder),
+        Err(why) => {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+            None
+        }
+    }
+}
+
 /// Runs a Go build into a folder unless another process has done so while we waited for the lock.
 fn build_once(
     folder: &Path,
@@ -113,6 +144,15 @@ fn build_once(
                 .to_owned(),
         );
     }
+    install_once(folder, what, command)
+}
+
+/// Runs a command that fills a folder unless another process has done so while we waited for the lock.
+fn install_once(
+    folder: &Path,
+    what: &str,
+    command: impl FnOnce(&Path) -> Result<Command, String>,
+) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot build into {}: {error}", folder.display());
     let parent = folder.parent().expect("a folder in the cache");
     fs::create_dir_all(parent).map_err(failed)?;
@@ -130,7 +170,7 @@ fn build_once(
         let text = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<_> = text.lines().collect();
         let tail = lines[lines.len().saturating_sub(5)..].join(" · ");
-        return Err(format!("go could not build {what}: {tail}"));
+        return Err(format!("{what} cannot be built: {tail}"));
     }
     fs::rename(&unfinished, folder).map_err(failed)
 }

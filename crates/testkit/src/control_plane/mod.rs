@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use binaries::{Binaries, chainsaw};
+pub use binaries::{Binaries, chainsaw, python_packages};
 pub use process::Watched;
 
 use keys::Keys;
@@ -151,6 +151,14 @@ impl ControlPlane {
             args: Vec::new(),
             process: Some(process),
         });
+        // Until it lets anybody in, kubectl would only keep the processor busy.
+        let began = Instant::now();
+        while !(cluster.kubeconfig().exists()
+            && TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())
+            && began.elapsed() < Duration::from_secs(5)
+        {
+            thread::sleep(Duration::from_millis(2));
+        }
         cluster.wait("sandbox", || cluster.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
         let kubeconfig = std::fs::read_to_string(cluster.kubeconfig())?;
         let authority = kubeconfig

@@ -1,6 +1,16 @@
-//! A server for tests: time stands still, chance repeats itself.
-
-#![allow(dead_code, reason = "every test file uses another part")]
+//! The sandbox's API server in the process of a test, without a socket: time stands still, chance repeats itself.
+//!
+//! ```
+//! use kiln_testkit::server;
+//! use kiln_value::value;
+//!
+//! let server = server::start();
+//! let namespace = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+//! server::create(&server, "/api/v1/namespaces", &namespace);
+//! server.settle(); // what controllers would do
+//! let accounts = server::get(&server, "/api/v1/namespaces/shop/serviceaccounts/default");
+//! assert_eq!(accounts.status, 200);
+//! ```
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -8,11 +18,11 @@ use kiln_apiserver::{Outside, Request, Response, Server, Settings};
 use kiln_value::{Value, json};
 
 /// 2026-11-16T00:00:00Z.
-pub(crate) const NOW: i64 = 1_794_787_200;
+pub const NOW: i64 = 1_794_787_200;
 
 /// A world in which nothing happens.
-#[derive(Default)]
-pub(crate) struct Still {
+#[derive(Debug, Default)]
+pub struct Still {
     drawn: AtomicU64,
     seconds: AtomicI64,
 }
@@ -32,29 +42,32 @@ impl Outside for Still {
     }
 }
 
-/// A server with these settings.
-pub(crate) fn server_with(settings: Settings) -> Server {
+/// Starts a server with these settings.
+pub fn start_with(settings: Settings) -> Server {
     Server::new(settings, Box::new(Still::default()))
 }
 
-/// A server.
-pub(crate) fn server() -> Server {
-    server_with(Settings { workloads: false, ..Settings::default() })
+/// Starts a server, without pods for workloads.
+pub fn start() -> Server {
+    start_with(Settings { workloads: false, ..Settings::default() })
 }
 
 /// Sends a body in JSON.
-pub(crate) fn send(server: &Server, method: &str, path: &str, body: &Value) -> Response {
+pub fn send(server: &Server, method: &str, path: &str, body: &Value) -> Response {
     let request = Request::new(method, path).with_body("application/json", json::to_string(body));
     server.call(&request)
 }
 
 /// Asks for something.
-pub(crate) fn get(server: &Server, path: &str) -> Response {
+pub fn get(server: &Server, path: &str) -> Response {
     server.call(&Request::new("GET", path))
 }
 
 /// Creates something that must be accepted.
-pub(crate) fn create(server: &Server, path: &str, body: &Value) -> Value {
+///
+/// # Panics
+/// When it is not.
+pub fn create(server: &Server, path: &str, body: &Value) -> Value {
     let answer = send(server, "POST", path, body);
     assert_eq!(answer.status, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
     answer.value()
