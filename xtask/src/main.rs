@@ -36,7 +36,7 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Start or stop a real Kubernetes control plane on loopback
     Cluster(cluster::Args),
-    /// Run the peers' conformance suites against Kiln on a real control plane
+    /// Run the peers' conformance suites against Kiln, on a real control plane or on the sandbox
     Conformance(conformance::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),

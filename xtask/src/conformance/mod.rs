@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: the peers' own suites, run by their own runner, on a real control plane with Kiln as
-//! the engine.
+//! `cargo xtask conformance`: the peers' own suites, run by their own runner, on a real control plane, or on the
+//! sandbox, with Kiln as the engine.
 //!
 //! ```text
 //! suite (tests, lists in conformance/) ─▶ queue ─▶ shard (control plane, engine) ─▶ trial (chainsaw, one test) ─▶ report
@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// What the tests run on
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = On::ControlPlane)]
     on: On,
+    /// The engine, if it is not to be built from here
+    #[arg(long, value_name = "FILE")]
+    kiln: Option<PathBuf>,
     /// How many seconds a test may wait for something to become true
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     patience: u64,
@@ -75,7 +78,7 @@ enum On {
 struct Settings {
     on: On,
     chainsaw: PathBuf,
-    /// The engine; none when it is off.
+    /// The engine, and the sandbox.
     kiln: PathBuf,
     engine_off: bool,
     patience: Duration,
@@ -100,7 +103,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
             return Ok(true);
         }
     };
-    let lists = Lists::read(&root().join("conformance"))?;
+    let mut lists = Lists::read(&root().join("conformance"))?;
+    if args.on == On::Sandbox {
+        lists.add_sandbox_differences(&root().join("conformance"))?;
+    }
     let tests: Vec<String> = suite::discover(&source)?
         .into_iter()
         .filter(|test| args.suite.as_ref().is_none_or(|suite| suite::suite_of(test) == suite))
@@ -125,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let settings = Settings {
         on: args.on,
         chainsaw,
-        kiln: build_engine()?,
+        kiln: args.kiln.clone().map_or_else(build_engine, Ok)?,
         engine_off: args.engine_off,
         patience: Duration::from_secs(if args.engine_off { 3 } else { args.patience }),
         log: args.log.clone(),
