@@ -25,7 +25,7 @@ fn add(value: &Value, most: usize, sum: &mut usize) {
     };
     match value {
         Value::List(list) => {
-            for item in list.iter() {
+            for item in list {
                 add(item, most, sum);
                 if *sum > most {
                     return;

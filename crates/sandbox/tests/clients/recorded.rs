@@ -202,7 +202,7 @@ fn summary(path: &str, body: &str) -> Value {
     }
     // What is left of a list ends with the certificates.
     let left = object.get_path(["metadata", "remainingItemCount"]).and_then(Value::as_i64);
-    let mut object = object.clone();
+    let mut object = object;
     match left {
         Some(1) => {
             object.remove(["metadata", "continue"]);
