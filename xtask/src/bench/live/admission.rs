@@ -83,6 +83,7 @@ pub(super) fn latency(
         }
         let workload = format!("{name}, after all streams");
         report.figure(&workload, "peak memory", who.name(), contender.peak_memory());
+        report.goal(&workload, "peak memory", 5.0);
         drop(contender);
         stage.remove_webhooks()?;
     }

@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::Programs;
 use crate::bench::client::Client;
 
+/// Starts a program again when it ends, as a kubelet does, and writes down its number and how often it ended.
+const KUBELET: &str =
+    r#"while :; do "$@" & echo $! > "$0.pid"; wait $!; echo $? >> "$0.ends"; sleep 1; done"#;
 const NAMESPACE: &str = "kyverno";
 const ADMISSION: &str = "kyverno-admission-controller";
 const BACKGROUND: &str = "kyverno-background-controller";
@@ -186,11 +189,16 @@ impl Contender {
         self.processes.iter().filter_map(figure).sum()
     }
 
+    /// How often one of its processes has ended by itself.
+    pub(super) fn restarts(&self) -> usize {
+        self.processes.iter().map(Process::ends).sum()
+    }
+
     /// Waits until something holds; what the processes said is shown when it does not.
     pub(super) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
         let began = Instant::now();
         while !holds() {
-            if began.elapsed() > PATIENCE || self.processes.iter().any(|p| p.watched.has_ended()) {
+            if began.elapsed() > PATIENCE || self.restarts() > 3 {
                 let words: Vec<_> = self.processes.iter().map(Process::last_words).collect();
                 bail!("not {what} after {:?}:\n{}", began.elapsed(), words.join("\n"));
             }
@@ -201,26 +209,31 @@ impl Contender {
 }
 
 struct Process {
-    watched: Watched,
-    log: PathBuf,
-    /// Holds the number of the process.
-    pid: PathBuf,
+    _watched: Watched,
+    /// Its files, without their endings.
+    name: PathBuf,
 }
 
 impl Process {
     fn spawn(command: &Command, name: &Path) -> Result<Self> {
-        let (log, pid) = (name.with_extension("log"), name.with_extension("pid"));
-        let mut counted = Command::new("sh");
-        counted.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(&pid);
-        counted.arg(command.get_program()).args(command.get_args());
-        counted.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let watched = Watched::spawn(&counted, &log)
+        // Those of the one before are not ours.
+        let _ = fs::remove_file(name.with_extension("ends"));
+        let mut watched = Command::new("sh");
+        watched.args(["-c", KUBELET]).arg(name);
+        watched.arg(command.get_program()).args(command.get_args());
+        watched.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let watched = Watched::spawn(&watched, &name.with_extension("log"))
             .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Process { watched, log, pid })
+        Ok(Process { _watched: watched, name: name.to_owned() })
+    }
+
+    fn ends(&self) -> usize {
+        let ends = fs::read_to_string(self.name.with_extension("ends"));
+        ends.map_or(0, |ends| ends.lines().count())
     }
 
     fn proc(&self, file: &str) -> Option<String> {
-        let pid = fs::read_to_string(&self.pid).ok()?;
+        let pid = fs::read_to_string(self.name.with_extension("pid")).ok()?;
         fs::read_to_string(Path::new("/proc").join(pid.trim()).join(file)).ok()
     }
 
@@ -241,7 +254,7 @@ impl Process {
     }
 
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let log = fs::read_to_string(self.name.with_extension("log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }

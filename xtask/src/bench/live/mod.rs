@@ -31,19 +31,12 @@ pub(crate) struct Options {
     /// Leave the live benches' peers out
     #[arg(long)]
     alone: bool,
-    /// Only these scenes of the live bench: existing, clones, admission
-    #[arg(long, value_delimiter = ',')]
-    scenes: Vec<String>,
 }
 
 impl Options {
     /// The size that was asked for, or one of two.
     fn size<T>(&self, small: T, full: T) -> T {
         if self.full { full } else { small }
-    }
-
-    fn wants(&self, scene: &str) -> bool {
-        self.scenes.is_empty() || self.scenes.iter().any(|wanted| wanted == scene)
     }
 }
 
@@ -66,6 +59,7 @@ impl Programs {
     fn build(report: &mut Report, options: &Options) -> Result<Self> {
         report.set_runs(1);
         report.note_load();
+        say_how(report);
         let kiln = kustomize::kiln()?;
         report.contender("kiln", env!("CARGO_PKG_VERSION"));
         let kyverno = match options.alone {
@@ -99,44 +93,44 @@ fn kyverno_programs() -> Result<Kyverno> {
     })
 }
 
-/// All scenes but the largest.
-pub(super) fn measure(report: &mut Report, options: &Options) -> Result<()> {
+/// What rules make: for what is there, for a source that changes, and for triggers that change in nothing.
+pub(super) fn generation(report: &mut Report, options: &Options) -> Result<()> {
     let programs = Programs::build(report, options)?;
     let namespaces = options.namespaces.unwrap_or(options.size(200, 2_000));
-    if options.wants("existing") {
-        for who in programs.contenders(&[Who::Kiln, Who::Kyverno, Who::KyvernoUnthrottled]) {
-            let touched = who != Who::KyvernoUnthrottled;
-            generation::existing(report, &programs, who, namespaces, touched)?;
-        }
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno, Who::KyvernoUnthrottled]) {
+        let touched = who != Who::KyvernoUnthrottled;
+        generation::existing(report, &programs, who, namespaces, touched)?;
     }
-    if options.wants("clones") {
-        for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
-            generation::clones(report, &programs, who, namespaces)?;
-        }
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+        generation::clones(report, &programs, who, namespaces)?;
     }
-    if options.wants("admission") {
-        let load = admission::Load {
-            policies: options.size(&[1, 17], &[1, 17, 100, 1_000]),
-            streams: options.size(&[1, 16], &[1, 16, 64]),
-            lasting: Duration::from_secs(options.size(2, 5)),
-            rest: Duration::from_secs(options.size(10, 30)),
-        };
-        for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
-            admission::latency(report, &programs, who, &load)?;
-        }
-    }
-    say_how(report);
+    say_how_writes_count(report);
     Ok(())
 }
 
-/// The first scene again, with ten thousand Namespaces.
-pub(super) fn measure_large(report: &mut Report, options: &Options) -> Result<()> {
+/// What the API server waits for, and memory at rest.
+pub(super) fn admission(report: &mut Report, options: &Options) -> Result<()> {
+    let programs = Programs::build(report, options)?;
+    let load = admission::Load {
+        policies: options.size(&[1, 17], &[1, 17, 100, 1_000]),
+        streams: options.size(&[1, 16], &[1, 16, 64]),
+        lasting: Duration::from_secs(options.size(2, 5)),
+        rest: Duration::from_secs(options.size(10, 30)),
+    };
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+        admission::latency(report, &programs, who, &load)?;
+    }
+    Ok(())
+}
+
+/// The first scene of generation again, with ten thousand Namespaces.
+pub(super) fn large(report: &mut Report, options: &Options) -> Result<()> {
     let programs = Programs::build(report, options)?;
     let namespaces = options.namespaces.unwrap_or(options.size(1_000, 10_000));
     for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
         generation::existing(report, &programs, who, namespaces, false)?;
     }
-    say_how(report);
+    say_how_writes_count(report);
     Ok(())
 }
 
@@ -146,13 +140,16 @@ fn say_how(report: &mut Report) {
          kube-controller-manager 1.36.4) and two cores together with it and the client that measures",
     );
     report.note(
-        "writes are what the API server answered well, of all resources but Leases, without those of the client; \
-         reviews of access are no writes",
-    );
-    report.note(
         "Kyverno ran without its reports and cleanup controllers, with the flags of its own manifest and without the \
          memory limits in it; its memory and processor time are those of both controllers together. *Unthrottled*: with \
          `--clientRateLimitQPS=1000 --clientRateLimitBurst=2000` where its default is 100 and 200",
+    );
+}
+
+fn say_how_writes_count(report: &mut Report) {
+    report.note(
+        "writes are what the API server answered well, of all resources but Leases, without those of the client; \
+         reviews of access are no writes",
     );
 }
 
