@@ -40,5 +40,6 @@ pub use host::{
 };
 pub use library::PolicyScope;
 pub use span::Span;
+pub use syntax::{Token, lex};
 pub use types::Type;
 pub use value::{List, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};

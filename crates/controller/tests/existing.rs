@@ -154,7 +154,8 @@ fn a_kind_that_is_being_listed_is_no_failure() {
     world.seconds(1);
     // Triggers are known by now, and nobody has asked for what the next policy makes.
     let makes = MAKES.replace("{name: make}", "{name: limit}").replace("Secret", "LimitRange");
-    let makes = makes.replace("synchronize: true", "synchronize: true\n      generateExisting: true");
+    let makes =
+        makes.replace("synchronize: true", "synchronize: true\n      generateExisting: true");
     world.apply(&makes.replace("{stringData: {a: b}}", "{spec: {limits: []}}"));
     world.controller.take_news();
     world.seconds(1);

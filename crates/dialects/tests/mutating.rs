@@ -51,12 +51,16 @@ fn mutated(policies: &str, others: &str) -> Result<Value, String> {
 }
 
 fn run(policies: &str, others: &str) -> (Value, Vec<String>) {
+    run_on(POD, policies, others)
+}
+
+fn run_on(object: &str, policies: &str, others: &str) -> (Value, Vec<String>) {
     let compiled = compiled(policies);
     assert!(!compiled.has_errors(), "{:#?}", messages(&compiled));
     let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
     let (kinds, view) = (Kinds::builtin(), Objects(objects(others)));
     let world = World::of(&view, &kinds);
-    let mutated = rules.mutate(&Event::created(objects(POD).remove(0)), &world);
+    let mutated = rules.mutate(&Event::created(objects(object).remove(0)), &world);
     let verdicts = mutated
         .outcomes
         .iter()
@@ -329,4 +333,66 @@ fn what_is_wrong_is_said_with_its_place() {
         let found = messages(&compiled(&policy(&rest)));
         assert!(found.len() == 1 && found[0].ends_with(wanted), "{rest}: {found:?}");
     }
+}
+
+#[test]
+fn policies_for_pods_hold_for_what_makes_pods() {
+    const POD_PARTS: &str =
+        "metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: one}]}";
+    let deployment = format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: dev}},
+         spec: {{template: {{{POD_PARTS}}}}}}}"
+    );
+    let cron = format!(
+        "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: web, namespace: dev}},
+         spec: {{jobTemplate: {{spec: {{template: {{{POD_PARTS}}}}}}}}}}}"
+    );
+    let rest = "
+variables:
+- {name: first, expression: 'object.spec.containers[0].image'}
+matchConditions:
+- {name: web, expression: 'object.metadata.labels.app == \"web\" && object.metadata.name == \"web\"'}
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration:
+    expression: >-
+      has(object.spec.hostPID) ? Object{} :
+      Object{metadata: Object.metadata{labels: Object.metadata.labels{first: variables.first}},
+             spec: Object.spec{hostPID: false}}
+";
+    let templates = [
+        (POD, &[][..]),
+        (deployment.as_str(), &["spec", "template"][..]),
+        (cron.as_str(), &["spec", "jobTemplate", "spec", "template"][..]),
+    ];
+    let changed = |object: &str, path: &[&str], policy: &str| {
+        let (object, verdicts) = run_on(object, policy, "");
+        assert!(verdicts.iter().all(|verdict| !verdict.starts_with("error")), "{verdicts:?}");
+        let pod = object.get_path(path.iter().copied()).unwrap();
+        let label = pod.str_at(["metadata", "labels", "first"]).map(str::to_owned);
+        (label, pod.get_path(["spec", "hostPID"]).and_then(Value::as_bool))
+    };
+    for (object, path) in templates {
+        let done = (Some("one".to_owned()), Some(false));
+        assert_eq!(changed(object, path, &policy(rest)), done, "{object}");
+    }
+    let none = "autogen: {podControllers: {controllers: []}}";
+    let some = "autogen: {podControllers: {controllers: [cronjobs, nothing]}}";
+    for (switch, acted) in [(none, [true, false, false]), (some, [true, false, true])] {
+        for ((object, path), acted) in templates.iter().zip(acted) {
+            let (label, _) = changed(object, path, &policy(&format!("{switch}{rest}")));
+            assert_eq!(label.is_some(), acted, "{switch} on {object}");
+        }
+    }
+    // What cannot be moved acts on Pods alone, and says so unless that is what was asked for.
+    let patch = operations("[JSONPatch{op: \"add\", path: \"/metadata/labels/x\", value: \"y\"}]");
+    let (object, verdicts) = run_on(&deployment, &policy(&patch), "");
+    assert_eq!((object, verdicts.len()), (objects(&deployment).remove(0), 0));
+    let warned = |text: &str| messages(&compiled(text)).join("\n").contains("acts on Pods alone");
+    assert!(warned(&policy(&patch)));
+    assert!(!warned(&policy(&format!("{none}\n{patch}"))));
+    let named =
+        policy(rest).replace("resources: [pods]", "resources: [pods], resourceNames: [web]");
+    let (object, _) = run_on(&deployment, &named, "");
+    assert_eq!(object, objects(&deployment).remove(0));
 }

@@ -118,7 +118,7 @@ const ALERTS: [Alert; 13] = [
         "KilnRequestsNotWritten",
         "critical",
         "1m",
-        "sum(increase(kiln_requests_written_total{outcome=\"failed\"}[10m])) > 0",
+        "sum(increase(kiln_requests_written_total{outcome=~\"failed|held back\"}[10m])) > 0",
         "Requests that rules need to know of could not be written down.",
     ),
 ];

@@ -3,8 +3,10 @@
 use crate::Span;
 use crate::error::Issue;
 
+/// What a piece of an expression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+#[allow(missing_docs, reason = "signs and words are their own explanation")]
+pub enum Token {
     Int,
     UInt,
     Float,
@@ -45,7 +47,10 @@ pub(super) enum Token {
 }
 
 /// Cuts a source into tokens; white space and comments fall away. The last token is `End`.
-pub(super) fn lex(source: &str) -> Result<Vec<(Token, Span)>, Issue> {
+///
+/// # Errors
+/// When the source holds something that is no token, such as a text without an end.
+pub fn lex(source: &str) -> Result<Vec<(Token, Span)>, Issue> {
     let mut lexer = Lexer { source, bytes: source.as_bytes(), at: 0 };
     let mut tokens = Vec::with_capacity(source.len() / 3 + 1);
     loop {

@@ -6,4 +6,5 @@ mod literal;
 mod macros;
 mod parse;
 
+pub use lex::{Token, lex};
 pub(crate) use parse::{Dialect, parse};

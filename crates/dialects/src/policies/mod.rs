@@ -9,12 +9,14 @@
 //! | `tokens` | what can be told from the text of an expression: kinds it names, suspicious loops |
 //! | `generating` | GeneratingPolicy |
 //! | `mutating` | MutatingPolicy |
+//! | `controllers` | MutatingPolicies for Pods, rewritten for the controllers of Pods |
 //! | `admission` | MutatingAdmissionPolicy and its bindings |
 //! | `template` | documents with `(( expressions ))` in them |
 //! | `exception` | PolicyException |
 
 mod admission;
 mod constraints;
+mod controllers;
 mod exception;
 mod expressions;
 mod generating;

@@ -1,5 +1,7 @@
 //! MutatingPolicy and NamespacedMutatingPolicy.
 
+use std::sync::Arc;
+
 use kiln_cel::Env;
 use kiln_object::Kinds;
 use kiln_rules::{
@@ -10,6 +12,7 @@ use kiln_rules::{
 use kiln_yaml::Document;
 
 use super::constraints::{self, Constraints, Of, OldLabels};
+use super::controllers::{self, Fixed, Variant};
 use super::expressions::{self, Wanted};
 use super::head::{self, Body, Head, Rules, switch};
 use crate::Compiled;
@@ -56,7 +59,49 @@ pub(super) fn lifecycle(existing: bool) -> Lifecycle {
 
 /// Compiles a mutating policy.
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
-    head::compile(document, compiled, &RULES, |head, report| policy(head, report, kinds));
+    head::compile(document, compiled, &RULES, |head, report| {
+        let mut policy = policy(head, report, kinds)?;
+        if !report.has_errors() {
+            add_variants(&mut policy, head, report, kinds);
+        }
+        Some(policy)
+    });
+}
+
+/// Adds the rules for the controllers of Pods.
+fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) {
+    let path = head.spec.path();
+    let unchanged = |report: &Report<'_>, expression: &str| {
+        let about = expression.lines().next().unwrap_or_default();
+        report.warn(
+            &path.join("matchConstraints"),
+            format!("the policy cannot be rewritten for the controllers of Pods, so it acts on Pods alone: {about}"),
+            Some("say so with autogen: {podControllers: {controllers: []}}, or write a policy for the controllers".into()),
+        );
+    };
+    let Some(spec) = report.document().value().get("spec") else { return };
+    let variants = match controllers::variants(spec) {
+        Ok(variants) => variants,
+        Err(Fixed(expression)) => return unchanged(report, &expression),
+    };
+    for Variant { prefix, spec } in &variants {
+        // The policy has said everything there is to say.
+        let quiet = Report::new(report.document());
+        let node = Node { value: spec, path: path.clone(), report: &quiet };
+        let variant = node.fields(RULES.spec).and_then(|spec| {
+            let (api_version, kind) = (head.api_version.clone(), head.kind.clone());
+            let name = format!("{prefix}{}", head.name).into();
+            let head = Head { api_version, kind, name, scope: head.scope.clone(), spec };
+            self::policy(&head, &quiet, kinds)
+        });
+        let rules = variant.filter(|_| !quiet.has_errors()).map(|variant| variant.rules);
+        let Some(rules) = rules else { return unchanged(report, "types differ") };
+        policy.rules.extend(rules.iter().map(|rule| {
+            let mut rule = (**rule).clone();
+            rule.id.policy = policy.id.clone();
+            Arc::new(rule)
+        }));
+    }
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {

@@ -10,45 +10,28 @@ enum Token<'t> {
     Sign(char),
 }
 
+/// The tokens of an expression; none when it cannot be read, which whoever compiles it says.
 fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut found = Vec::new();
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '"' | '\'' => {
-                let end = text_end(rest, first);
-                found.push(Token::Text(rest.get(1..end - 1).unwrap_or_default()));
-                end
-            }
-            c if c.is_alphanumeric() || c == '_' => {
-                let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_'));
-                let end = end.unwrap_or(rest.len());
-                found.push(Token::Word(&rest[..end]));
-                end
-            }
-            c if c.is_whitespace() => c.len_utf8(),
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            c => {
-                found.push(Token::Sign(c));
-                c.len_utf8()
-            }
-        };
-        rest = &rest[length..];
-    }
-    found
+    let lexed = kiln_cel::lex(source).unwrap_or_default();
+    let token = |(token, span): &(kiln_cel::Token, kiln_cel::Span)| {
+        let text = &source[span.range()];
+        Some(match token {
+            kiln_cel::Token::String => Token::Text(inside(text)),
+            kiln_cel::Token::Ident => Token::Word(text),
+            _ => Token::Sign(text.chars().next()?),
+        })
+    };
+    lexed.iter().filter_map(token).collect()
 }
 
-/// Where a text that begins here ends, its last quote included.
-fn text_end(rest: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, c) in rest.char_indices().skip(1) {
-        match c {
-            '\\' if !escaped => escaped = true,
-            c if c == quote && !escaped => return at + 1,
-            _ => escaped = false,
-        }
-    }
-    rest.len()
+/// A text without its quotes.
+fn inside(text: &str) -> &str {
+    let text = text.trim_start_matches(['r', 'R']);
+    let quotes = ["\"\"\"", "'''", "\"", "'"];
+    let quote =
+        quotes.iter().find(|quote| text.starts_with(**quote) && text.len() >= 2 * quote.len());
+    let quote = quote.map_or(0, |quote| quote.len());
+    text.get(quote..text.len() - quote).unwrap_or_default()
 }
 
 /// The kinds that expressions name: those of objects written out, and those they read.
