@@ -18,7 +18,11 @@ impl Controller {
         conditions.extend(plan.failures.iter().map(condition_of));
         let worst = conditions.iter().max_by_key(|condition| severity(condition.reason)).cloned();
         let now = self.now;
-        self.show(key, worst.as_ref(), plan.skipped, &made);
+        // Kinds that are being listed are known in a moment, or their failure is told then.
+        let listing = self.waiting.contains_key(key);
+        if !listing {
+            self.show(key, worst.as_ref(), plan.skipped, &made);
+        }
         self.report(key, plan.said, worst.as_ref());
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = std::mem::replace(&mut state.condition, worst.clone());
@@ -37,8 +41,6 @@ impl Controller {
             }
             return;
         };
-        // Kinds that are being listed are known in a moment, or their failure is told then.
-        let listing = self.waiting.contains_key(key);
         if worst.reason != Waiting::Missing && !listing && before.as_ref() != Some(&worst) {
             let (rule, condition) = (key.rule.clone(), worst.clone());
             self.tell(News::Failed { rule, trigger, condition });
