@@ -148,8 +148,8 @@ fn rewrite(source: &str, template: &[&str]) -> Option<String> {
     let tokens = lex(source).ok()?;
     let mut writer = Writer { source, tokens: &tokens, template, out: String::new(), copied: 0 };
     let mut braces: Vec<bool> = Vec::new();
-    for at in 0..tokens.len() {
-        match tokens[at].0 {
+    for (at, (token, _)) in tokens.iter().enumerate() {
+        match token {
             // What is inside of an `Object{…}` closes with it.
             Token::OpenBrace => {
                 let wraps = writer.opens_object(at);
@@ -158,11 +158,7 @@ fn rewrite(source: &str, template: &[&str]) -> Option<String> {
                     writer.open(at);
                 }
             }
-            Token::CloseBrace => {
-                if braces.pop()? {
-                    writer.close(at);
-                }
-            }
+            Token::CloseBrace if braces.pop()? => writer.close(at),
             Token::Ident if !writer.follows_dot(at) => writer.name(at)?,
             // Requests hold the whole controller.
             Token::Ident if writer.is_of_request(at) => return None,
