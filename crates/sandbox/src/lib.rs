@@ -381,3 +381,37 @@ fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks for the health of the server of a kubeconfig.
+    fn ask(kubeconfig: &str) -> tokio::task::JoinHandle<u16> {
+        let line = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: "));
+        let url = format!("{}/readyz", line.unwrap());
+        tokio::task::spawn_blocking(move || {
+            let tls = ureq::tls::TlsConfig::builder().disable_verification(true).build();
+            let agent: ureq::Agent = ureq::Agent::config_builder()
+                .tls_config(tls)
+                .http_status_as_error(false)
+                .build()
+                .into();
+            agent.get(url).call().unwrap().status().as_u16()
+        })
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn others_wait_until_it_is_open() {
+        let options = Options { hold: true, ..Options::default() };
+        let sandbox = Sandbox::start(&options).await.unwrap();
+        assert_ne!(sandbox.kubeconfig(), sandbox.inner_kubeconfig());
+        let waits = ask(sandbox.kubeconfig());
+        assert_eq!(ask(sandbox.inner_kubeconfig()).await.unwrap(), 200);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!waits.is_finished());
+        sandbox.open();
+        assert_eq!(waits.await.unwrap(), 200);
+        sandbox.stop().await;
+    }
+}

@@ -36,6 +36,32 @@ pub(super) fn change(
     Ok(())
 }
 
+/// Says what will not come of an object, though it is stored.
+pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<String>) {
+    if review.operation == Operation::Delete {
+        return;
+    }
+    let name = object.str_at(["metadata", "name"]).unwrap_or_default();
+    let target = review.target;
+    match (target.kind.group(), target.kind.kind(), target.subresource.as_str()) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "")
+            if object.str_at(["spec", "conversion", "strategy"]) == Some("Webhook") =>
+        {
+            warnings.push(format!(
+                "conversion webhooks are not called here: versions of {name} differ in nothing but their name"
+            ));
+        }
+        ("apiregistration.k8s.io", "APIService", "")
+            if object.get_path(["spec", "service"]).is_some_and(|service| !service.is_null()) =>
+        {
+            warnings.push(format!(
+                "no pods run here, so nothing answers behind the service of APIService {name}"
+            ));
+        }
+        _ => {}
+    }
+}
+
 /// New objects need a namespace that is there and stays.
 fn namespace(server: &Server, review: &Review<'_>, object: &Value) -> Result<(), Failure> {
     let target = review.target;

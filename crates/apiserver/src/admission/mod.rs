@@ -68,6 +68,7 @@ pub(crate) fn check(
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
+    builtin::warn(review, object, warnings);
     policies::check(server, review, object, warnings)?;
     webhooks::check(server, review, object, warnings)?;
     quota::check(server, review, object)

@@ -50,7 +50,16 @@ impl Compiled {
 struct Bound {
     policy: Value,
     binding: Value,
-    params: Value,
+    /// Its parameters, or why it cannot be asked.
+    params: Result<Value, String>,
+}
+
+impl Bound {
+    /// Why it fails; none when it is one of those that are passed over then.
+    fn failed(&self, why: String) -> Option<String> {
+        let ignores = self.policy.str_at(["spec", "failurePolicy"]) == Some("Ignore");
+        (!ignores).then_some(why)
+    }
 }
 
 fn bound(server: &Server, review: &Review<'_>, object: &Value, kind: &str) -> Vec<Bound> {
@@ -73,14 +82,12 @@ fn bound(server: &Server, review: &Review<'_>, object: &Value, kind: &str) -> Ve
     let mut found = Vec::new();
     for policy in policies {
         let Some(constraints) = policy.get_path(["spec", "matchConstraints"]) else { continue };
-        if !matches(server, review, object, constraints, true)
-            || !conditions_hold(
-                server,
-                review,
-                object,
-                policy.get_path(["spec", "matchConditions"]),
-            )
-        {
+        if !matches(server, review, object, constraints, true) {
+            continue;
+        }
+        let conditions = policy.get_path(["spec", "matchConditions"]);
+        let asked = conditions_hold(server, review, object, conditions);
+        if asked == Ok(false) {
             continue;
         }
         let name = policy.get_path(["metadata", "name"]);
@@ -91,8 +98,11 @@ fn bound(server: &Server, review: &Review<'_>, object: &Value, kind: &str) -> Ve
             if narrows.is_some_and(|narrows| !matches(server, review, object, narrows, false)) {
                 continue;
             }
-            for params in parameters(server, review, &policy, binding) {
-                found.push(Bound { policy: policy.clone(), binding: binding.clone(), params });
+            let params = asked.clone().and_then(|_| parameters(server, review, &policy, binding));
+            let bound = |params| Bound { policy: policy.clone(), binding: binding.clone(), params };
+            match params {
+                Ok(all) => found.extend(all.into_iter().map(|params| bound(Ok(params)))),
+                Err(why) => found.push(bound(Err(why))),
             }
         }
     }
@@ -119,9 +129,14 @@ fn matches(
 }
 
 /// The parameters of a binding: one object, or many, or none at all.
-fn parameters(server: &Server, review: &Review<'_>, policy: &Value, binding: &Value) -> Vec<Value> {
+fn parameters(
+    server: &Server,
+    review: &Review<'_>,
+    policy: &Value,
+    binding: &Value,
+) -> Result<Vec<Value>, String> {
     let Some(kind) = policy.get_path(["spec", "paramKind"]).filter(|kind| !kind.is_null()) else {
-        return vec![Value::Null];
+        return Ok(vec![Value::Null]);
     };
     let reference = binding.get_path(["spec", "paramRef"]).cloned().unwrap_or_default();
     let state = server.read();
@@ -129,7 +144,12 @@ fn parameters(server: &Server, review: &Review<'_>, policy: &Value, binding: &Va
         kind.str_at(["apiVersion"]).unwrap_or_default(),
         kind.str_at(["kind"]).unwrap_or_default(),
     );
-    let Some(known) = state.kinds.get(&gvk) else { return vec![Value::Null] };
+    let Some(known) = state.kinds.get(&gvk) else {
+        let (version, kind) = (gvk.api_version(), &gvk.kind);
+        return Err(format!(
+            "failed to configure policy: failed to find resource referenced by paramKind: '{version}, Kind={kind}'"
+        ));
+    };
     let key = TableKey::new(known.group(), known.plural());
     let namespace = match (known.is_namespaced(), reference.str_at(["namespace"])) {
         (false, _) => "",
@@ -155,10 +175,9 @@ fn parameters(server: &Server, review: &Review<'_>, policy: &Value, binding: &Va
         }
     };
     if found.is_empty() && reference.str_at(["parameterNotFoundAction"]) != Some("Allow") {
-        // The policy then fails on its own, where it reads them.
-        return vec![Value::Null];
+        return Err("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
-    found
+    Ok(found)
 }
 
 /// Binds what expressions may mention.
@@ -182,25 +201,35 @@ fn bind(
     session.set("namespaceObject", namespace.unwrap_or_default());
 }
 
-/// Evaluates the variables of a policy, one after the other.
+/// Evaluates the variables of a policy, one after the other; what is wrong with the first that fails. Only
+/// expressions that read it fail with it.
 fn variables(
     session: &mut Session<'_>,
     env: &Env,
     kept: &Compiled,
     policy: &Value,
-) -> Result<(), String> {
+) -> Option<String> {
     let mut known = Value::map();
+    let mut wrong = None;
     session.set("variables", known.clone());
     let list = policy.get_path(["spec", "variables"]).and_then(Value::as_list);
     for variable in list.into_iter().flat_map(|list| list.iter()) {
         let text = |field: &str| variable.str_at([field]).unwrap_or_default();
-        let program = kept.get(env, text("expression"))?;
-        let value = session.eval(&program).map_err(|error| error.to_string())?;
-        let value = value.to_json(1 << 20).map_err(|error| error.to_string())?;
-        let _ = known.set([text("name")], value);
-        session.set("variables", known.clone());
+        let value = kept.get(env, text("expression")).and_then(|program| {
+            let value = session.eval(&program).map_err(|error| error.to_string())?;
+            value.to_json(1 << 20).map_err(|error| error.to_string())
+        });
+        match value {
+            Ok(value) => {
+                let _ = known.set([text("name")], value);
+                session.set("variables", known.clone());
+            }
+            Err(why) => {
+                wrong.get_or_insert_with(|| format!("variable {:?}: {why}", text("name")));
+            }
+        }
     }
-    Ok(())
+    wrong
 }
 
 /// Lets policies refuse what is written.
@@ -216,19 +245,32 @@ pub(super) fn check(
     }
     let env = environment();
     let kept = &server.admission.policies;
-    for Bound { policy, binding, params } in all {
+    for bound in all {
+        let Bound { policy, binding, params } = &bound;
         let name = policy.str_at(["metadata", "name"]).unwrap_or_default();
         let binding_name = binding.str_at(["metadata", "name"]).unwrap_or_default();
-        let ignores = policy.str_at(["spec", "failurePolicy"]) == Some("Ignore");
+        let object_name = object.str_at(["metadata", "name"]).unwrap_or(&review.target.name);
+        let denied = |why: &str| {
+            let words = format!(
+                "ValidatingAdmissionPolicy '{name}' with binding '{binding_name}' denied request: {why}"
+            );
+            Failure::forbidden(&review.target.about_name(object_name), &words)
+        };
+        let params = match params {
+            Ok(params) => params,
+            Err(why) => match bound.failed(why.clone()) {
+                Some(why) => return Err(denied(&why)),
+                None => continue,
+            },
+        };
         let mut host = NoHost;
         let mut session = Session::new(&env, &mut host);
-        bind(&mut session, server, review, object, &params);
-        let ready = variables(&mut session, &env, kept, &policy);
+        bind(&mut session, server, review, object, params);
+        let wrong = variables(&mut session, &env, kept, policy);
         let list = policy.get_path(["spec", "validations"]).and_then(Value::as_list);
         for validation in list.into_iter().flat_map(|list| list.iter()) {
             let source = validation.str_at(["expression"]).unwrap_or_default();
-            let outcome = ready.clone().and_then(|()| {
-                let program = kept.get(&env, source)?;
+            let outcome = kept.get(&env, source).and_then(|program| {
                 session
                     .eval(&program)
                     .map(|value| value.as_bool() == Some(true))
@@ -244,8 +286,14 @@ pub(super) fn check(
                     made.or_else(|| validation.str_at(["message"]).map(str::to_owned))
                         .unwrap_or_else(|| format!("failed expression: {source}"))
                 }
-                Err(_) if ignores => continue,
-                Err(error) => format!("expression '{source}' resulted in error: {error}"),
+                Err(error) => {
+                    let error = wrong.clone().unwrap_or(error);
+                    let why = format!("expression '{source}' resulted in error: {error}");
+                    match bound.failed(why) {
+                        Some(why) => why,
+                        None => continue,
+                    }
+                }
             };
             let actions = binding.get_path(["spec", "validationActions"]).and_then(Value::as_list);
             let actions: Vec<&str> = actions
@@ -257,13 +305,7 @@ pub(super) fn check(
                 warnings.push(format!("Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{binding_name}': {why}"));
             }
             if actions.contains(&"Deny") {
-                let object_name =
-                    object.str_at(["metadata", "name"]).unwrap_or(&review.target.name);
-                let about = review.target.about_name(object_name);
-                let words = format!(
-                    "ValidatingAdmissionPolicy '{name}' with binding '{binding_name}' denied request: {why}"
-                );
-                let mut failure = Failure::forbidden(&about, &words);
+                let mut failure = denied(&why);
                 let (code, reason) = match validation.str_at(["reason"]) {
                     Some("Unauthorized") => (401, "Unauthorized"),
                     Some("Forbidden") => (403, "Forbidden"),
@@ -293,9 +335,21 @@ pub(super) fn change(
     }
     let env = environment().extend().patch_literals().build();
     let kept = &server.admission.policies;
-    for Bound { policy, params, .. } in all {
-        let name = policy.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
-        let ignores = policy.str_at(["spec", "failurePolicy"]) == Some("Ignore");
+    for bound in all {
+        let Bound { policy, params, .. } = &bound;
+        let name = policy.str_at(["metadata", "name"]).unwrap_or_default();
+        let failed = |object: &Value, why: &str| {
+            let words = format!("policy {name:?} failed: {why}");
+            let object_name = object.str_at(["metadata", "name"]).unwrap_or_default();
+            Failure::forbidden(&review.target.about_name(object_name), &words)
+        };
+        let params = match params {
+            Ok(params) => params,
+            Err(why) => match bound.failed(why.clone()) {
+                Some(why) => return Err(failed(object, &why)),
+                None => continue,
+            },
+        };
         let list = policy
             .get_path(["spec", "mutations"])
             .and_then(Value::as_list)
@@ -308,12 +362,13 @@ pub(super) fn change(
             let made = {
                 let mut host = NoHost;
                 let mut session = Session::new(&env, &mut host);
-                bind(&mut session, server, review, object, &params);
-                variables(&mut session, &env, kept, &policy).and_then(|()| {
-                    let program = env.compile(source).map_err(|error| error.to_string())?;
-                    let value = session.eval(&program).map_err(|error| error.to_string())?;
-                    value.to_json(1 << 20).map_err(|error| error.to_string())
-                })
+                bind(&mut session, server, review, object, params);
+                let wrong = variables(&mut session, &env, kept, policy);
+                env.compile(source)
+                    .map_err(|error| error.to_string())
+                    .and_then(|program| session.eval(&program).map_err(|error| error.to_string()))
+                    .and_then(|value| value.to_json(1 << 20).map_err(|error| error.to_string()))
+                    .map_err(|error| wrong.unwrap_or(error))
             };
             let changed = made.and_then(|made| {
                 if mutation.get("jsonPatch").is_some_and(|patch| !patch.is_null()) {
@@ -328,11 +383,10 @@ pub(super) fn change(
             });
             match changed {
                 Ok(next) => *object = next,
-                Err(_) if ignores => {}
                 Err(why) => {
-                    let words = format!("policy {name:?} failed: {why}");
-                    let object_name = object.str_at(["metadata", "name"]).unwrap_or_default();
-                    return Err(Failure::forbidden(&review.target.about_name(object_name), &words));
+                    if let Some(why) = bound.failed(why) {
+                        return Err(failed(object, &why));
+                    }
                 }
             }
         }

@@ -22,12 +22,18 @@ pub(super) fn change(
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     for webhook in configured(server, review, "mutatingwebhookconfigurations") {
-        if !meant(server, review, object, &webhook) {
+        if !meant(server, review, object, &webhook)? {
             continue;
         }
         let Some(response) = ask(server, review, object, &webhook, warnings)? else { continue };
         let Some(patch) = response.str_at(["patch"]) else { continue };
         let name = webhook.str_at(["name"]).unwrap_or_default();
+        if review.operation == Operation::Delete {
+            let message = format!(
+                "Internal error occurred: admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
+            );
+            return Err(Failure::new(500, "InternalError", message));
+        }
         let bad = |why: String| {
             Failure::new(
                 500,
@@ -53,7 +59,7 @@ pub(super) fn check(
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     for webhook in configured(server, review, "validatingwebhookconfigurations") {
-        if meant(server, review, object, &webhook) {
+        if meant(server, review, object, &webhook)? {
             ask(server, review, object, &webhook, warnings)?;
         }
     }
@@ -148,21 +154,35 @@ pub(super) fn selected(server: &Server, review: &Review<'_>, object: &Value, fro
         || review.old.is_some_and(|old| objects.matches(labels(old)))
 }
 
-fn meant(server: &Server, review: &Review<'_>, object: &Value, webhook: &Value) -> bool {
-    covered(review, webhook.get("rules"))
-        && selected(server, review, object, webhook)
-        && conditions_hold(server, review, object, webhook.get("matchConditions"))
+/// Whether a webhook is to be asked.
+fn meant(
+    server: &Server,
+    review: &Review<'_>,
+    object: &Value,
+    webhook: &Value,
+) -> Result<bool, Failure> {
+    if !covered(review, webhook.get("rules")) || !selected(server, review, object, webhook) {
+        return Ok(false);
+    }
+    match conditions_hold(server, review, object, webhook.get("matchConditions")) {
+        Ok(hold) => Ok(hold),
+        Err(_) if webhook.str_at(["failurePolicy"]) == Some("Ignore") => Ok(false),
+        Err(why) => {
+            let name = object.str_at(["metadata", "name"]).unwrap_or(&review.target.name);
+            Err(Failure::forbidden(&review.target.about_name(name), &why))
+        }
+    }
 }
 
-/// Whether all conditions in CEL hold; one that fails to evaluate holds, so that the webhook decides.
+/// Whether all conditions in CEL hold. One that is false decides, also beside some that cannot be evaluated.
 pub(super) fn conditions_hold(
     server: &Server,
     review: &Review<'_>,
     object: &Value,
     conditions: Option<&Value>,
-) -> bool {
+) -> Result<bool, String> {
     let Some(list) = conditions.and_then(Value::as_list).filter(|list| !list.is_empty()) else {
-        return true;
+        return Ok(true);
     };
     let env = Env::suite()
         .extend()
@@ -172,14 +192,30 @@ pub(super) fn conditions_hold(
         .build();
     let mut host = NoHost;
     let mut session = Session::new(&env, &mut host);
-    session.set("object", object.clone());
+    let deleted = review.operation == Operation::Delete;
+    session.set("object", if deleted { Value::Null } else { object.clone() });
     session.set("oldObject", review.old.cloned().unwrap_or_default());
     session.set("request", request(server, review, object, ""));
-    list.iter().all(|condition| {
+    let mut wrong = None;
+    for condition in list.iter() {
         let source = condition.str_at(["expression"]).unwrap_or_default();
-        let Ok(program) = env.compile(source) else { return true };
-        session.eval(&program).map_or(true, |value| value.as_bool() != Some(false))
-    })
+        let holds = env
+            .compile(source)
+            .map_err(|error| error.to_string())
+            .and_then(|program| session.eval(&program).map_err(|error| error.to_string()))
+            .map(|value| value.as_bool() == Some(true));
+        match holds {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(why) => {
+                let name = condition.str_at(["name"]).unwrap_or_default();
+                wrong.get_or_insert_with(|| {
+                    format!("match condition {name:?} cannot be evaluated: {why}")
+                });
+            }
+        }
+    }
+    wrong.map_or(Ok(true), Err)
 }
 
 /// What is asked, as an admission request.

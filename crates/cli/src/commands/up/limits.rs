@@ -5,15 +5,18 @@ pub(super) const TEXT: &str = "\
 The sandbox is an API server for development and tests. For production there is Kubernetes.
 
 it does not                             instead
-run pods, have nodes                    pods are stored and stay Pending; logs are empty, exec and attach say why
+run pods, have nodes                    pods are stored and stay Pending; logs are empty, exec, attach, port-forward and proxy say why
 run Services, Ingresses, DNS            they are stored and get addresses that lead nowhere
-schedule, scale, create from CronJobs   Deployments, ReplicaSets and Jobs make pods; other controllers are not there
+schedule, scale, bind volumes           Deployments, ReplicaSets and Jobs make pods; CronJobs and other controllers are not there
 reach webhooks behind Services          webhooks with a url are called
-convert by webhooks                     versions of a custom kind differ in nothing but their name
+call webhooks again                     each is asked once, for the version that was written: no reinvocation, no matchPolicy Equivalent
+offer authorizer to expressions         conditions and admission policies that mention it fail
+convert by webhooks                     versions of a custom kind differ in nothing but their name; storing such a kind warns of it
 sign certificates                       CertificateSigningRequests are stored, nobody signs them
-aggregate API servers                   APIServices are stored, nobody is asked
+aggregate API servers                   APIServices are stored with a warning, nobody is asked
 check everything Kubernetes checks      names, labels, required and fixed fields of common kinds, and all of custom schemas are checked
 take client certificates                people come with a token, ServiceAccounts with theirs
 answer in protobuf                      bodies in protobuf are read, answers are JSON or YAML
 describe fields in kubectl explain      names and types are there
+write audit logs, queue requests        audit annotations are dropped, FlowSchemas are stored
 ";
