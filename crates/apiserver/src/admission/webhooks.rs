@@ -197,7 +197,7 @@ pub(super) fn conditions_hold(
     session.set("oldObject", review.old.cloned().unwrap_or_default());
     session.set("request", request(server, review, object, ""));
     let mut wrong = None;
-    for condition in list.iter() {
+    for condition in list {
         let source = condition.str_at(["expression"]).unwrap_or_default();
         let holds = env
             .compile(source)

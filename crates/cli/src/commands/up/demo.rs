@@ -10,7 +10,7 @@ use kiln_value::{Value, value};
 use crate::exit::Failure;
 
 /// How long a step may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 const POLICY: &str = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies/default-deny";
 
 /// The rule of the example.

@@ -1,5 +1,6 @@
 //! What `kiln run` does, in the process of the sandbox: its beginning, when rules are at work, its end.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -19,13 +20,14 @@ use tokio::task::JoinHandle;
 use crate::exit::Failure;
 
 /// How long the engine may take to put rules to work.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long rules may take to do what follows from the first objects.
 const FIRST_WORK: Duration = Duration::from_secs(5);
-/// Nothing is written for so long when they have done it.
-const STILL: Duration = Duration::from_millis(100);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+/// Nothing has happened at so many looks in a row when they have done it. Looks are counted, not time: on a busy
+/// machine both take longer.
+const STILL: usize = 20;
 /// How long the engine may take to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
@@ -36,7 +38,11 @@ pub(super) struct Engine {
 }
 
 /// The engine's own view of what it does.
-pub(super) struct View(Shared);
+pub(super) struct View {
+    shared: Shared,
+    /// It was waited for once for as long as can be: nobody waits so long again.
+    is_late: Cell<bool>,
+}
 
 impl Engine {
     /// Begins, at the sandbox of this kubeconfig.
@@ -90,7 +96,7 @@ impl Engine {
 /// Waits for the engine to be connected.
 pub(super) async fn connected(shown: oneshot::Receiver<Shared>) -> Result<View, Failure> {
     match shown.await {
-        Ok(shared) => Ok(View(shared)),
+        Ok(shared) => Ok(View { shared, is_late: Cell::new(false) }),
         Err(_) => Err(Diagnostic::error("the engine does not start")
             .hint("look at it with --log debug")
             .into()),
@@ -104,8 +110,11 @@ impl View {
         let began = Instant::now();
         loop {
             let states: Vec<State> = stored.iter().map(|policy| self.state(policy)).collect();
-            let reads = *self.0.work.borrow() == Work::Waits || !self.0.registry.borrow().complete;
-            let late = began.elapsed() > PATIENCE;
+            let reads = *self.shared.work.borrow() == Work::Waits
+                || !self.shared.registry.borrow().complete;
+            let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
+            let late = began.elapsed() > patience;
+            self.is_late.set(late || self.is_late.get());
             if late || !reads && !states.contains(&State::Unknown) {
                 let why = |state| match state {
                     State::Works => None,
@@ -122,20 +131,18 @@ impl View {
     /// Waits until rules have done what follows from what is stored, as far as it is to be done at once.
     pub(super) async fn rests(&self, sandbox: &Sandbox) {
         let began = Instant::now();
-        let (mut revision, mut since) = (sandbox.revision(), Instant::now());
-        while began.elapsed() < FIRST_WORK {
+        let (mut revision, mut still) = (sandbox.revision(), 0);
+        while began.elapsed() < FIRST_WORK && still < STILL {
             tokio::time::sleep(LOOK).await;
             let now = sandbox.revision();
-            if now != revision || *self.0.work.borrow() == Work::Goes {
-                (revision, since) = (now, Instant::now());
-            } else if since.elapsed() > STILL {
-                return;
-            }
+            let happens = now != revision || *self.shared.work.borrow() == Work::Goes;
+            still = if happens { 0 } else { still + 1 };
+            revision = now;
         }
     }
 
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {
-        let kinds = self.0.kinds.borrow().clone();
+        let kinds = self.shared.kinds.borrow().clone();
         let mut stored = Vec::new();
         for gvk in kiln_live::registry::policy_kinds() {
             let Some(kind) = kinds.get(&gvk) else { continue };
@@ -158,7 +165,7 @@ impl View {
     }
 
     fn state(&self, policy: &Stored) -> State {
-        let registry = self.0.registry.borrow();
+        let registry = self.shared.registry.borrow();
         let known = registry.policies.iter().find(|known| {
             known.id.same_object(&policy.id)
                 && metadata::uid(&known.object) == Some(policy.uid.as_str())
@@ -168,7 +175,7 @@ impl View {
         if let Err(why) = &known.compiled {
             return State::Broken(why.clone());
         }
-        let registered = self.0.webhooks.borrow();
+        let registered = self.shared.webhooks.borrow();
         let upto = registered.get(&known.id).filter(|(uid, _)| *uid == policy.uid);
         match upto {
             Some((_, upto)) if *upto >= policy.generation => State::Works,
