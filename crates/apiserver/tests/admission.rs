@@ -1,22 +1,23 @@
 //! Webhooks and admission policies of others, and what says that it is not there.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{Still, create, get, send};
 use kiln_apiserver::{Outside, Request, Response, Server, Settings, WebhookCall};
+use kiln_testkit::server::{Still, create, get, send};
 use kiln_value::{Value, json, value};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 
+/// The addresses that were asked, and what for.
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
 /// A world with one webhook, which writes down what it is asked.
 struct Hooked {
     still: Still,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    asked: Asked,
 }
 
 impl Outside for Hooked {
@@ -53,8 +54,8 @@ impl Outside for Hooked {
     }
 }
 
-fn hooked() -> (Server, Arc<Mutex<Vec<(String, Value)>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
+fn hooked() -> (Server, Asked) {
+    let asked = Asked::default();
     let world = Hooked { still: Still::default(), asked: Arc::clone(&asked) };
     let settings = Settings { workloads: false, ..Settings::default() };
     (Server::new(settings, Box::new(world)), asked)
