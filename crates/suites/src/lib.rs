@@ -20,6 +20,7 @@
 //! | `select` | which expectations to look at |
 //! | `report` | what came of it, also as a value |
 //! | `junit` | the same as JUnit XML |
+//! | [`live`] | tests with live steps, in the format of chainsaw |
 //!
 //! Nothing here reads disks or prints: the command line does.
 
@@ -29,6 +30,7 @@ mod compare;
 mod files;
 mod format;
 mod junit;
+pub mod live;
 mod load;
 mod names;
 mod report;

@@ -25,5 +25,6 @@ mod run;
 mod security;
 mod services;
 mod test;
+mod test_live;
 mod up;
 mod walk;

@@ -1,5 +1,6 @@
 //! `kiln test`
 
+mod live;
 mod show;
 mod watch;
 
@@ -19,7 +20,8 @@ use crate::ui::Ui;
 
 /// Run test suites: what rules are expected to make of resources, against what they make of them
 ///
-/// A suite is a file kyverno-test.yaml in the format of Kyverno's command line; folders are searched for them.
+/// A suite is a file kyverno-test.yaml in the format of Kyverno's command line, or a file chainsaw-test.yaml in the
+/// format of chainsaw, whose steps run on a sandbox with the engine at work; folders are searched for both.
 /// Prints a table of all results, and how objects differ from the expected ones. Exit code 1 when a test failed,
 /// 2 when a suite cannot be used; the other suites run all the same.
 #[derive(Debug, clap::Args)]
@@ -28,9 +30,9 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR", default_value = ".")]
     paths: Vec<String>,
 
-    /// The name of the files that are suites
-    #[arg(long, short, value_name = "NAME", default_value = "kyverno-test.yaml")]
-    file_name: String,
+    /// The name of the files that are suites; otherwise kyverno-test.yaml and chainsaw-test.yaml
+    #[arg(long, short, value_name = "NAME")]
+    file_name: Option<String>,
 
     /// Only some results: policy=P,rule=R,resource=N, with wildcards; what is not named may be anything
     #[arg(long, short, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
@@ -65,6 +67,9 @@ pub(crate) struct Args {
     remove_color: bool,
 }
 
+/// The names of suites if nobody says.
+const USUAL: [&str; 2] = ["kyverno-test.yaml", "chainsaw-test.yaml"];
+
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit])?;
     let selector = Selector::parse(&args.test_case_selector)
@@ -85,18 +90,32 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 
 /// One run of all suites.
 fn once(ui: &Ui, global: &Global, args: &Args, options: &Options<'_>) -> CommandResult {
-    let suites = suites(&args.paths, &args.file_name)?;
+    let names: Vec<&str> = match &args.file_name {
+        Some(name) => vec![name],
+        None => USUAL.to_vec(),
+    };
+    let suites = suites(&args.paths, &names)?;
     if suites.is_empty() {
         let problem = Diagnostic::new(
             kiln_diagnostic::Severity::Warning,
-            format!("there is no {} below {}", args.file_name, args.paths.join(", ")),
+            format!("there is no {} below {}", names[0], args.paths.join(", ")),
         );
         ui.problem(&problem.hint("--file-name says how suites are called"));
     }
     let disk = Disk { limit: global.max_input_size };
-    let report = Report {
-        suites: suites.iter().map(|path| kiln_suites::run(path, &disk, options)).collect(),
-    };
+    let mut sandboxes = None;
+    let mut report = Report::default();
+    for path in &suites {
+        if !kiln_suites::live::is_live(path, &disk, options.read) {
+            report.suites.push(kiln_suites::run(path, &disk, options));
+            continue;
+        }
+        let beds = match &sandboxes {
+            Some(beds) => beds,
+            None => sandboxes.insert(live::Sandboxes::new()?),
+        };
+        report.suites.push(kiln_suites::live::run(path, &disk, options.read, beds));
+    }
     for problem in report.suites.iter().flat_map(|suite| &suite.problems) {
         ui.problem(problem);
     }
@@ -122,7 +141,7 @@ fn once(ui: &Ui, global: &Global, args: &Args, options: &Options<'_>) -> Command
 }
 
 /// The suites at or below paths, in the order of the paths, then of names.
-fn suites(paths: &[String], file_name: &str) -> Result<Vec<String>, Failure> {
+fn suites(paths: &[String], names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     for path in paths {
         if path.contains("://") {
@@ -136,11 +155,12 @@ fn suites(paths: &[String], file_name: &str) -> Result<Vec<String>, Failure> {
             found.push(path.clone());
             continue;
         }
-        // Kyverno's users write both endings.
-        let other = file_name.strip_suffix(".yaml").map(|stem| format!("{stem}.yml"));
         let is_suite = |file: &&String| {
             let name = file.rsplit('/').next().unwrap_or_default();
-            name == file_name || other.as_deref() == Some(name)
+            // Kyverno's users write both endings.
+            let stem = name.strip_suffix(".yml");
+            names.contains(&name)
+                || names.iter().any(|known| stem.is_some() && known.strip_suffix(".yaml") == stem)
         };
         let path = path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path);
         let below = input::files_below(path)?;

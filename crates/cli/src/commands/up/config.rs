@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::input::cannot;
 
 /// A folder with an unpredictable name that nobody else may look into, removed when it is dropped.
-pub(super) fn private_folder() -> Result<TempDir, Diagnostic> {
+pub(in crate::commands) fn private_folder() -> Result<TempDir, Diagnostic> {
     tempfile::Builder::new()
         .prefix("kiln-up-")
         .permissions(Permissions::from_mode(0o700))
@@ -63,7 +63,7 @@ pub(super) fn keep_foreign(path: &Path) -> Result<(), Diagnostic> {
 }
 
 /// Writes what only this user may read.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
+pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
     keep_foreign(path)?;
     let written = || -> io::Result<()> {
         // It may have been readable for others: that ends before the secret comes in.

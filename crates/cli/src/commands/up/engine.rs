@@ -32,13 +32,13 @@ const STILL: usize = 20;
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
 /// The engine.
-pub(super) struct Engine {
+pub(in crate::commands) struct Engine {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 /// The engine's own view of what it does.
-pub(super) struct View {
+pub(in crate::commands) struct View {
     shared: Shared,
     /// It was waited for once for as long as can be: nobody waits so long again.
     is_late: Cell<bool>,
@@ -46,7 +46,7 @@ pub(super) struct View {
 
 impl Engine {
     /// Begins, at the sandbox of this kubeconfig.
-    pub(super) fn begin(
+    pub(in crate::commands) fn begin(
         sandbox: &Sandbox,
         kubeconfig: &Path,
     ) -> Result<(Self, oneshot::Receiver<Shared>), Failure> {
@@ -87,14 +87,16 @@ impl Engine {
     }
 
     /// Ends it: what it registered is taken back.
-    pub(super) async fn end(self) {
+    pub(in crate::commands) async fn end(self) {
         let _ = self.end.send(());
         let _ = tokio::time::timeout(LAST_CALLS, self.task).await;
     }
 }
 
 /// Waits for the engine to be connected.
-pub(super) async fn connected(shown: oneshot::Receiver<Shared>) -> Result<View, Failure> {
+pub(in crate::commands) async fn connected(
+    shown: oneshot::Receiver<Shared>,
+) -> Result<View, Failure> {
     match shown.await {
         Ok(shared) => Ok(View { shared, is_late: Cell::new(false) }),
         Err(_) => Err(Diagnostic::error("the engine does not start")
@@ -105,7 +107,7 @@ pub(super) async fn connected(shown: oneshot::Receiver<Shared>) -> Result<View, 
 
 impl View {
     /// Waits until all policies that are stored are at work; those that are not, with the reason.
-    pub(super) async fn at_work(&self, sandbox: &Sandbox) -> Vec<(ObjectId, String)> {
+    pub(in crate::commands) async fn at_work(&self, sandbox: &Sandbox) -> Vec<(ObjectId, String)> {
         let stored = self.stored(sandbox);
         let began = Instant::now();
         loop {
@@ -135,10 +137,15 @@ impl View {
         while began.elapsed() < FIRST_WORK && still < STILL {
             tokio::time::sleep(LOOK).await;
             let now = sandbox.revision();
-            let happens = now != revision || *self.shared.work.borrow() == Work::Goes;
+            let happens = now != revision || self.is_busy();
             still = if happens { 0 } else { still + 1 };
             revision = now;
         }
+    }
+
+    /// Whether rules have something to do at once.
+    pub(in crate::commands) fn is_busy(&self) -> bool {
+        *self.shared.work.borrow() == Work::Goes
     }
 
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {

@@ -1,9 +1,9 @@
 //! `kiln up`
 
 mod command;
-mod config;
+pub(super) mod config;
 mod demo;
-mod engine;
+pub(super) mod engine;
 mod given;
 mod limits;
 mod signals;

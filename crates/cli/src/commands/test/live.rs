@@ -1,0 +1,112 @@
+//! Clusters for tests with live steps: a sandbox in this process, with the engine at work, for every test.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_apiserver::{Authorization, Request};
+use kiln_diagnostic::Diagnostic;
+use kiln_sandbox::{Options, Sandbox};
+use kiln_suites::live::{Answer, Bed, Beds, Waited};
+use kiln_value::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::commands::up::config;
+use crate::commands::up::engine::{self, Engine, View};
+use crate::exit::Failure;
+
+/// How often it is looked whether something happened.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Sandboxes, as many as there are tests.
+pub(super) struct Sandboxes {
+    runtime: Runtime,
+}
+
+impl Sandboxes {
+    pub(super) fn new() -> Result<Self, Diagnostic> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
+        Ok(Sandboxes { runtime })
+    }
+}
+
+impl Beds for Sandboxes {
+    fn bed(&self) -> Result<Box<dyn Bed + '_>, Diagnostic> {
+        let folder = config::private_folder()?;
+        let begun = self.runtime.block_on(async {
+            let options = Options { authorization: Authorization::Rbac, ..Options::default() };
+            let sandbox = Sandbox::start(&options)
+                .await
+                .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
+            let kubeconfig = folder.path().join("engine");
+            config::write(&kubeconfig, sandbox.kubeconfig())?;
+            let (engine, shown) = Engine::begin(&sandbox, &kubeconfig)?;
+            let view = engine::connected(shown).await?;
+            view.at_work(&sandbox).await;
+            Ok::<_, Failure>((sandbox, engine, view))
+        });
+        let (sandbox, engine, view) = begun.map_err(|failure| match failure {
+            Failure::BadInput(problems) => {
+                problems.into_iter().next().unwrap_or_else(|| Diagnostic::error("cannot begin"))
+            }
+            other => Diagnostic::error(format!("the sandbox does not begin: {other:?}")),
+        })?;
+        let (runtime, engine) = (&self.runtime, Some(engine));
+        let sandbox = Arc::new(sandbox);
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, _folder: folder }))
+    }
+}
+
+/// A sandbox with the engine at work.
+struct Cluster<'r> {
+    runtime: &'r Runtime,
+    sandbox: Arc<Sandbox>,
+    engine: Option<Engine>,
+    view: View,
+    _folder: TempDir,
+}
+
+impl Bed for Cluster<'_> {
+    fn send(&self, method: &str, path: &str, content_type: &str, body: Option<&Value>) -> Answer {
+        let mut request = Request::new(method, path);
+        if let Some(body) = body {
+            request = request.with_body(content_type, json::to_string(body));
+        }
+        let response = self.sandbox.send(request);
+        Answer { status: response.status, value: response.value() }
+    }
+
+    fn revision(&self) -> u64 {
+        self.sandbox.revision()
+    }
+
+    fn wait(&self, revision: u64, quiet: Duration) -> Waited {
+        let began = Instant::now();
+        let mut still = Instant::now();
+        loop {
+            let now = self.sandbox.revision();
+            if now > revision {
+                return Waited { revision: Some(now), took: began.elapsed() };
+            }
+            if self.view.is_busy() {
+                still = Instant::now();
+            } else if still.elapsed() >= quiet {
+                return Waited { revision: None, took: began.elapsed() };
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        self.runtime.block_on(async {
+            if let Some(engine) = self.engine.take() {
+                engine.end().await;
+            }
+            self.sandbox.end().await;
+        });
+    }
+}
