@@ -29,7 +29,8 @@ impl Bindings {
     pub(super) fn filled(&self, value: &Value) -> Result<Value, String> {
         match value {
             Value::String(text) => match parenthesised(text) {
-                Some(expression) => self.evaluate(expression, &Value::Null),
+                // Of nothing, JMESPath makes nothing: not even a list of what is named.
+                Some(expression) => self.evaluate(expression, &Value::map()),
                 None => Ok(value.clone()),
             },
             Value::List(list) => list.iter().map(|item| self.filled(item)).collect(),
