@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::{Authorization, Request};
 use kiln_diagnostic::Diagnostic;
 use kiln_sandbox::{Options, Sandbox};
@@ -17,6 +18,8 @@ use crate::exit::Failure;
 
 /// How often it is looked whether something happened.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long the engine may take to register.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sandboxes, as many as there are tests.
 pub(super) struct Sandboxes {
@@ -45,6 +48,7 @@ impl Beds for Sandboxes {
             let (engine, shown) = Engine::begin(&sandbox, &kubeconfig)?;
             let view = engine::connected(shown).await?;
             view.at_work(&sandbox).await;
+            checks_policies(&sandbox).await;
             Ok::<_, Failure>((sandbox, engine, view))
         });
         let (sandbox, engine, view) = begun.map_err(|failure| match failure {
@@ -56,6 +60,22 @@ impl Beds for Sandboxes {
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);
         Ok(Box::new(Cluster { runtime, sandbox, engine, view, _folder: folder }))
+    }
+}
+
+/// Waits until the engine is asked about policies: the first step may have one that is to be refused.
+async fn checks_policies(sandbox: &Sandbox) {
+    let began = Instant::now();
+    let is_registered = |kind: &str, name: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        sandbox.send(Request::new("GET", &path)).status == 200
+    };
+    let about_policies = || CONFIGURATIONS.iter().filter(|(_, name)| name.contains("-policy-"));
+    while !about_policies().all(|(kind, name)| is_registered(kind, name))
+        && began.elapsed() < PATIENCE
+    {
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -75,6 +95,10 @@ impl Bed for Cluster<'_> {
             request = request.with_body(content_type, json::to_string(body));
         }
         let response = self.sandbox.send(request);
+        if method != "GET" {
+            // What controllers do about it is done before the next step: roles that are put together, say.
+            self.sandbox.server().settle();
+        }
         Answer { status: response.status, value: response.value() }
     }
 
