@@ -49,7 +49,7 @@ impl Controller {
                 if let (Step::Patch(_), Ok(target)) = (&step, ObjectId::of(&object)) {
                     self.tell(News::Changed { rule: key.rule.clone(), target });
                 }
-                if let Some(difference) = self.mirror.note(&object, Change::Modified) {
+                if let Some(difference) = self.mirror.note_answer(&object) {
                     self.on_difference(&difference, true);
                 }
                 self.go_on(key);
@@ -117,7 +117,7 @@ impl Controller {
             metadata::uid(live) == Some(&key.trigger) && metadata::resource_version(live) != known
         });
         if let Some(live) = newer
-            && let Some(difference) = self.mirror.note(&live, Change::Modified)
+            && let Some(difference) = self.mirror.note_answer(&live)
         {
             self.on_difference(&difference, false);
             return self.begin_again(key);
@@ -218,9 +218,7 @@ impl Controller {
 
     pub(crate) fn refreshed(&mut self, key: &Key, id: &ObjectId, answer: Result<Reply, ApiError>) {
         let difference = match answer {
-            Ok(reply) => {
-                reply.object().and_then(|object| self.mirror.note(&object, Change::Modified))
-            }
+            Ok(reply) => reply.object().and_then(|object| self.mirror.note_answer(&object)),
             Err(error) if error.reason == Reason::NotFound => {
                 self.mirror.get(id).cloned().and_then(|old| self.mirror.note(&old, Change::Deleted))
             }

@@ -183,6 +183,20 @@ impl Mirror {
         Some(Difference { id, old, new: Some(object), touched })
     }
 
+    /// Takes note of an object that a call answered with. What the watch has passed already and does not hold any
+    /// more is gone, although the answer came later.
+    pub(crate) fn note_answer(&mut self, object: &Value) -> Option<Difference> {
+        let kind = self.kinds.get(&KindKey::of(&Gvk::of(object)?))?;
+        let place = (
+            metadata::namespace(object).unwrap_or_default().into(),
+            metadata::name(object)?.into(),
+        );
+        if !kind.objects.contains_key(&place) && kind.revision >= revision_of(object) {
+            return None;
+        }
+        self.note(object, Change::Modified)
+    }
+
     /// Takes note of all objects of a kind; what is not among them is gone.
     pub(crate) fn note_all(
         &mut self,

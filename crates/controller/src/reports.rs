@@ -314,7 +314,7 @@ impl Controller {
                     change.tries = 0;
                 }
                 let difference = match reply.object() {
-                    Some(object) => self.mirror.note(&object, Told::Modified),
+                    Some(object) => self.mirror.note_answer(&object),
                     None => self
                         .mirror
                         .get(id)
