@@ -6,6 +6,7 @@
 use std::fmt;
 
 use kiln_cel::{Env, Type};
+use kiln_dialects::Variant;
 use kiln_rules::{Dialect, Policy, Rule};
 use kiln_value::{Str, Value, value};
 
@@ -103,6 +104,11 @@ impl Registration {
         let synchronize = spec.get_path(["evaluation", "synchronize", "enabled"]);
         let enabled = |path: [&str; 3]| spec.get_path(path).and_then(Value::as_bool);
         let of_constraints = |key: &str| constraints.and_then(|c| c.get(key)).cloned();
+        // What cannot be rewritten has been said when the policy was read.
+        let variants = match policy.id.dialect {
+            Dialect::MutatingPolicy => kiln_dialects::variants(spec).unwrap_or_default(),
+            _ => Vec::new(),
+        };
         Registration {
             off: enabled(["evaluation", "admission", "enabled"]) == Some(false),
             failure: failure.and_then(|word| match word {
@@ -112,12 +118,17 @@ impl Registration {
             }),
             timeout: timeout.map(|seconds| seconds.clamp(1, 30) as u8),
             match_conditions: match constraints {
+                Some(_) if !variants.is_empty() => by_kind(&conditions, &variants),
                 Some(_) => copied(&conditions, synchronize.and_then(Value::as_bool) == Some(true)),
                 None => conditions,
             },
             exact: constraints.and_then(|c| c.str_at(["matchPolicy"])) == Some("Exact"),
-            resource_rules: of_constraints("resourceRules")
-                .and_then(|rules| rules.as_list().map(|rules| rules.to_vec())),
+            resource_rules: constraints.and_then(resource_rules).map(|mut rules| {
+                let others =
+                    variants.iter().filter_map(|variant| variant.spec.get("matchConstraints"));
+                rules.extend(others.filter_map(resource_rules).flatten());
+                rules
+            }),
             namespace_selector: match policy.id.dialect {
                 Dialect::ModRule => Some(unless_ignored()),
                 _ => of_constraints("namespaceSelector"),
@@ -158,6 +169,40 @@ fn unless_ignored() -> Value {
     value!({"matchExpressions": [
         {"key": "admission.kubemod.io/ignore", "operator": "NotIn", "values": ["true"]},
     ]})
+}
+
+fn resource_rules(constraints: &Value) -> Option<Vec<Value>> {
+    constraints.get("resourceRules").and_then(Value::as_list).map(|rules| rules.to_vec())
+}
+
+/// The conditions of a policy for Pods and of its variants, each for its own kinds: all of them, or none.
+fn by_kind(conditions: &[Value], variants: &[Variant]) -> Vec<Value> {
+    let of_pods = ("", &["Pod"][..], copied(conditions, false));
+    let of_variants = variants.iter().map(|variant| {
+        let list = variant.spec.get("matchConditions").and_then(Value::as_list);
+        let list = list.map(|list| list.to_vec()).unwrap_or_default();
+        (variant.prefix, &variant.kinds[..], copied(&list, false))
+    });
+    let all: Vec<_> = std::iter::once(of_pods).chain(of_variants).collect();
+    // An API server takes so many.
+    const MOST: usize = 64;
+    let count: usize = all.iter().map(|(_, _, list)| list.len()).sum();
+    if all.iter().any(|(_, _, list)| list.len() != conditions.len()) || count > MOST {
+        return Vec::new();
+    }
+    let guarded = all.iter().flat_map(|(prefix, kinds, list)| {
+        let kinds: Vec<String> = kinds.iter().map(|kind| format!("\"{kind}\"")).collect();
+        list.iter().map(move |condition| {
+            let text = |key: &str| condition.str_at([key]).unwrap_or_default().to_owned();
+            let (name, expression) = (text("name"), text("expression"));
+            let kinds = kinds.join(", ");
+            value!({
+                "name": format!("{prefix}{name}"),
+                "expression": format!("!(request.kind.kind in [{kinds}]) || ({expression}\n)"),
+            })
+        })
+    });
+    guarded.collect()
 }
 
 /// The conditions that an API server can check itself: all of them, or none.

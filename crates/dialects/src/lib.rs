@@ -22,6 +22,8 @@ pub mod kyverno;
 mod policies;
 mod spelling;
 
+pub use policies::{Fixed, Variant, variants};
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -241,3 +241,57 @@ fn what_others_add_to_metadata_is_no_difference() {
     there.remove(["metadata", "labels", "webhook.kyverno.io/managed-by"]);
     assert!(!is_current(&there, wanted));
 }
+
+#[test]
+fn mutating_policies_for_pods_are_asked_about_their_controllers_too() {
+    let text = |rest: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {{name: p}}
+spec:
+  {rest}
+  matchConstraints:
+    resourceRules:
+    - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}}
+  matchConditions:
+  - {{name: named, expression: 'has(object.spec.hostPID) // comment'}}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {{expression: 'Object{{spec: Object.spec{{hostPID: false}}}}'}}
+"
+        )
+    };
+    let resources = |hook: &Value| -> Vec<String> {
+        let rules = hook.get("rules").and_then(Value::as_list).unwrap();
+        let of = |rule: &Value| rule.get("resources").and_then(Value::as_list).unwrap().to_vec();
+        let mut all: Vec<String> =
+            rules.iter().flat_map(of).map(|name| name.as_str().unwrap().to_owned()).collect();
+        all.sort();
+        all
+    };
+    let all = published(&text(""));
+    let hook = &webhooks(&all[0])[0];
+    let controllers = ["cronjobs", "daemonsets", "deployments", "jobs", "pods", "replicasets"];
+    assert_eq!(resources(hook), [&controllers[..], &["statefulsets"]].concat());
+    assert_eq!(
+        hook.get("matchConditions"),
+        Some(&yaml(
+            r#"
+- name: named
+  expression: "!(request.kind.kind in [\"Pod\"]) || (has(object.spec.hostPID) // comment\n)"
+- name: autogen-named
+  expression: "!(request.kind.kind in [\"DaemonSet\", \"Deployment\", \"ReplicaSet\", \"StatefulSet\", \"Job\"]) || (has(object.spec.template.spec.hostPID) // comment\n)"
+- name: autogen-cronjob-named
+  expression: "!(request.kind.kind in [\"CronJob\"]) || (has(object.spec.jobTemplate.spec.template.spec.hostPID) // comment\n)"
+"#
+        ))
+    );
+    let all = published(&text("autogen: {podControllers: {controllers: []}}"));
+    let hook = &webhooks(&all[0])[0];
+    assert_eq!(resources(hook), ["pods"]);
+    assert_eq!(
+        hook.get("matchConditions"),
+        Some(&yaml("[{name: named, expression: 'has(object.spec.hostPID) // comment'}]"))
+    );
+}

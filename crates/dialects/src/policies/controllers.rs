@@ -13,8 +13,8 @@ struct Group {
     /// What its rules are called, before the name of the policy.
     prefix: &'static str,
     template: &'static [&'static str],
-    /// Kinds of controllers: their API group and plural.
-    controllers: &'static [(&'static str, &'static str)],
+    /// Kinds of controllers: their API group, plural and name.
+    controllers: &'static [(&'static str, &'static str, &'static str)],
 }
 
 const GROUPS: [Group; 2] = [
@@ -22,37 +22,40 @@ const GROUPS: [Group; 2] = [
         prefix: "autogen-",
         template: &["spec", "template"],
         controllers: &[
-            ("apps", "daemonsets"),
-            ("apps", "deployments"),
-            ("apps", "replicasets"),
-            ("apps", "statefulsets"),
-            ("batch", "jobs"),
+            ("apps", "daemonsets", "DaemonSet"),
+            ("apps", "deployments", "Deployment"),
+            ("apps", "replicasets", "ReplicaSet"),
+            ("apps", "statefulsets", "StatefulSet"),
+            ("batch", "jobs", "Job"),
         ],
     },
     Group {
         prefix: "autogen-cronjob-",
         template: &["spec", "jobTemplate", "spec", "template"],
-        controllers: &[("batch", "cronjobs")],
+        controllers: &[("batch", "cronjobs", "CronJob")],
     },
 ];
 
-/// A policy for a group of controllers.
+/// A MutatingPolicy for Pods, rewritten for a group of controllers.
 #[derive(Debug, PartialEq)]
-pub(super) struct Variant {
+pub struct Variant {
     /// What its rule is called, before the name of the policy.
-    pub(super) prefix: &'static str,
-    pub(super) spec: Value,
+    pub prefix: &'static str,
+    /// The kinds of the controllers.
+    pub kinds: Vec<&'static str>,
+    /// The policy's `spec`, about the controllers.
+    pub spec: Value,
 }
 
 /// Why a policy has no variants: the expression that cannot be rewritten.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fixed(pub(super) String);
+pub struct Fixed(pub String);
 
-/// The variants of a policy for the controllers of Pods.
+/// The variants of the `spec` of a MutatingPolicy for the controllers of Pods.
 ///
 /// # Errors
 /// When an expression means something else in a controller and cannot be rewritten.
-pub(super) fn variants(spec: &Value) -> Result<Vec<Variant>, Fixed> {
+pub fn variants(spec: &Value) -> Result<Vec<Variant>, Fixed> {
     let wanted =
         spec.get_path(["autogen", "podControllers", "controllers"]).and_then(Value::as_list);
     let names = |plural: &str| {
@@ -63,9 +66,11 @@ pub(super) fn variants(spec: &Value) -> Result<Vec<Variant>, Fixed> {
     }
     let mut found = Vec::new();
     for Group { prefix, template, controllers } in &GROUPS {
-        let controllers: Vec<_> = controllers.iter().filter(|(_, plural)| names(plural)).collect();
+        let controllers: Vec<_> =
+            controllers.iter().filter(|(_, plural, _)| names(plural)).collect();
         if !controllers.is_empty() {
-            found.push(Variant { prefix, spec: moved(spec, template, &controllers)? });
+            let kinds = controllers.iter().map(|(_, _, kind)| *kind).collect();
+            found.push(Variant { prefix, kinds, spec: moved(spec, template, &controllers)? });
         }
     }
     Ok(found)
@@ -97,14 +102,18 @@ fn is_about_pods_alone(spec: &Value) -> bool {
         && !is_set(spec.get("targetMatchConstraints"))
 }
 
-fn moved(spec: &Value, template: &[&str], controllers: &[&(&str, &str)]) -> Result<Value, Fixed> {
+fn moved(
+    spec: &Value,
+    template: &[&str],
+    controllers: &[&(&str, &str, &str)],
+) -> Result<Value, Fixed> {
     let mut spec = spec.clone();
     let Some(map) = spec.as_map_mut() else { return Ok(spec) };
     map.remove("autogen");
     let one = map.get("matchConstraints").and_then(|c| c.get("resourceRules")?.index(0)).cloned();
     let rules: Vec<Value> = controllers
         .iter()
-        .filter_map(|(group, plural)| {
+        .filter_map(|(group, plural, _)| {
             let mut rule = one.clone()?;
             for (field, word) in [("apiGroups", group), ("resources", plural)] {
                 rule.as_map_mut()?.insert(field, value!([*word]));
@@ -158,7 +167,7 @@ fn rewrite(source: &str, template: &[&str]) -> Option<String> {
                     writer.open(at);
                 }
             }
-            Token::CloseBrace if braces.pop()? => writer.close(at),
+            Token::CloseBrace => writer.close(at, braces.pop()?),
             Token::Ident if !writer.follows_dot(at) => writer.name(at)?,
             // Requests hold the whole controller.
             Token::Ident if writer.is_of_request(at) => return None,
@@ -272,7 +281,10 @@ impl Writer<'_> {
         }
     }
 
-    fn close(&mut self, brace: usize) {
+    fn close(&mut self, brace: usize, wrapped: bool) {
+        if !wrapped {
+            return;
+        }
         let start = self.tokens[brace].1.range().start;
         self.copy(start);
         self.out.push_str(&"}".repeat(self.template.len()));

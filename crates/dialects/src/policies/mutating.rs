@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
+use kiln_diagnostic::Severity;
 use kiln_object::Kinds;
 use kiln_rules::{
     AskedTargets, Change, Dialect, Existing, Lifecycle, Mutate, Named, OnPolicyDelete,
@@ -84,7 +85,8 @@ fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, k
         Ok(variants) => variants,
         Err(Fixed(expression)) => return unchanged(report, &expression),
     };
-    for Variant { prefix, spec } in &variants {
+    let mut rules = Vec::new();
+    for Variant { prefix, spec, .. } in &variants {
         // The policy has said everything there is to say.
         let quiet = Report::new(report.document());
         let node = Node { value: spec, path: path.clone(), report: &quiet };
@@ -94,14 +96,20 @@ fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, k
             let head = Head { api_version, kind, name, scope: head.scope.clone(), spec };
             self::policy(&head, &quiet, kinds)
         });
-        let rules = variant.filter(|_| !quiet.has_errors()).map(|variant| variant.rules);
-        let Some(rules) = rules else { return unchanged(report, "types differ") };
-        policy.rules.extend(rules.iter().map(|rule| {
-            let mut rule = (**rule).clone();
-            rule.id.policy = policy.id.clone();
-            Arc::new(rule)
-        }));
+        let wrong = quiet.finish().into_iter().find(|found| found.severity == Severity::Error);
+        match (variant, wrong) {
+            (Some(variant), None) => rules.extend(variant.rules),
+            (_, wrong) => {
+                let why = wrong.map(|wrong| wrong.message).unwrap_or_default();
+                return unchanged(report, &why);
+            }
+        }
     }
+    policy.rules.extend(rules.iter().map(|rule| {
+        let mut rule = (**rule).clone();
+        rule.id.policy = policy.id.clone();
+        Arc::new(rule)
+    }));
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
