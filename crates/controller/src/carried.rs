@@ -23,7 +23,7 @@ use crate::mirror::revision_of;
 use crate::triggers::created_at;
 
 /// The label on requests that carry a hint.
-const CARRIES: &str = "kiln.dev/carries";
+pub const CARRIES: &str = "kiln.dev/carries";
 /// How often finished requests are looked for.
 const SWEEP: u64 = 250;
 

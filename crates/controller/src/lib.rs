@@ -73,6 +73,7 @@ mod settings;
 mod triggers;
 mod wanted;
 
+pub use carried::CARRIES;
 pub use controller::{Compile, Controller, News, Request};
 pub use hints::Hint;
 pub use keys::{Condition, Key, Waiting};

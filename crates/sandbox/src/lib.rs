@@ -127,10 +127,7 @@ impl Sandbox {
             }
         };
         let own = |message: String| StartError { message, hint: "begin anew".to_owned() };
-        let certificates = match &kept.certificates {
-            Some(pair) => pair.clone(),
-            None => certificates(address).map_err(own)?,
-        };
+        let certificates = certificates(kept.certificates.as_ref(), address).map_err(own)?;
         let token = kept.token.clone().unwrap_or_else(outside::secret);
         let signing_key = kept.signing_key.clone().unwrap_or_else(outside::secret);
         let full = |message: String| StartError { message, hint: "is the disk full?".to_owned() };
@@ -353,15 +350,22 @@ async fn settle(host: connection::Host) {
     }
 }
 
-fn certificates(address: SocketAddr) -> Result<data::Identity, String> {
+/// Certificates for an address: those that were kept, unless they have ended or are for another one.
+fn certificates(
+    kept: Option<&data::Identity>,
+    address: SocketAddr,
+) -> Result<data::Identity, String> {
+    let stored = kept.map_or_else(Stored::default, |kept| Stored {
+        authority: Some(kept.authority.clone()),
+        serving: Some(kept.serving.clone()),
+    });
     let names = Names {
         service: "kubernetes".into(),
         namespace: "default".into(),
         others: vec!["localhost".to_owned(), "127.0.0.1".to_owned(), address.ip().to_string()],
     };
     let (now, _) = outside::now();
-    let made =
-        Certificates::ensure(&Stored::default(), &names, now).map_err(|error| error.to_string())?;
+    let made = Certificates::ensure(&stored, &names, now).map_err(|error| error.to_string())?;
     Ok(data::Identity { authority: made.authority, serving: made.serving })
 }
 
@@ -385,6 +389,17 @@ fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_are_kept_until_another_address_needs_others() {
+        let at = |address: &str| address.parse::<SocketAddr>().unwrap();
+        let first = certificates(None, at("127.0.0.1:1")).unwrap();
+        let again = certificates(Some(&first), at("127.0.0.1:2")).unwrap();
+        assert_eq!(again.serving.certificates, first.serving.certificates);
+        let moved = certificates(Some(&first), at("127.0.0.2:1")).unwrap();
+        assert_ne!(moved.serving.certificates, first.serving.certificates);
+        assert_eq!(moved.authority.certificates, first.authority.certificates);
+    }
 
     /// Asks for the health of the server of a kubeconfig.
     fn ask(kubeconfig: &str) -> tokio::task::JoinHandle<u16> {

@@ -1,13 +1,14 @@
 //! How many requests are written down for whoever acts: those who reach the port and make up reviews must not fill the
 //! storage of the cluster.
 //!
-//! Each process writes at a pace, in number and in bytes, and stops when too many requests are there that nobody has
-//! taken. What is not written down is told to this process alone, and a webhook that must not miss it refuses.
+//! Each process writes at a pace, in number and in bytes, and stops when too many UpdateRequests are there and more than
+//! a few of them are requests that nobody has taken. What is not written down is told to this process alone, and a webhook that must not miss it refuses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use kiln_controller::CARRIES;
 use kiln_value::{Value, json};
 
 use crate::path::{Address, path};
@@ -24,7 +25,7 @@ pub struct CarrierLimits {
     pub burst_bytes: u32,
     /// And then so many bytes per second.
     pub bytes_per_second: u32,
-    /// None while so many UpdateRequests are there.
+    /// None while so many UpdateRequests are there, and more than a few of them are written requests.
     pub most: u64,
 }
 
@@ -40,6 +41,8 @@ impl Default for CarrierLimits {
     }
 }
 
+/// So many written requests count as few when other UpdateRequests are many.
+const AMONG_OTHERS: &str = "200";
 /// How often somebody looks how many are there.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -127,7 +130,7 @@ impl Carriers {
             buckets.looked = Some(now);
         }
         let (client, there) = (shared.admission.clone(), Arc::clone(&self.there));
-        let namespace = shared.options.namespace.clone();
+        let (namespace, most) = (shared.options.namespace.clone(), self.most);
         tokio::spawn(async move {
             let requests = Address {
                 group: "kyverno.io",
@@ -136,17 +139,30 @@ impl Carriers {
                 namespace: &namespace,
                 ..Address::default()
             };
-            let Ok(path) = path(&requests, &[("limit", "1")]) else { return };
+            let ask = async |parameters: &[(&str, &str)]| {
+                let path = path(&requests, parameters).ok()?;
+                client.get(&path).await.ok()
+            };
             // Who may not look writes at its pace.
-            if let Ok(answer) = client.get(&path).await {
-                there.store(count(&answer), Ordering::Relaxed);
+            let mut found = ask(&[("limit", "1")]).await.map_or(0, |all| count(&all));
+            if found >= most {
+                // Most of them may say what the controller waits for, which is nobody's flood.
+                let carriers = [("labelSelector", CARRIES), ("limit", AMONG_OTHERS)];
+                let few = ask(&carriers).await.is_some_and(|carriers| !has_more(&carriers));
+                found = if few { 0 } else { found };
             }
+            there.store(found, Ordering::Relaxed);
         });
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Buckets> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a list says that there are more than it shows.
+fn has_more(list: &Value) -> bool {
+    list.str_at(["metadata", "continue"]).is_some_and(|more| !more.is_empty())
 }
 
 /// How many objects there are, as a list with one of them says.

@@ -40,15 +40,18 @@ pub(super) fn place(
 /// Refuses a file that is there and that no sandbox wrote: it may be the way to somebody's cluster.
 pub(super) fn keep_foreign(path: &Path) -> Result<(), Diagnostic> {
     let shown = path.display().to_string();
-    let file = match File::open(path) {
-        Ok(file) => file,
+    // Opening a pipe would wait for somebody to write into it.
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &shown, &error)),
     };
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Diagnostic::error(format!("{shown} is a folder"))
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a folder" } else { "no regular file" };
+        return Err(Diagnostic::error(format!("{shown} is {what}"))
             .hint("give --kubeconfig the name of a file"));
     }
+    let file = File::open(path).map_err(|error| cannot("read", &shown, &error))?;
     let mut start = Vec::new();
     file.take(KUBECONFIG_HEADER.len() as u64)
         .read_to_end(&mut start)
@@ -116,5 +119,7 @@ mod tests {
         assert!(write(&path, "x").unwrap_err().to_string().contains("was not written by kiln up"));
         assert!(fs::read_to_string(&path).unwrap().starts_with("apiVersion"));
         assert!(keep_foreign(folder.path()).unwrap_err().to_string().contains("is a folder"));
+        let device = keep_foreign(Path::new("/dev/null")).unwrap_err().to_string();
+        assert!(device.contains("is no regular file"), "{device}");
     }
 }
