@@ -127,7 +127,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "live-large",
-        about: "Generation for 10,000 Namespaces that are there, as in *live-generation*.",
+        about: "Generation for many Namespaces that are there, as in *live-generation*.",
         measure: |report, args| live::large(report, &args.live),
     },
 ];
