@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kiln_cel::{Env, Type};
-use kiln_dialects::Variant;
+use kiln_dialects::pod_controllers::{self, Variant};
 use kiln_rules::{Dialect, Policy, Rule};
 use kiln_value::{Str, Value, value};
 
@@ -106,7 +106,7 @@ impl Registration {
         let of_constraints = |key: &str| constraints.and_then(|c| c.get(key)).cloned();
         // What cannot be rewritten has been said when the policy was read.
         let variants = match policy.id.dialect {
-            Dialect::MutatingPolicy => kiln_dialects::variants(spec).unwrap_or_default(),
+            Dialect::MutatingPolicy => pod_controllers::variants(spec).unwrap_or_default(),
             _ => Vec::new(),
         };
         Registration {

@@ -74,8 +74,7 @@ impl Controller {
         state: &KeyState,
         sight: &Sight<'_>,
     ) -> Result<Wanted, Option<Condition>> {
-        let live = self.mirror.by_uid(&key.trigger).map(|(_, object)| object);
-        let live = live.filter(|object| !metadata::is_deleted(object));
+        let live = self.live_trigger(key);
         let mut once = Wanted::nothing();
         for pending in &state.pending {
             if pending.sent.is_some() {
@@ -186,6 +185,12 @@ impl Controller {
         Ok(wanted)
     }
 
+    /// The trigger of a key, unless it is gone or about to be.
+    fn live_trigger(&self, key: &Key) -> Option<&Value> {
+        let (_, object) = self.mirror.by_uid(&key.trigger)?;
+        (!metadata::is_deleted(object)).then_some(object)
+    }
+
     /// Of a rule that does not: what there is to be because something happened.
     pub(crate) fn wanted_once(
         &self,
@@ -194,8 +199,7 @@ impl Controller {
         state: &KeyState,
         sight: &Sight<'_>,
     ) -> Result<Wanted, Option<Condition>> {
-        let live = self.mirror.by_uid(&key.trigger).map(|(_, object)| object);
-        let live = live.filter(|object| !metadata::is_deleted(object));
+        let live = self.live_trigger(key);
         let mut wanted = Wanted::nothing();
         let mut unknown_user = false;
         for pending in &state.pending {

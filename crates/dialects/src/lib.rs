@@ -22,7 +22,7 @@ pub mod kyverno;
 mod policies;
 mod spelling;
 
-pub use policies::{Fixed, Variant, variants};
+pub use policies::controllers as pod_controllers;
 
 use std::fmt;
 use std::sync::Arc;

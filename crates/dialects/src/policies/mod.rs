@@ -16,7 +16,7 @@
 
 mod admission;
 mod constraints;
-mod controllers;
+pub mod controllers;
 mod exception;
 mod expressions;
 mod generating;
@@ -26,7 +26,6 @@ mod template;
 mod tokens;
 
 pub(crate) use admission::compile as compile_admission;
-pub use controllers::{Fixed, Variant, variants};
 pub(crate) use exception::compile as compile_exception;
 pub(crate) use generating::compile as compile_generating;
 pub(crate) use head::request_conditions;

@@ -11,11 +11,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::contender::{Contender, Stage, Who, unverified};
-use super::{Programs, thousands};
+use super::{POLICIES, Programs, thousands};
 use crate::bench::client::Client;
 use crate::bench::report::Report;
 
-const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 /// The number of policies with which memory at rest is measured.
 const RESTING: usize = 17;

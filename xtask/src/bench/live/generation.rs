@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 use super::contender::{Contender, Stage, Who};
 use super::server::{Writes, quiet};
 use super::watch::Watch;
-use super::{Programs, thousands};
+use super::{POLICIES, Programs, thousands};
 use crate::bench::client::Client;
 use crate::bench::report::Report;
 
-const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
 const NAMESPACES: &str = "/api/v1/namespaces";
 const NETWORK_POLICIES: &str = "/apis/networking.k8s.io/v1/networkpolicies";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";

@@ -19,10 +19,13 @@ use super::report::Report;
 use super::{kustomize, kyverno};
 use contender::Who;
 
+/// Where the policies of both contenders are stored.
+const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
+
 /// How large the scenes are.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run the live benches in the sizes of the published figures, which takes a quarter of an hour and more
+    /// Run the live benches in their full sizes, which takes long
     #[arg(long)]
     full: bool,
     /// How many Namespaces the live benches have [default: 200, or 2,000 and 10,000]
