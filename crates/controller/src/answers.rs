@@ -5,7 +5,7 @@ use kiln_engine::{Ensure, Read};
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
-use crate::compare::{fingerprint, live_form, same, wanted_form};
+use crate::compare::{fingerprint, live_form, same, taken_over, wanted_form};
 use crate::controller::{Controller, News, Purpose};
 use crate::finish::backoff;
 use crate::keys::{Condition, Key, Pending, Waiting};
@@ -59,6 +59,7 @@ impl Controller {
                 let Step::Ensure(ensure, user) = step else { return self.go_on(key) };
                 let form = wanted_form(&marked_again(&sent));
                 let stored = self.mirror.get(&ensure.target).cloned().unwrap_or(Value::Null);
+                let stored = taken_over(&stored, &form);
                 let (tried, live) = (live_form(&object, &form), live_form(&stored, &form));
                 if tried == live {
                     self.settled

@@ -4,7 +4,7 @@
 //! status that the rule says nothing about. Lists without an order are compared without one.
 
 use kiln_cluster::fold_string_data;
-use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash};
+use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash, LABEL_PREFIX};
 use kiln_object::metadata;
 use kiln_schema::{ListType, Node, Schema};
 use kiln_value::{Map, Value};
@@ -22,6 +22,9 @@ const OF_THE_SERVER: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
+/// Where kubectl keeps what was applied. Kyverno copies it from sources.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// What a rule wants, as a server would store it.
 pub(crate) fn wanted_form(wanted: &Value) -> Value {
     let mut wanted = wanted.clone();
@@ -33,7 +36,6 @@ pub(crate) fn wanted_form(wanted: &Value) -> Value {
 /// A stored object, without what the wanted one says nothing about.
 pub(crate) fn live_form(live: &Value, wanted: &Value) -> Value {
     let mut live = live.clone();
-    take_over_marks(&mut live, wanted);
     strip_volatile(&mut live);
     if wanted.get("status").is_none()
         && let Some(root) = live.as_map_mut()
@@ -51,20 +53,41 @@ pub(crate) fn live_form(live: &Value, wanted: &Value) -> Value {
     live
 }
 
-/// What another engine made carries its labels and none of our annotations; that alone is no difference.
-fn take_over_marks(live: &mut Value, wanted: &Value) {
-    let is_mark = |key: &str| key.starts_with(ANNOTATION_PREFIX);
-    let has_marks =
-        metadata::annotations(live).is_some_and(|texts| texts.keys().any(|key| is_mark(key)));
-    if has_marks || ClaimLabels::read(live).is_none() {
-        return;
+/// An object that another engine made for the rule, with the marks that the rule would give it.
+///
+/// Kyverno's controllers do not all write the same labels, keep those that a source had, and sign what they
+/// make; none of that is a difference that a write is worth.
+pub(crate) fn taken_over(live: &Value, wanted: &Value) -> Value {
+    let mut live = live.clone();
+    if !is_foreign(&live) {
+        return live;
     }
-    for (key, text) in metadata::annotations(wanted).into_iter().flat_map(Map::iter) {
-        if let (true, Some(text)) = (is_mark(key), text.as_str()) {
-            // It has labels, so its metadata is a map.
-            let _ = metadata::set_annotation(live, key, text);
+    let Some(metadata) = live.get_mut("metadata").and_then(Value::as_map_mut) else { return live };
+    for (field, is_mark) in [
+        ("labels", (|key| key.starts_with(LABEL_PREFIX)) as fn(&str) -> bool),
+        ("annotations", is_note),
+    ] {
+        let ours = wanted.get_path(["metadata", field]).and_then(Value::as_map);
+        let ours = ours.into_iter().flat_map(Map::iter).filter(|(key, _)| is_mark(key));
+        let theirs = metadata.get_or_insert_with(field, Value::map);
+        let Some(theirs) = theirs.as_map_mut() else { continue };
+        theirs.retain(|key, _| !is_mark(key));
+        for (key, text) in ours {
+            theirs.insert(key.clone(), text.clone());
         }
     }
+    live
+}
+
+/// Whether an engine made an object that leaves none of our annotations.
+pub(crate) fn is_foreign(object: &Value) -> bool {
+    let is_ours = |texts: &Map| texts.keys().any(|key| key.starts_with(ANNOTATION_PREFIX));
+    ClaimLabels::read(object).is_some() && !metadata::annotations(object).is_some_and(is_ours)
+}
+
+/// Annotations that are about who made an object, or that copies do not take over.
+fn is_note(key: &str) -> bool {
+    key.starts_with(ANNOTATION_PREFIX) || key.starts_with(LABEL_PREFIX) || key == LAST_APPLIED
 }
 
 /// What a rule wants in the place of a stored object.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{Failure, FailureKind};
 use kiln_object::{Gvk, ObjectId};
+use kiln_rules::{Dialect, Rule};
 
 use crate::controller::Controller;
 use crate::keys::{Condition, Key};
@@ -95,14 +96,14 @@ impl Controller {
                 let unwanted = !targets.contains(&place(id))
                     && !mark.is_final()
                     && mark.is_of_life(&life)
-                    && (whole || lost_its_source(&wanted.failures, id, mark));
+                    && (whole || self.lost_its_source(&wanted.failures, id, mark));
                 if !unwanted {
                     continue;
                 }
-                let written_now = mark
-                    .pattern
-                    .as_ref()
-                    .is_none_or(|pattern| patterns(&rule, id).contains(pattern));
+                let written_now = match &mark.pattern {
+                    Some(pattern) => patterns(&rule, id).contains(pattern),
+                    None => targets.is_empty() || self.would_go(&rule, mark),
+                };
                 removals.push(if written_now {
                     Step::Delete(id.clone())
                 } else {
@@ -133,6 +134,30 @@ impl Controller {
             skipped: wanted.skipped,
             said: wanted.said,
         }))
+    }
+
+    /// Whether another engine, which made an object, would delete it when its rule makes others of the trigger.
+    fn would_go(&self, rule: &Rule, mark: &Mark) -> bool {
+        // Kyverno: rules let go of what they no longer make, unless it is a copy whose source is gone.
+        self.source_is_gone(mark) || rule.id.policy.dialect == Dialect::GeneratingPolicy
+    }
+
+    /// Whether labels name a source that is not there.
+    fn source_is_gone(&self, mark: &Mark) -> bool {
+        let source = mark.labels.source_uid.as_ref();
+        source.is_some_and(|source| self.mirror.by_uid(source).is_none())
+    }
+
+    /// Whether an object is a copy of something that is gone.
+    fn lost_its_source(&self, failures: &[Failure], id: &ObjectId, mark: &Mark) -> bool {
+        failures.iter().any(|failure| match &failure.kind {
+            FailureKind::SourceMissing(missing) => match &missing.target {
+                Some(target) => target.same_object(id),
+                None if mark.names_sources() => mark.is_made_of(&missing.source),
+                None => self.source_is_gone(mark),
+            },
+            _ => false,
+        })
     }
 
     /// What a rule that is gone left behind.
@@ -175,15 +200,4 @@ impl Controller {
 
 fn place(id: &ObjectId) -> (KindKey, &str, &str) {
     (KindKey::of(&id.gvk), &id.namespace, &id.name)
-}
-
-/// Whether an object is a copy of something that is gone.
-fn lost_its_source(failures: &[Failure], id: &ObjectId, mark: &Mark) -> bool {
-    failures.iter().any(|failure| match &failure.kind {
-        FailureKind::SourceMissing(missing) => match &missing.target {
-            Some(target) => target.same_object(id),
-            None => mark.is_made_of(&missing.source),
-        },
-        _ => false,
-    })
 }

@@ -6,7 +6,9 @@ use kiln_object::{ObjectId, metadata};
 use kiln_rules::Write;
 use kiln_value::Value;
 
-use crate::compare::{covers, fingerprint, live_form, replacement, same, wanted_form};
+use crate::compare::{
+    covers, fingerprint, is_foreign, live_form, replacement, same, taken_over, wanted_form,
+};
 use crate::controller::{Contest, Controller};
 use crate::keys::{Condition, Key, Waiting};
 use crate::mark::{Mark, marked};
@@ -78,7 +80,10 @@ impl Controller {
         let mark = Mark::read(&live);
         let mine = mark.as_ref().is_some_and(|mark| mark.is_by(key));
         let form = wanted_form(&wanted);
-        let live_form = live_form(&live, &wanted);
+        let live_form = match mine {
+            true => live_form(&taken_over(&live, &wanted), &wanted),
+            false => live_form(&live, &wanted),
+        };
         let other = mark.as_ref().filter(|_| !mine).and_then(|mark| {
             let mut others = self.keys.others_wanting(&id, key);
             others.find(|other| mark.is_by(other))
@@ -119,19 +124,18 @@ impl Controller {
                 == Some(ensure.claim.content.to_string().as_str());
         let mut object = replacement(&wanted, &live);
         let subresource = ensure.subresource.clone().unwrap_or_default();
-        if unchanged {
-            // Perhaps the difference is only what a server adds.
-            if matches!(ensure.write, Write::Replace) && covers(&form, &live_form, &self.schema) {
-                let call = Call::Update { object: object.clone(), subresource, dry_run: true };
-                return Next::Call(Box::new((
-                    call,
-                    Doing::Try { step: Step::Ensure(ensure, user), sent: object },
-                )));
-            }
-            if let Some(wait) = self.contested(&id) {
-                self.keys.enqueue_at(key, wait);
-                return later(Waiting::Contested, format!("somebody else keeps changing {id}"));
-            }
+        // Perhaps the difference is only what a server adds.
+        if (unchanged || (mine && is_foreign(&live)))
+            && matches!(ensure.write, Write::Replace)
+            && covers(&form, &live_form, &self.schema)
+        {
+            let call = Call::Update { object: object.clone(), subresource, dry_run: true };
+            let doing = Doing::Try { step: Step::Ensure(ensure, user), sent: object };
+            return Next::Call(Box::new((call, doing)));
+        }
+        if unchanged && let Some(wait) = self.contested(&id) {
+            self.keys.enqueue_at(key, wait);
+            return later(Waiting::Contested, format!("somebody else keeps changing {id}"));
         }
         let call = match ensure.write {
             Write::Apply { manager } => {

@@ -86,6 +86,11 @@ impl Mark {
         self.policy_uid.as_ref().is_none_or(|uid| uid == policy_uid)
     }
 
+    /// Whether the claim says what it was made of; labels alone do not.
+    pub(crate) fn names_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
     /// Whether it was made of an object.
     pub(crate) fn is_made_of(&self, source: &ObjectId) -> bool {
         let source = source.to_string();

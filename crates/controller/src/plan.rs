@@ -260,10 +260,13 @@ impl Controller {
     fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
         let Some(live) = self.mirror.get(&id) else { return Next::Done };
         let Some(uid) = metadata::uid(live).map(Str::from) else { return Next::Done };
-        // Whoever wants it too takes it over, unless it takes over nothing and waits until it is gone.
+        // Whoever wants it too takes it over, unless it takes over nothing and waits until it is gone. What another
+        // engine wrote on it may name two rules, and then it is for the one that wants it.
+        let mark = Mark::read(live);
         let takes_over = |other: &&Key| {
             let rule = self.rules.rule(&other.rule);
             rule.is_some_and(|rule| rule.lifecycle.over == Existing::Update)
+                || mark.as_ref().is_some_and(|mark| mark.is_by(other))
         };
         let others: Vec<Key> =
             self.keys.others_wanting(&id, key).filter(takes_over).cloned().collect();

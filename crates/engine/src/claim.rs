@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kiln_object::{Gvk, ObjectId};
-use kiln_rules::{Operation, OwnershipLabels, RuleId};
+use kiln_rules::{Dialect, Operation, OwnershipLabels, RuleId};
 use kiln_value::{Map, Str, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -200,8 +200,12 @@ pub struct ClaimLabels {
     pub trigger_namespace: Option<Str>,
     /// The trigger's UID.
     pub trigger_uid: Option<Str>,
+    /// The trigger's name, in languages whose labels have it.
+    pub trigger_name: Option<Str>,
     /// The UID of the source, if there is one.
     pub source_uid: Option<Str>,
+    /// The labels say whether the policy has a namespace.
+    says_namespace: bool,
 }
 
 impl ClaimLabels {
@@ -222,15 +226,41 @@ impl ClaimLabels {
             },
             trigger_namespace: some("generate.kyverno.io/trigger-namespace"),
             trigger_uid: some("generate.kyverno.io/trigger-uid"),
+            trigger_name: some("generate.kyverno.io/trigger-name"),
             source_uid: some("generate.kyverno.io/source-uid"),
+            says_namespace: text(POLICY_NAMESPACE).is_some(),
         })
     }
 
     /// Whether a rule is the one meant.
     pub fn names(&self, rule: &RuleId) -> bool {
-        self.policy == label_value(&rule.policy.name)
-            && self.policy_namespace == rule.policy.namespace
-            && self.rule.as_ref().is_none_or(|name| *name == label_value(&rule.rule))
+        if self.policy != label_value(&rule.policy.name) {
+            return false;
+        }
+        let is_generating = rule.policy.dialect == Dialect::GeneratingPolicy;
+        match &self.rule {
+            Some(name) if !is_generating => {
+                *name == label_value(&rule.rule) && self.policy_namespace == rule.policy.namespace
+            }
+            None if is_generating && self.says_namespace => {
+                self.policy_namespace == rule.policy.namespace
+            }
+            // Kyverno: generating policies name neither rule nor namespace, and copy what labels a source has.
+            _ if is_generating => {
+                self.trigger_name.is_some()
+                    && rule.policy.namespace.as_ref().is_none_or(|own| self.is_about(own))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the trigger is in a namespace, or is the namespace itself.
+    fn is_about(&self, namespace: &Str) -> bool {
+        let is_itself = || {
+            self.trigger_kind == Gvk::new("v1", "Namespace")
+                && self.trigger_name.as_ref() == Some(namespace)
+        };
+        self.trigger_namespace.as_ref() == Some(namespace) || is_itself()
     }
 }
 

@@ -10,9 +10,11 @@
 #[cfg(feature = "control-plane")]
 pub mod control_plane;
 mod corpus;
+mod kyverno;
 #[cfg(feature = "server")]
 pub mod server;
 mod tally;
 
 pub use corpus::{corpus, corpus_json, project_root};
+pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
 pub use tally::{Tally, difference};
