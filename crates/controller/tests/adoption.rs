@@ -74,10 +74,9 @@ impl Form {
                 "foreach: [{{list: \"request.object.data.each | split(@, ',')\", apiVersion: v1, kind: ConfigMap, namespace: default, \
                  name: '{{{{request.object.metadata.name}}}}-{{{{element}}}}', {data}}}]"
             ),
-            Form::ForeachClone => format!(
-                "foreach: [{{list: \"request.object.data.each | split(@, ',')\", apiVersion: v1, kind: Secret, namespace: default, \
-                 name: '{{{{request.object.metadata.name}}}}-{{{{element}}}}', clone: {{namespace: source, name: '{{{{element}}}}'}}}}]"
-            ),
+            Form::ForeachClone => "foreach: [{list: \"request.object.data.each | split(@, ',')\", apiVersion: v1, kind: Secret, \
+                namespace: default, name: '{{request.object.metadata.name}}-{{element}}', clone: {namespace: source, name: '{{element}}'}}]"
+                .into(),
             Form::Generating | Form::GeneratingNamespaced => "generator.Apply('default', [{'apiVersion': 'v1', 'kind': 'ConfigMap', \
                 'metadata': {'name': object.metadata.name + '-made'}, 'data': {'k': object.data.k}}])"
                 .into(),
