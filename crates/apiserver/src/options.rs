@@ -59,7 +59,7 @@ impl WriteOptions {
             problems
                 .push(Problem::new("fieldManager", ProblemKind::Invalid(Value::from(named), why)));
         }
-        let force = parameters.get("force").map(|force| matches!(force, "true" | "1"));
+        let force = parameters.get("force").map(|_| parameters.is_on("force"));
         if !problems.is_empty() {
             return Err(Failure::options(kind, &problems));
         }
@@ -123,6 +123,7 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// Reads them from the body, else from the parameters.
     pub(crate) fn read(parameters: &Parameters, body: &Value) -> Result<Self, Failure> {
+        parameters.number("gracePeriodSeconds")?;
         let mut problems = dry_run_problems(parameters);
         let in_body = body.get("dryRun").and_then(Value::as_list);
         if let Some(list) = in_body

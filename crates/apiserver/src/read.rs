@@ -70,6 +70,9 @@ pub(crate) fn revision(parameters: &Parameters) -> Result<Option<u64>, Failure> 
 
 /// What is wrong with the options of a list or watch.
 pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(), Failure> {
+    // In the order in which Kubernetes reads them.
+    parameters.number("timeoutSeconds")?;
+    parameters.number("limit")?;
     let mut problems = Vec::new();
     let version = parameters.get("resourceVersion").unwrap_or_default();
     let matching = parameters.get("resourceVersionMatch").unwrap_or_default();
@@ -178,11 +181,8 @@ pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, Failure> {
         _ if exact => asked.unwrap_or(now),
         _ => now,
     };
-    let limit = call
-        .parameters
-        .get("limit")
-        .and_then(|limit| limit.parse().ok())
-        .filter(|limit| *limit > 0);
+    let limit = call.parameters.number("limit")?;
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let table = state.store.table(&State::key(&call.target));
     let mut page = Page { objects: Vec::new(), revision: at, resume: None, remaining: None };
     let Some(table) = table else { return Ok(page) };

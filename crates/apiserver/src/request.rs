@@ -1,6 +1,10 @@
 //! What comes in and what goes out, as data. Sockets are the host's business.
 
+use std::num::IntErrorKind;
+
 use kiln_value::{Value, json};
+
+use crate::status::Failure;
 
 /// A request.
 #[derive(Clone, Debug, Default)]
@@ -83,9 +87,26 @@ impl Parameters {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a switch is on; `true` and `1` are.
+    /// Whether a switch is on.
+    // Kubernetes: whatever is given turns it on, also nothing, but for `false` and `0`.
     pub(crate) fn is_on(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("true" | "1"))
+        self.get(name).is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
+    }
+
+    /// A whole number, if one is given.
+    ///
+    /// # Errors
+    /// When something else is given.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        // Go's `strconv.ParseInt` takes the same forms.
+        text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+            let why = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+        })
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, Failure> 
     let now = state.store.revision();
     let parameters = &call.parameters;
     let streams = parameters.is_on("sendInitialEvents");
-    let timeout = parameters.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
+    let timeout = parameters.number("timeoutSeconds")?;
+    let timeout = timeout.and_then(|seconds| u64::try_from(seconds).ok());
     let mut watch = Watch {
         target: call.target.clone(),
         filter,

@@ -210,6 +210,13 @@ fn validating_policies_decide() {
         "validations": [{"expression": "object.metadata.name == 'a' || variables.x == '1'"}]});
     let read = value!({"variables": [{"name": "x", "expression": "object.data.x"}],
         "validations": [{"expression": "variables.x == '1'"}]});
+    // Others fail with what is wrong with themselves.
+    let beside = value!({"variables": [{"name": "x", "expression": "object.data.x"}],
+        "validations": [{"expression": "object.nope == 'x'"}]});
+    let twice = value!({"variables": [{"name": "x", "expression": "object.data.x"}, {"name": "y", "expression": "variables.x + '1'"}],
+        "validations": [{"expression": "variables.y == '1'"}]});
+    let broken = value!({"variables": [{"name": "x", "expression": "1 +"}, {"name": "y", "expression": "'1'"}],
+        "validations": [{"expression": "variables.y == '1'"}, {"expression": "variables.x == '1'"}]});
     let mut read_ignored = read.clone();
     let _ = read_ignored.set(["failurePolicy"], "Ignore");
     let denied = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
@@ -219,7 +226,25 @@ fn validating_policies_decide() {
         (&by_params, &params("Deny"), 403, "no params found for policy binding"),
         (&by_params, &params("Allow"), 201, ""),
         (&unread, &deny, 201, ""),
-        (&read, &deny, 422, "variable \"x\""),
+        (
+            &read,
+            &deny,
+            422,
+            "expression 'variables.x == '1'' resulted in error: composited variable \"x\" fails to evaluate: no such key: data",
+        ),
+        (
+            &beside,
+            &deny,
+            422,
+            "expression 'object.nope == 'x'' resulted in error: no such key: nope",
+        ),
+        (&twice, &deny, 422, "composited variable \"x\" fails to evaluate: no such key: data"),
+        (
+            &broken,
+            &deny,
+            422,
+            "expression 'variables.x == '1'' resulted in error: composited variable \"x\" fails to evaluate: ERROR",
+        ),
         (&read_ignored, &deny, 201, ""),
     ] {
         let (server, _) = hooked();
@@ -331,6 +356,46 @@ fn what_nobody_will_do_is_warned_of() {
     assert_eq!(answer.status, 201, "{}", message(&answer));
     let warning = answer.header("Warning").unwrap_or_default();
     assert!(warning.contains("nothing answers behind the service of APIService"), "{warning}");
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io";
+    let conditions = get(&server, path).value().get_path(["status", "conditions"]).cloned();
+    let condition = conditions.and_then(|list| list.index(0).cloned()).unwrap_or_default();
+    assert_eq!(condition.str_at(["type"]), Some("Available"));
+    assert_eq!(condition.str_at(["status"]), Some("False"));
+    let table = Request::new("GET", path)
+        .with_header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let shown = String::from_utf8(server.call(&table).body).unwrap();
+    assert!(shown.contains("False (MissingEndpoints)"), "{shown}");
+    for kind in ["Mutating", "Validating"] {
+        let hook = |name: &str, config: Value, policy: &str| {
+            value!({"name": name, "clientConfig": (config),
+            "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": policy})
+        };
+        let inside = value!({"service": {"namespace": "shop", "name": "hooks"}});
+        let hooks = vec![
+            hook("a.example.com", inside.clone(), "Fail"),
+            hook("b.example.com", inside, "Ignore"),
+            hook("c.example.com", value!({"url": "https://127.0.0.1:1/"}), "Fail"),
+        ];
+        let mut configuration = value!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": (format!("{kind}WebhookConfiguration")), "metadata": {"name": "hooks"}});
+        let _ = configuration.set(["webhooks"], Value::from(hooks));
+        let path = format!("{REGISTRATION}/{}webhookconfigurations", kind.to_lowercase());
+        let answer = send(&server, "POST", &path, &configuration);
+        assert_eq!(answer.status, 201, "{}", message(&answer));
+        let told: Vec<&str> = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "Warning")
+            .map(|(_, text)| text.as_str())
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "299 - \"no pods run here, so nothing answers behind the service of webhook a.example.com, and what it is asked about is refused; with clientConfig.url it is called\"",
+                "299 - \"no pods run here, so nothing answers behind the service of webhook b.example.com, and it is passed over; with clientConfig.url it is called\"",
+            ]
+        );
+    }
 }
 
 #[test]

@@ -352,6 +352,41 @@ fn deployments_make_pods_that_wait() {
 }
 
 #[test]
+fn parameters_are_read_as_kubernetes_does() {
+    let server = start();
+    let invalid = |text: &str| format!("strconv.ParseInt: parsing \"{text}\": invalid syntax");
+    for (method, query, status, words) in [
+        ("GET", "limit=x", 400, invalid("x")),
+        ("GET", "limit=", 400, invalid("")),
+        ("GET", "limit=1.5", 400, invalid("1.5")),
+        (
+            "GET",
+            "limit=99999999999999999999",
+            400,
+            "strconv.ParseInt: parsing \"99999999999999999999\": value out of range".to_owned(),
+        ),
+        ("GET", "limit=-1", 200, String::new()),
+        ("GET", "limit=%2B1", 200, String::new()),
+        ("GET", "timeoutSeconds=x", 400, invalid("x")),
+        ("GET", "limit=x&timeoutSeconds=y", 400, invalid("y")),
+        ("GET", "watch=x&limit=y", 400, invalid("y")),
+        ("GET", "watch=true&timeoutSeconds=z", 400, invalid("z")),
+        ("GET", "watch=False", 200, String::new()),
+        ("GET", "watch=0", 200, String::new()),
+        ("DELETE", "limit=x", 400, invalid("x")),
+        ("DELETE", "gracePeriodSeconds=x", 400, invalid("x")),
+    ] {
+        let answer = server.call(&Request::new(method, &format!("{CONFIG_MAPS}?{query}")));
+        let said = answer.value().str_at(["message"]).unwrap_or_default().to_owned();
+        assert_eq!((answer.status, said), (status, words), "{method} {query}");
+    }
+    // Whatever else is given turns a switch on.
+    for on in ["watch=x", "watch=", "watch=TRUE"] {
+        watch(&server, &format!("{CONFIG_MAPS}?{on}"));
+    }
+}
+
+#[test]
 fn bad_requests_are_answered_and_nothing_breaks() {
     let server = start();
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));

@@ -26,7 +26,15 @@ pub(crate) fn read(path: &str, limit: u64) -> Result<Input, Diagnostic> {
         }
         return read_limited(io::stdin().lock(), "<stdin>", limit);
     }
-    let file = File::open(path).map_err(|error| cannot("read", path, &error))?;
+    let file = File::open(path).map_err(|error| {
+        let problem = cannot("read", path, &error);
+        match path.starts_with("http://") || path.starts_with("https://") {
+            true => problem.hint(format!(
+                "only kiln build fetches; others read what you fetch: curl -fsSL {path} | kiln … -"
+            )),
+            false => problem,
+        }
+    })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Diagnostic::error(format!("{path} is a folder"))
             .hint("name the files in it, or use a command that takes folders"));

@@ -23,6 +23,7 @@ mod policies;
 mod spelling;
 
 pub use policies::controllers as pod_controllers;
+pub use spelling::unknown_kinds;
 
 use std::fmt;
 use std::sync::Arc;

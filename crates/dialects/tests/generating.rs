@@ -491,7 +491,7 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!(
         messages(&compiled(&http)),
         [
-            "error: policy.yaml:7:3: spec: Forbidden: http.* is not allowed in namespaced policies; set --allowHTTPInNamespacedPolicies to enable (use a policy for the cluster)"
+            "error: policy.yaml:7:3: spec: Forbidden: http.* is not allowed in namespaced policies (use a policy for the cluster; --allow-service, or kiln.services in a cluster, lists the hosts that it may ask)"
         ]
     );
 }

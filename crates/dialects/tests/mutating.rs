@@ -384,6 +384,14 @@ mutations:
             assert_eq!(label.is_some(), acted, "{switch} on {object}");
         }
     }
+    let slips = "autogen: {podControllers: {controllers: [Deployment, jobs, nothing]}}";
+    assert_eq!(
+        messages(&compiled(&policy(&format!("{slips}{rest}")))),
+        [
+            "warning: policy.yaml:9:44: no controllers of Pods are called \"Deployment\", so none are added (did you mean \"deployments\"?)",
+            "warning: policy.yaml:9:62: no controllers of Pods are called \"nothing\", so none are added (the controllers are daemonsets, deployments, replicasets, statefulsets, jobs, cronjobs)",
+        ]
+    );
     // What cannot be moved acts on Pods alone, and says so unless that is what was asked for.
     let patch = operations("[JSONPatch{op: \"add\", path: \"/metadata/labels/x\", value: \"y\"}]");
     let (object, verdicts) = run_on(&deployment, &policy(&patch), "");

@@ -72,7 +72,7 @@ pub fn manifests(options: &Options) -> Vec<Value> {
         objects.extend(workload::objects(options));
     }
     if options.monitoring {
-        objects.extend(monitoring::objects(&options.namespace));
+        objects.extend(monitoring::objects(options));
     }
     objects
 }

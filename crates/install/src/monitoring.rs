@@ -4,7 +4,7 @@
 
 use kiln_value::{Value, value};
 
-use crate::labels;
+use crate::{Options, labels};
 
 /// Where alerts send people.
 const RUNBOOK: &str = "docs/monitoring.md";
@@ -369,7 +369,8 @@ pub fn dashboard() -> Value {
 }
 
 /// What the operator of Prometheus and Grafana's sidecar pick up.
-pub(crate) fn objects(namespace: &str) -> Vec<Value> {
+pub(crate) fn objects(options: &Options) -> Vec<Value> {
+    let namespace = options.namespace.as_str();
     let named =
         |name: &str| value!({"name": name, "namespace": namespace, "labels": labels("monitoring")});
     let service = format!("kyverno-svc.{namespace}.svc");
@@ -402,5 +403,7 @@ pub(crate) fn objects(namespace: &str) -> Vec<Value> {
         "metadata": shown,
         "data": {"kiln.json": kiln_value::json::to_string(&dashboard())},
     });
-    vec![scraping, rules, dashboard]
+    // It selects the Service of the workload.
+    let scraping = options.workload.then_some(scraping);
+    scraping.into_iter().chain([rules, dashboard]).collect()
 }

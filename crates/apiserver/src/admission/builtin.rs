@@ -58,6 +58,28 @@ pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<Strin
                 "no pods run here, so nothing answers behind the service of APIService {name}"
             ));
         }
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+            "",
+        ) => {
+            let list = object.get("webhooks").and_then(Value::as_list);
+            let behind = list.into_iter().flat_map(|list| list.iter()).filter(|webhook| {
+                let service = webhook.get_path(["clientConfig", "service"]);
+                service.is_some_and(|service| !service.is_null())
+            });
+            warnings.extend(behind.map(|webhook| {
+                let (webhook, fails) = (
+                    webhook.str_at(["name"]).unwrap_or_default(),
+                    webhook.str_at(["failurePolicy"]) != Some("Ignore"),
+                );
+                let follows =
+                    if fails { "what it is asked about is refused" } else { "it is passed over" };
+                format!(
+                    "no pods run here, so nothing answers behind the service of webhook {webhook}, and {follows}; with clientConfig.url it is called"
+                )
+            }));
+        }
         _ => {}
     }
 }

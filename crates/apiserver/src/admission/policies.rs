@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_cel::{Env, NoHost, Program, Session, Type};
+use kiln_cel::{Env, EvalError, NoHost, Program, Session, Type, Val};
 use kiln_patch::apply::{FieldSet, Manager, Managers};
 use kiln_patch::{JsonPatch, JsonPatchRules, apply};
 use kiln_value::{Str, Value, json};
@@ -19,31 +19,59 @@ use crate::types::Typed;
 /// How many expressions are kept compiled.
 const KEPT: usize = 2000;
 
-/// Expressions that were compiled before.
+/// Expressions that were compiled before, by their language and their text.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled(Mutex<HashMap<Str, Result<Arc<Program>, String>>>);
-
-fn environment() -> Env {
-    let mut env = Env::suite().extend();
-    for name in ["object", "oldObject", "request", "params", "namespaceObject", "variables"] {
-        env = env.variable(name, Type::Dyn);
-    }
-    env.build()
-}
+pub(crate) struct Compiled(Mutex<HashMap<(Str, Str), Result<Arc<Program>, String>>>);
 
 impl Compiled {
-    fn get(&self, env: &Env, source: &str) -> Result<Arc<Program>, String> {
+    fn get(&self, language: &Language, source: &str) -> Result<Arc<Program>, String> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept.get(source) {
+        let key = (language.name.clone(), Str::new(source));
+        if let Some(known) = kept.get(&key) {
             return known.clone();
         }
         if kept.len() >= KEPT {
             kept.clear();
         }
-        let compiled = env.compile(source).map(Arc::new).map_err(|error| error.to_string());
-        kept.insert(Str::new(source), compiled.clone());
+        let compiled =
+            language.env.compile(source).map(Arc::new).map_err(|error| error.to_string());
+        kept.insert(key, compiled.clone());
         compiled
     }
+}
+
+/// What the expressions of a policy may mention.
+struct Language {
+    env: Env,
+    /// The same for policies whose expressions mean the same.
+    name: Str,
+}
+
+impl Language {
+    /// The language of a policy, with its variables; `patches` may be written where objects are changed.
+    fn of(policy: &Value, patches: bool) -> Self {
+        let mut env = Env::suite().extend();
+        for name in ["object", "oldObject", "request", "params", "namespaceObject"] {
+            env = env.variable(name, Type::Dyn);
+        }
+        let mut known = if patches { "mutating" } else { "validating" }.to_owned();
+        for (name, _) in variables(policy) {
+            env = env.policy_variable(name, Type::Dyn);
+            known.push('\n');
+            known.push_str(name);
+        }
+        let env = if patches { env.patch_literals() } else { env };
+        Language { env: env.build(), name: known.into() }
+    }
+}
+
+/// The variables of a policy: their names and expressions.
+fn variables(policy: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let list = policy.get_path(["spec", "variables"]).and_then(Value::as_list);
+    list.into_iter().flat_map(|list| list.iter()).map(|variable| {
+        let text = |field: &str| variable.str_at([field]).unwrap_or_default();
+        (text("name"), text("expression"))
+    })
 }
 
 /// A policy with one of its bindings.
@@ -201,35 +229,52 @@ fn bind(
     session.set("namespaceObject", namespace.unwrap_or_default());
 }
 
-/// Evaluates the variables of a policy, one after the other; what is wrong with the first that fails. Only
-/// expressions that read it fail with it.
-fn variables(
-    session: &mut Session<'_>,
-    env: &Env,
-    kept: &Compiled,
-    policy: &Value,
-) -> Option<String> {
-    let mut known = Value::map();
-    let mut wrong = None;
-    session.set("variables", known.clone());
-    let list = policy.get_path(["spec", "variables"]).and_then(Value::as_list);
-    for variable in list.into_iter().flat_map(|list| list.iter()) {
-        let text = |field: &str| variable.str_at([field]).unwrap_or_default();
-        let value = kept.get(env, text("expression")).and_then(|program| {
-            let value = session.eval(&program).map_err(|error| error.to_string())?;
-            value.to_json(1 << 20).map_err(|error| error.to_string())
-        });
-        match value {
-            Ok(value) => {
-                let _ = known.set([text("name")], value);
-                session.set("variables", known.clone());
-            }
-            Err(why) => {
-                wrong.get_or_insert_with(|| format!("variable {:?}: {why}", text("name")));
+/// The expressions of a policy at work on one object. A variable is evaluated when it is first read: who does not read
+/// it does not fail with it.
+struct Expressions<'s, 'h> {
+    session: Session<'h>,
+    language: &'s Language,
+    kept: &'s Compiled,
+    /// Variables whose expressions cannot be compiled, and why.
+    broken: Vec<(&'s str, String)>,
+}
+
+impl<'s, 'h> Expressions<'s, 'h> {
+    fn new(
+        session: Session<'h>,
+        language: &'s Language,
+        kept: &'s Compiled,
+        policy: &'s Value,
+    ) -> Self {
+        let mut all = Expressions { session, language, kept, broken: Vec::new() };
+        for (name, source) in variables(policy) {
+            match kept.get(language, source) {
+                Ok(program) => all.session.set_policy_variable(name, (*program).clone()),
+                Err(why) => all.broken.push((name, why)),
             }
         }
+        all
     }
-    wrong
+
+    fn eval(&mut self, source: &str) -> Result<Val, String> {
+        let program = self.kept.get(self.language, source)?;
+        self.session.eval(&program).map_err(|error| self.words(&error))
+    }
+
+    // Kubernetes: the variable that fails is named before what is wrong with it.
+    fn words(&self, error: &EvalError) -> String {
+        let failed = |name: &str, why: &str| {
+            format!("composited variable {name:?} fails to evaluate: {why}")
+        };
+        let unset = error.message.strip_prefix("no such attribute(s): variables.");
+        if let Some((name, why)) = self.broken.iter().find(|(name, _)| Some(*name) == unset) {
+            return failed(name, why);
+        }
+        match error.variable.as_deref() {
+            Some(slot) => failed(slot.strip_prefix("variables.").unwrap_or(slot), &error.message),
+            None => error.to_string(),
+        }
+    }
 }
 
 /// Lets policies refuse what is written.
@@ -243,7 +288,6 @@ pub(super) fn check(
     if all.is_empty() {
         return Ok(());
     }
-    let env = environment();
     let kept = &server.admission.policies;
     for bound in all {
         let Bound { policy, binding, params } = &bound;
@@ -264,30 +308,24 @@ pub(super) fn check(
             },
         };
         let mut host = NoHost;
-        let mut session = Session::new(&env, &mut host);
+        let language = Language::of(policy, false);
+        let mut session = Session::new(&language.env, &mut host);
         bind(&mut session, server, review, object, params);
-        let wrong = variables(&mut session, &env, kept, policy);
+        let mut expressions = Expressions::new(session, &language, kept, policy);
         let list = policy.get_path(["spec", "validations"]).and_then(Value::as_list);
         for validation in list.into_iter().flat_map(|list| list.iter()) {
             let source = validation.str_at(["expression"]).unwrap_or_default();
-            let outcome = kept.get(&env, source).and_then(|program| {
-                session
-                    .eval(&program)
-                    .map(|value| value.as_bool() == Some(true))
-                    .map_err(|error| error.to_string())
-            });
-            let why = match outcome {
+            let outcome = expressions.eval(source);
+            let why = match outcome.map(|value| value.as_bool() == Some(true)) {
                 Ok(true) => continue,
                 Ok(false) => {
                     let made = validation.str_at(["messageExpression"]).and_then(|source| {
-                        let program = kept.get(&env, source).ok()?;
-                        session.eval(&program).ok()?.as_str().map(str::to_owned)
+                        expressions.eval(source).ok()?.as_str().map(str::to_owned)
                     });
                     made.or_else(|| validation.str_at(["message"]).map(str::to_owned))
                         .unwrap_or_else(|| format!("failed expression: {source}"))
                 }
                 Err(error) => {
-                    let error = wrong.clone().unwrap_or(error);
                     let why = format!("expression '{source}' resulted in error: {error}");
                     match bound.failed(why) {
                         Some(why) => why,
@@ -333,7 +371,6 @@ pub(super) fn change(
     if all.is_empty() {
         return Ok(());
     }
-    let env = environment().extend().patch_literals().build();
     let kept = &server.admission.policies;
     for bound in all {
         let Bound { policy, params, .. } = &bound;
@@ -350,6 +387,7 @@ pub(super) fn change(
                 None => continue,
             },
         };
+        let language = Language::of(policy, true);
         let list = policy
             .get_path(["spec", "mutations"])
             .and_then(Value::as_list)
@@ -361,14 +399,12 @@ pub(super) fn change(
                 .unwrap_or_default();
             let made = {
                 let mut host = NoHost;
-                let mut session = Session::new(&env, &mut host);
+                let mut session = Session::new(&language.env, &mut host);
                 bind(&mut session, server, review, object, params);
-                let wrong = variables(&mut session, &env, kept, policy);
-                env.compile(source)
-                    .map_err(|error| error.to_string())
-                    .and_then(|program| session.eval(&program).map_err(|error| error.to_string()))
+                let mut expressions = Expressions::new(session, &language, kept, policy);
+                expressions
+                    .eval(source)
                     .and_then(|value| value.to_json(1 << 20).map_err(|error| error.to_string()))
-                    .map_err(|error| wrong.unwrap_or(error))
             };
             let changed = made.and_then(|made| {
                 if mutation.get("jsonPatch").is_some_and(|patch| !patch.is_null()) {

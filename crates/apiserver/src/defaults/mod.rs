@@ -320,6 +320,7 @@ pub(crate) fn prepare(server: &Server, state: &State, gvk: &Gvk, object: &mut Va
         ("batch", "Job") => workload::give_selector(object, &uid),
         ("", "ServiceAccount") => only_names(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => accept_definition(server, object),
+        ("apiregistration.k8s.io", "APIService") => tell_availability(server, object),
         _ => {}
     }
     first_status(gvk, object);
@@ -417,6 +418,24 @@ fn accept_definition(server: &Server, object: &mut Value) {
     status.insert("acceptedNames", names);
     status.insert("storedVersions", vec![storage]);
     let _ = object.set(["status"], Value::Map(status));
+}
+
+/// An API of this server is there; behind the service of another one nobody answers.
+fn tell_availability(server: &Server, object: &mut Value) {
+    let text = |field: &str| object.str_at(["spec", "service", field]).unwrap_or_default();
+    let (status, reason, message) = match text("name") {
+        "" => ("True", "Local", "Local APIServices are always available".to_owned()),
+        name => {
+            let namespace = text("namespace");
+            let why = format!(
+                "no pods run here, so nothing answers behind service/{name} in {namespace:?}"
+            );
+            ("False", "MissingEndpoints", why)
+        }
+    };
+    let now = server.timestamp();
+    let condition = value!({"type": "Available", "status": status, "lastTransitionTime": now, "reason": reason, "message": message});
+    let _ = object.set(["status", "conditions"], Value::from(vec![condition]));
 }
 
 /// What a server keeps as it was, or in step, when an object changes.

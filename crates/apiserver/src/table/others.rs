@@ -100,7 +100,7 @@ pub(super) fn cell(kind: &str, column: &str, object: &Value) -> Value {
                 format!("{}/{name}", text(object, &["spec", "service", "namespace"]))
             })
         }
-        ("APIService", _) => Value::from("True"),
+        ("APIService", _) => Value::from(available(object)),
         ("CertificateSigningRequest", "SignerName") => {
             Value::from(text(object, &["spec", "signerName"]))
         }
@@ -129,6 +129,21 @@ pub(super) fn cell(kind: &str, column: &str, object: &Value) -> Value {
             Some(other) => json::to_string(other),
             None => NONE.to_owned(),
         }),
+    }
+}
+
+/// Whether an API is available; why not, if it is not.
+fn available(object: &Value) -> String {
+    let conditions = object.get_path(["status", "conditions"]).and_then(Value::as_list);
+    let condition = conditions
+        .and_then(|list| list.iter().find(|one| text(one, &["type"]) == "Available"))
+        .map(|one| (text(one, &["status"]), text(one, &["reason"])));
+    match condition {
+        Some((status, reason)) if status != "True" && !reason.is_empty() => {
+            format!("{status} ({reason})")
+        }
+        Some((status, _)) => status.to_owned(),
+        None => "Unknown".to_owned(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             .into());
     }
     let kinds = kinds_of(&documents)?;
-    let compiled = compile_rules(ui, &documents, &kinds);
+    let compiled = compile_rules(ui, &documents, &[], &kinds);
     if ui.format() == Format::Text {
         let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
         let serious = |d: &&Diagnostic| d.severity > Severity::Note;

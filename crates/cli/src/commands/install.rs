@@ -41,7 +41,8 @@ pub(crate) struct Args {
     #[arg(long)]
     no_workload: bool,
 
-    /// Also a ServiceMonitor and a PrometheusRule (for the Prometheus operator) and a ConfigMap with a dashboard for Grafana
+    /// Also a ServiceMonitor and a PrometheusRule (for the Prometheus operator) and a ConfigMap with a dashboard for Grafana;
+    /// with --no-workload there is no Service that a ServiceMonitor could select, so it is left out
     #[arg(long)]
     monitoring: bool,
 
@@ -86,6 +87,14 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     };
     options.image = args.image.clone().unwrap_or(options.image);
     let objects = manifests(&options);
+    if args.monitoring && args.no_workload {
+        ui.problem(
+            &Diagnostic::warning(
+                "no ServiceMonitor is printed: without a workload there is no Service to select",
+            )
+            .hint("let your Prometheus ask for /metrics at the address that the engine listens on"),
+        );
+    }
     if ui.format() == Format::Json {
         let list = value!({"apiVersion": "v1", "kind": "List", "items": objects});
         return print(ui, &list, Format::Json);

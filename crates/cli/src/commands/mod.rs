@@ -14,6 +14,7 @@ mod eval;
 mod explain;
 mod fmt;
 mod install;
+mod logs;
 mod man;
 mod plan;
 mod plugin_sandbox;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Man(man::Args),
     #[command(hide = true)]
     PluginSandbox(plugin_sandbox::Args),
+    #[command(hide = true)]
+    UpCommand(up::command::Args),
 }
 
 /// Runs the command that was typed.
@@ -81,6 +84,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),
         Command::PluginSandbox(command) => plugin_sandbox::run(&ui, &command),
+        Command::UpCommand(command) => up::command::become_command(&ui, &command),
     };
     if let Err(Failure::BadInput(problems)) = &result {
         for problem in problems {

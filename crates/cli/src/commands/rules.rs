@@ -1,9 +1,10 @@
 //! Loading rules and resources, for every command that runs or checks them.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Compiled, compile, is_exception, is_policy};
+use kiln_dialects::{Compiled, compile, is_exception, is_policy, unknown_kinds};
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
@@ -64,10 +65,25 @@ pub(super) fn more_kinds<'d>(
     if problems.is_empty() { Ok(kinds) } else { Err(problems.into()) }
 }
 
-/// Compiles the policies among documents, and says what is wrong with them and what is not run.
-pub(super) fn compile_rules(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
+/// Compiles the policies among documents, and says what is wrong with them and what is not run. What is not known
+/// and is in none of the files is remarked.
+pub(super) fn compile_rules(
+    ui: &Ui,
+    documents: &[Document],
+    resources: &[Document],
+    kinds: &Kinds,
+) -> Compiled {
     let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile(policies, kinds);
+    let mut compiled = compile(policies, kinds);
+    let own = LazyCell::new(kiln_install::definitions);
+    let is_given = |kind: &str| {
+        own.iter().any(|definition| definition.str_at(["spec", "names", "kind"]) == Some(kind))
+            || documents.iter().chain(resources).any(|document| {
+                let objects = list::flatten(document.value().clone());
+                objects.iter().any(|object| object.str_at(["kind"]) == Some(kind))
+            })
+    };
+    compiled.diagnostics.extend(unknown_kinds(&compiled.policies, kinds, is_given));
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }

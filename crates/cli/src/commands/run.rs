@@ -115,8 +115,7 @@ enum Part {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Json])?;
-    kiln_live::logs(&args.log, args.log_json)
-        .map_err(|problem| Diagnostic::error(format!("--log {:?}: {problem}", args.log)))?;
+    super::logs::begin(&args.log, args.log_json)?;
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),

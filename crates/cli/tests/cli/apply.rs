@@ -349,7 +349,31 @@ fn a_kind_that_is_a_slip_away_from_a_known_one_is_a_warning() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("no kind \"Namespce\" is known"), "{}", run.stderr);
     assert!(run.stderr.contains("did you mean \"Namespace\"?"), "{}", run.stderr);
-    assert!(!run.stderr.contains("Widget"), "{}", run.stderr);
+}
+
+#[test]
+fn a_kind_that_nobody_knows_is_a_warning_unless_it_is_given() {
+    let folder = folder();
+    let check = |kinds: &str, args: &[&str]| {
+        folder.write("policy.yaml", POLICY.replace("kinds: [Namespace]", kinds));
+        let run = folder.kiln(args);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stderr
+    };
+    let apply =
+        |resource| ["apply", "policy.yaml", "--set=owner.data.name=jane", "--resource", resource];
+    let said = check("kinds: [Namespace, Widget]", &["check", "policy.yaml"]);
+    assert!(said.contains("no kind \"Widget\" is known"), "{said}");
+    assert!(said.contains("give its CustomResourceDefinition along"), "{said}");
+    let said = check("kinds: [Widget]", &apply("namespaces.yaml"));
+    assert!(said.contains("no kind \"Widget\" is known"), "{said}");
+    folder.write("widget.yaml", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n");
+    let said = check("kinds: [Widget]", &apply("widget.yaml"));
+    assert!(!said.contains("is known"), "{said}");
+    for known in ["kinds: [example.com/v1/Widget]", "kinds: [UpdateRequest]", "kinds: ['W*']"] {
+        let said = check(known, &["check", "policy.yaml"]);
+        assert!(!said.contains("is known"), "{known}: {said}");
+    }
 }
 
 #[test]

@@ -96,6 +96,18 @@ fn says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
+fn the_engine_of_a_sandbox_is_asked_where_its_webhooks_are() {
+    let folder = Folder::with(&[("rules.yaml", SETTINGS_POLICY)]);
+    let run = folder.kiln(&["up", "rules.yaml", "--", "kiln", "doctor"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let said = run.stdout.lines().filter(|line| line.contains(" watches: ")).collect::<Vec<_>>();
+    // It may still read when it is asked.
+    let good = ["the engine says that all is well", "it has not read everything yet"];
+    assert!(said.len() == 1 && good.iter().any(|end| said[0].ends_with(end)), "{}", run.stdout);
+    assert!(run.stdout.contains("\n0 problems, "), "{}", run.stdout);
+}
+
+#[test]
 fn a_cluster_in_which_rules_work_has_no_problems_and_is_in_step() {
     let Some(running) = Running::start(&["--grant=standard", "--no-workload"], &[]) else { return };
     running.cluster.apply(SETTINGS_POLICY).unwrap();

@@ -68,6 +68,12 @@ fn monitoring_is_printed_on_demand() {
     ] {
         assert!(with.contains(text), "{text}");
     }
+    // An engine outside of the cluster has no Service that could be selected.
+    let outside = folder.kiln(&["install", "--monitoring", "--no-workload"]);
+    assert_eq!(outside.code, 0);
+    assert!(outside.stdout.contains("kind: PrometheusRule"));
+    assert!(!outside.stdout.contains("kind: ServiceMonitor"));
+    assert!(outside.stderr.contains("no ServiceMonitor is printed"), "{}", outside.stderr);
     let alerts = folder.kiln(&["install", "--only=alerts"]);
     assert!(alerts.stdout.starts_with("groups:\n- name: kiln\n  rules:\n"), "{}", alerts.stdout);
     let dashboard = folder.kiln(&["install", "--only=dashboard"]);

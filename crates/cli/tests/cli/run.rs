@@ -16,6 +16,7 @@ fn without_a_cluster_it_says_what_to_do() {
         (&["--kubeconfig", "config"], "cannot ask http://127.0.0.1:1/ what it serves"),
         (&["--kubeconfig", "config", "--as-controller", "a\nb"], "cannot be the name of a user"),
         (&["--log", "kiln_live=loud"], "--log \"kiln_live=loud\""),
+        (&["--log", "foo"], "\"foo\" is no level"),
     ] {
         let args: Vec<&str> = ["run"].into_iter().chain(args.iter().copied()).collect();
         let run = folder.kiln(&args);

@@ -36,6 +36,22 @@ const GROUPS: [Group; 2] = [
     },
 ];
 
+/// The controllers that a policy can name.
+pub(super) const NAMES: [&str; 6] =
+    ["daemonsets", "deployments", "replicasets", "statefulsets", "jobs", "cronjobs"];
+
+/// What a policy names that are no controllers of Pods, with their places in its list.
+// Kyverno passes them over in silence.
+pub(super) fn unknown(spec: &Value) -> Vec<(usize, &str)> {
+    let wanted =
+        spec.get_path(["autogen", "podControllers", "controllers"]).and_then(Value::as_list);
+    let names = wanted.into_iter().flat_map(|wanted| wanted.iter()).enumerate();
+    names
+        .filter_map(|(at, name)| Some((at, name.as_str()?)))
+        .filter(|(_, name)| !NAMES.contains(name))
+        .collect()
+}
+
 /// A MutatingPolicy for Pods, rewritten for a group of controllers.
 #[derive(Debug, PartialEq)]
 pub struct Variant {
@@ -349,6 +365,16 @@ mod tests {
                  a: object.spec.jobTemplate.spec.template.spec.b}}}}}}"
             )
         );
+    }
+
+    #[test]
+    fn all_controllers_can_be_named() {
+        let all: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|group| group.controllers)
+            .map(|(_, plural, _)| *plural)
+            .collect();
+        assert_eq!(all, NAMES);
     }
 
     #[test]

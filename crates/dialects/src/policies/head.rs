@@ -207,10 +207,11 @@ impl Head<'_, '_> {
     /// Refuses calls of services in policies of a namespace.
     pub(super) fn refuse_http<'s>(&self, mut sources: impl Iterator<Item = &'s str>) {
         if self.scope != Scope::Cluster && sources.any(|source| tokens::calls(source, "http")) {
-            // Kyverno's words.
-            let message = "spec: Forbidden: http.* is not allowed in namespaced policies; set \
-                           --allowHTTPInNamespacedPolicies to enable";
-            self.spec.error(message, Some("use a policy for the cluster".into()));
+            // Kyverno's words, without its flag: nothing allows it here.
+            let message = "spec: Forbidden: http.* is not allowed in namespaced policies";
+            let hint = "use a policy for the cluster; --allow-service, or kiln.services in a \
+                        cluster, lists the hosts that it may ask";
+            self.spec.error(message, Some(hint.into()));
         }
     }
 }

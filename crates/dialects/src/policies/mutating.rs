@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
-use kiln_diagnostic::Severity;
+use kiln_diagnostic::{Severity, did_you_mean};
 use kiln_object::Kinds;
 use kiln_rules::{
     AskedTargets, Change, Dialect, Existing, Lifecycle, Mutate, Named, OnPolicyDelete,
@@ -81,6 +81,16 @@ fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, k
         );
     };
     let Some(spec) = report.document().value().get("spec") else { return };
+    for (at, name) in controllers::unknown(spec) {
+        let known = || controllers::NAMES.iter().copied();
+        let hint = match did_you_mean(name, known()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("the controllers are {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        let list = path.join("autogen").join("podControllers").join("controllers");
+        let message = format!("no controllers of Pods are called {name:?}, so none are added");
+        report.warn(&list.join(at), message, Some(hint));
+    }
     let variants = match controllers::variants(spec) {
         Ok(variants) => variants,
         Err(Fixed(expression)) => return unchanged(report, &expression),

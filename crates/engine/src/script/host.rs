@@ -151,8 +151,8 @@ impl Host for CelHost<'_> {
     fn http(&mut self, request: HttpRequest<'_>) -> HostResult<HttpResponse> {
         if self.shared.gate.scope.namespace().is_some() {
             return Err(HostError::new(
-                "http calls are not allowed in namespaced policies: set \
-                 --allowHTTPInNamespacedPolicies to enable",
+                "http calls are not allowed in namespaced policies: use a policy for the cluster, \
+                 and list the host with --allow-service or kiln.services",
             ));
         }
         self.count()?;

@@ -126,7 +126,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(&Diagnostic::warning(nothing).hint("rules are tried on nothing"));
     }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others))?;
-    let compiled = compile_rules(ui, &rules, &kinds);
+    let compiled = compile_rules(ui, &rules, &resources, &kinds);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
         Some(path) => {

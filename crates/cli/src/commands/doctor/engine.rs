@@ -1,11 +1,17 @@
 //! Whether the cluster knows the kinds of rules, and whether somebody acts on them.
 
+use std::time::{Duration, Instant};
+
 use kiln_object::{Gvk, metadata};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::Examination;
+use super::{Examination, address};
 
+/// What is over by then was the beginning of an engine.
+const PASSING: Duration = Duration::from_secs(2);
+/// How often it is asked meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
 const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows policies at all.
@@ -60,16 +66,39 @@ pub(super) fn lease(look: &mut Examination<'_>) {
 /// What the engine says of its watches, webhooks and server.
 pub(super) fn health(look: &mut Examination<'_>) {
     let about = "watches";
-    match look.reader.health(&look.settings.namespace, look.service) {
+    let address = address::of_webhooks(look.reader);
+    let ask = || match &address {
+        Some(address) => address.health(),
+        None => {
+            let said = look.reader.health(&look.settings.namespace, look.service);
+            said.map_err(|error| error.to_string())
+        }
+    };
+    let began = Instant::now();
+    let mut said = ask();
+    while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
+        std::thread::sleep(LOOK);
+        said = ask();
+    }
+    let place = address.map_or_else(
+        || "through its Service".to_owned(),
+        |address| format!("at {}", address.origin),
+    );
+    match said {
         Ok(said) if said.trim() == "ok" => look.good(about, "the engine says that all is well"),
         Ok(said) => {
             for line in said.lines().filter(|line| !line.trim().is_empty()) {
-                look.bad(about, line, "look at the logs of the engine");
+                let hint = "look at the logs of the engine";
+                match line.ends_with("it has not read everything yet") {
+                    // It may have begun a moment ago.
+                    true => look.doubtful(about, line, hint),
+                    false => look.bad(about, line, hint),
+                }
             }
         }
         Err(error) => look.doubtful(
             about,
-            format!("the engine cannot be asked through its Service: {error}"),
+            format!("the engine cannot be asked {place}: {error}"),
             "GET /health at the address that it listens on says which watches are stale",
         ),
     }

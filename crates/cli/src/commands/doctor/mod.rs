@@ -1,5 +1,6 @@
 //! `kiln doctor`
 
+mod address;
 mod certificates;
 mod engine;
 mod policies;

@@ -98,7 +98,7 @@ pub(super) fn plan(
     let compiled = if rules.is_empty() {
         stored_rules(ui, &reader)?
     } else {
-        compile_rules(ui, &documents, &kinds)
+        compile_rules(ui, &documents, &[], &kinds)
     };
     let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
     let set = rule_set(&compiled);

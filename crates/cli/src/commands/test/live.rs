@@ -9,11 +9,11 @@ use kiln_diagnostic::Diagnostic;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::live::{Answer, Bed, Beds, Waited};
 use kiln_value::{Value, json};
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::commands::up::config;
 use crate::commands::up::engine::{self, Engine, View};
+use crate::commands::up::folder::{PrivateFolder, private_folder};
 use crate::exit::Failure;
 
 /// How often it is looked whether something happened.
@@ -37,7 +37,7 @@ impl Sandboxes {
 
 impl Beds for Sandboxes {
     fn bed(&self) -> Result<Box<dyn Bed + '_>, Diagnostic> {
-        let folder = config::private_folder()?;
+        let folder = private_folder()?;
         let begun = self.runtime.block_on(async {
             let options = Options { authorization: Authorization::Rbac, ..Options::default() };
             let sandbox = Sandbox::start(&options)
@@ -85,7 +85,7 @@ struct Cluster<'r> {
     sandbox: Arc<Sandbox>,
     engine: Option<Engine>,
     view: View,
-    _folder: TempDir,
+    _folder: PrivateFolder,
 }
 
 impl Bed for Cluster<'_> {

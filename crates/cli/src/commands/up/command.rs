@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -18,6 +18,48 @@ use crate::ui::Ui;
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
+/// The name of the command that becomes another one.
+const NAME: &str = "up-command";
+
+/// Become a command that ends with a sandbox
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The process of the sandbox
+    #[arg(long, value_name = "PID")]
+    sandbox: i32,
+
+    /// The command and its arguments
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// Becomes the command of a sandbox, which is told to end when the sandbox is killed. `kiln up` starts it; nobody needs
+/// to type it.
+pub(crate) fn become_command(ui: &Ui, args: &Args) -> CommandResult {
+    #[cfg(target_os = "linux")]
+    {
+        let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
+        // It may have been killed a moment ago.
+        if nix::unistd::getppid().as_raw() != args.sandbox {
+            return Ok(Outcome::Code(ended_by(Signal::SIGTERM as i32)));
+        }
+    }
+    let Some((program, words)) = args.command.split_first() else { return Ok(Outcome::Done) };
+    let error = Command::new(program).args(words).exec();
+    Ok(Outcome::Code(not_run(ui, program, &error)))
+}
+
+/// Says why a command is not run; the exit code for it.
+fn not_run(ui: &Ui, program: &OsStr, error: &io::Error) -> u8 {
+    let (problem, code) = match error.kind() {
+        io::ErrorKind::NotFound => ("no such command".to_owned(), NOT_FOUND),
+        io::ErrorKind::PermissionDenied => ("permission denied".to_owned(), NOT_RUN),
+        _ => (error.to_string(), NOT_RUN),
+    };
+    ui.problem(&Diagnostic::error(format!("cannot run {}: {problem}", program.display())));
+    code
+}
+
 /// Runs a command with KUBECONFIG set; its exit code is ours.
 pub(super) async fn run(
     ui: &Ui,
@@ -25,25 +67,17 @@ pub(super) async fn run(
     kubeconfig: &Path,
     signals: &mut Signals,
 ) -> CommandResult {
-    let Some((program, args)) = words.split_first() else { return Ok(Outcome::Done) };
-    let mut command = Command::new(program);
-    command.args(args).env("KUBECONFIG", kubeconfig);
-    if let Some(path) = path_with_us() {
+    let us = std::env::current_exe()
+        .map_err(|error| Diagnostic::error(format!("cannot find this program: {error}")))?;
+    let mut command = Command::new(&us);
+    command.arg(NAME).arg(format!("--sandbox={}", std::process::id())).arg("--").args(words);
+    command.env("KUBECONFIG", kubeconfig);
+    if let Some(path) = path_with(&us) {
         command.env("PATH", path);
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => {
-            let problem = match error.kind() {
-                io::ErrorKind::NotFound => "no such command".to_owned(),
-                io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-                _ => error.to_string(),
-            };
-            let shown = program.display();
-            ui.problem(&Diagnostic::error(format!("cannot run {shown}: {problem}")));
-            let missing = error.kind() == io::ErrorKind::NotFound;
-            return Ok(Outcome::Code(if missing { NOT_FOUND } else { NOT_RUN }));
-        }
+        Err(error) => return Ok(Outcome::Code(not_run(ui, us.as_os_str(), &error))),
     };
     let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
     let mut waiting = tokio::task::spawn_blocking(move || child.wait());
@@ -79,8 +113,7 @@ pub(super) fn ended_by(signal: i32) -> u8 {
 }
 
 /// PATH with the folder of this program at its end, so that the command finds `kiln` itself.
-fn path_with_us() -> Option<OsString> {
-    let program = std::env::current_exe().ok()?;
+fn path_with(program: &Path) -> Option<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let known = std::env::split_paths(&path);
     let ours = program.parent().map(Path::to_path_buf);

@@ -1,27 +1,14 @@
-//! The kubeconfig on disk, for this user alone, and the folder that goes with the sandbox.
+//! The kubeconfig on disk, for this user alone.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_sandbox::KUBECONFIG_HEADER;
-use tempfile::TempDir;
 
 use crate::input::cannot;
-
-/// A folder with an unpredictable name that nobody else may look into, removed when it is dropped.
-pub(in crate::commands) fn private_folder() -> Result<TempDir, Diagnostic> {
-    tempfile::Builder::new()
-        .prefix("kiln-up-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir()
-        .map_err(|error| {
-            cannot("make a folder in", &std::env::temp_dir().display().to_string(), &error)
-                .hint("set TMPDIR to a folder that you may write to")
-        })
-}
 
 /// Where the kubeconfig goes, from the root.
 pub(super) fn place(
@@ -90,6 +77,8 @@ pub(super) fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
 
     #[test]

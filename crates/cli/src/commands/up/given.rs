@@ -136,7 +136,7 @@ impl Given {
         }
         let kinds = more_kinds(kinds, rules.iter().chain(&resources))?;
         let all: Vec<Document> = rules.iter().chain(&resources).cloned().collect();
-        if compile_rules(ui, &all, &kinds).has_errors() {
+        if compile_rules(ui, &all, &[], &kinds).has_errors() {
             return Err(Failure::BadInput(Vec::new()));
         }
         Ok(Given { rules: items(rules), resources: items(resources), kinds })

@@ -1,9 +1,10 @@
 //! `kiln up`
 
-mod command;
+pub(super) mod command;
 pub(super) mod config;
 mod demo;
 pub(super) mod engine;
+pub(super) mod folder;
 mod given;
 mod limits;
 mod signals;
@@ -21,12 +22,13 @@ use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_text::names;
-use tempfile::TempDir;
 
 use crate::args::{Format, Global};
+use crate::commands::logs;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::{Ui, counted};
 use engine::{Engine, View};
+use folder::{PrivateFolder, private_folder};
 use given::{Given, Item, called};
 use signals::Signals;
 
@@ -112,8 +114,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         out.flush()?;
         return Ok(Outcome::Done);
     }
-    kiln_live::logs(&args.log, false)
-        .map_err(|problem| Diagnostic::error(format!("--log {:?}: {problem}", args.log)))?;
+    logs::begin(&args.log, false)?;
     if !args.listen.ip().is_loopback() {
         return Err(Diagnostic::error(format!(
             "{} is not an address of this machine alone",
@@ -145,10 +146,11 @@ async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     let began = Instant::now();
     // From here on nothing ends the process before it has tidied up.
     let mut signals = Signals::listen()?;
-    let folder = config::private_folder()?;
+    let folder = private_folder()?;
     let kubeconfig =
         config::place(args.kubeconfig.as_deref(), args.data.as_deref(), folder.path())?;
-    if args.kubeconfig.is_some() {
+    // Data that is no folder is explained below.
+    if args.kubeconfig.is_some() || !args.data.as_ref().is_some_and(|data| data.is_file()) {
         config::keep_foreign(&kubeconfig)?;
     }
     let options = Options {
@@ -181,7 +183,7 @@ struct Up<'a> {
     sandbox: Arc<Sandbox>,
     engine: Option<Engine>,
     /// For the engine, and for a kubeconfig that goes with the sandbox.
-    folder: TempDir,
+    folder: PrivateFolder,
     kubeconfig: PathBuf,
     /// How many objects were not stored.
     refused: usize,

@@ -1,6 +1,7 @@
 //! `kiln up … -- COMMAND`
 
-use std::time::Duration;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -61,20 +62,40 @@ fn the_command_finds_the_sandbox_and_kiln() {
     assert_eq!(run.stdout, format!("{} --bare -x\n", config.display()));
 }
 
-#[test]
-fn the_command_hears_when_we_are_told_to_end() {
-    let folder = Folder::with(&[]);
-    let temporary = temporary(&folder);
+/// Writes `begun`, and `told` when it is told to end.
+const WAITS: &str =
+    "trap 'echo told > told; exit 3' TERM; echo > begun; while :; do sleep 0.1; done";
+
+/// Runs a command that waits on a sandbox, and sends a signal to the sandbox when it has begun.
+fn signalled(folder: &Folder, signal: Signal) -> ExitStatus {
+    let temporary = temporary(folder);
     let variables = [("TMPDIR", temporary.to_str().unwrap())];
-    let script = "trap 'echo told > told; exit 3' TERM; echo > begun; while :; do sleep 0.1; done";
     let mut child =
-        folder.leave_running_with(&["up", "--bare", "--", "sh", "-c", script], &variables);
+        folder.leave_running_with(&["up", "--bare", "--", "sh", "-c", WAITS], &variables);
     while !folder.path().join("begun").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(Duration::from_millis(20));
     }
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3));
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    child.wait().unwrap()
+}
+
+#[test]
+fn the_command_hears_when_we_are_told_to_end() {
+    let folder = Folder::with(&[]);
+    assert_eq!(signalled(&folder, Signal::SIGTERM).code(), Some(3));
     assert_eq!(folder.read("told"), "told\n");
-    assert_eq!(names(&temporary), Vec::<String>::new());
+    assert_eq!(names(&temporary(&folder)), Vec::<String>::new());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_command_is_told_to_end_when_we_are_killed() {
+    let folder = Folder::with(&[]);
+    assert_eq!(signalled(&folder, Signal::SIGKILL).code(), None);
+    let began = Instant::now();
+    while !folder.path().join("told").exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "the command goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -63,6 +63,26 @@ fn the_demo_tells_what_happens_and_leaves_nothing() {
 }
 
 #[test]
+fn what_is_there_from_an_earlier_time_is_told_as_that() {
+    let folder = Folder::with(&[]);
+    let demo = || {
+        let run = folder.kiln(&["up", "--demo", "--data", "state", "--", "true"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stdout.split_inclusive('\n').map(steady).collect::<String>()
+    };
+    assert_eq!(demo(), NARRATION);
+    assert_eq!(
+        demo(),
+        "\
+demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
+demo: the namespace shop is there from an earlier time, with NetworkPolicy shop/default-deny
+demo: somebody deletes it
+demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
+"
+    );
+}
+
+#[test]
 fn with_a_command_the_demo_ends_by_itself() {
     let folder = Folder::with(&[]);
     let run = folder.kiln(&["up", "--demo", "--", "kiln", "explain", "namespace/shop"]);

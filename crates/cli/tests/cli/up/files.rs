@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use super::Up;
 use crate::harness::Folder;
 
-/// A folder for temporary files of its own.
+/// A folder for temporary files, in one of a test.
 pub(super) fn temporary(folder: &Folder) -> PathBuf {
     let path = folder.path().join("tmp");
-    fs::create_dir(&path).unwrap();
+    fs::create_dir_all(&path).unwrap();
     path
 }
 
@@ -77,6 +77,19 @@ fn kubeconfigs_of_others_stay() {
         assert_eq!(mode(&mine), 0o600);
         fs::set_permissions(&mine, Permissions::from_mode(0o644)).unwrap();
     }
+}
+
+#[test]
+fn a_kubeconfig_of_others_in_the_data_is_seen_before_anything_is_made() {
+    let folder = Folder::with(&[("state/kubeconfig", "apiVersion: v1\nkind: Config\n")]);
+    let run = folder.kiln(&["up", "--bare", "--data", "state", "--", "true"]);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("state/kubeconfig is there already, and was not written by kiln up"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(names(&folder.path().join("state")), ["kubeconfig"]);
 }
 
 #[test]

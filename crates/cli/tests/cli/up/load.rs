@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 
+use super::files::{names, temporary};
 use super::{SETTINGS, SHOP, Up};
 use crate::harness::Folder;
 
@@ -32,17 +33,23 @@ fn pods_may_come_right_after_their_namespace() {
 fn a_kill_leaves_nothing_in_the_way() {
     let folder = Folder::with(&[("rules.yaml", SETTINGS), ("shop.yaml", SHOP)]);
     let up = Up::start(&folder, &["rules.yaml", "--data", "state"], "Ctrl-C");
+    let kept = names(&temporary(&folder));
+    assert_eq!(kept.len(), 1);
     assert_eq!(up.end(Signal::SIGKILL), None);
+    assert_eq!(names(&temporary(&folder)), kept);
     let again =
         Up::start(&folder, &["rules.yaml", "--resource", "shop.yaml", "--data", "state"], "Ctrl-C");
     assert!(again.printed.iter().any(|line| line == "stored 1 rule and 1 object"));
     again.wait_for("/api/v1/namespaces/shop/configmaps/settings");
+    let swept = names(&temporary(&folder));
+    assert!(swept.len() == 1 && swept != kept, "{kept:?} {swept:?}");
     assert_eq!(again.end(Signal::SIGKILL), None);
     // Without the engine nobody would answer where its webhooks were.
     let bare = Up::start(&folder, &["--bare", "--data", "state"], "Ctrl-C");
     let namespace = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bank"}}"#;
     assert_eq!(bare.post("/api/v1/namespaces", namespace), 201);
     assert_eq!(bare.end(Signal::SIGTERM), Some(0));
+    assert_eq!(names(&temporary(&folder)), Vec::<String>::new());
 }
 
 #[test]

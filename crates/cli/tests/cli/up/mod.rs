@@ -15,6 +15,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::harness::Folder;
+use files::temporary;
 
 /// A sandbox that is up, and what its kubeconfig says.
 struct Up {
@@ -46,11 +47,13 @@ spec:
 const SHOP: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
 
 impl Up {
-    /// Starts one, and waits for a line that begins like this.
+    /// Starts one with a folder for temporary files of its own, and waits for a line that begins like this.
     fn start(folder: &Folder, args: &[&str], until: &str) -> Self {
         let mut all = vec!["up", "--kubeconfig", "config"];
         all.extend(args);
-        let mut child = folder.leave_running(&all);
+        let temporary = temporary(folder);
+        let variables = [("TMPDIR", temporary.to_str().unwrap())];
+        let mut child = folder.leave_running_with(&all, &variables);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut printed = Vec::new();
         for line in lines.by_ref() {
@@ -152,6 +155,13 @@ fn bad_usage_is_told_before_anything_starts() {
         (&["--namespace", ""], "must consist of lower case alphanumeric characters"),
         (&["--namespace", "a.b"], "must not contain dots"),
         (&["--resource", "missing.yaml"], "no such file or folder"),
+        (
+            &["https://example.com/rules.yaml"],
+            "curl -fsSL https://example.com/rules.yaml | kiln … -",
+        ),
+        (&["--log", "foo"], "--log \"foo\": \"foo\" is no level"),
+        (&["--log", "warn,debgu"], "give a level (off, error, warn, info, debug, trace)"),
+        (&["--log", "kiln_live=loud"], "give a level (off, error, warn, info, debug, trace)"),
     ] {
         let folder = Folder::with(&[]);
         let run = folder.kiln(&[&["up", "--data", "state"], args].concat());

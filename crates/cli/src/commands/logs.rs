@@ -1,0 +1,57 @@
+//! What is logged: `--log`, for the commands that run for a while.
+
+use kiln_diagnostic::Diagnostic;
+
+/// The names of levels, from the rarest to all.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Begins to log.
+///
+/// # Errors
+/// When what is asked for is neither levels nor parts of the program with theirs.
+pub(super) fn begin(levels: &str, as_json: bool) -> Result<(), Diagnostic> {
+    let refused = |problem: &str| {
+        Diagnostic::error(format!("--log {levels:?}: {problem}")).hint(format!(
+            "give a level ({}), or levels per part, such as warn,kiln_live=debug",
+            LEVELS.join(", ")
+        ))
+    };
+    if let Some(word) = levels.split(',').find(|word| is_stray(word.trim())) {
+        return Err(refused(&format!("{word:?} is no level")));
+    }
+    kiln_live::logs(levels, as_json).map_err(|problem| refused(&problem))
+}
+
+/// Whether a word is taken for the name of a part, with all that it logs, though it looks like none.
+fn is_stray(word: &str) -> bool {
+    let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word))
+        || matches!(word.as_bytes(), [b'0'..=b'5']);
+    let is_part = word.starts_with("kiln") || word.contains("::");
+    !(word.is_empty() || is_level || is_part || word.contains(['=', '[', ']', '{', '}']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_words_that_are_neither_levels_nor_parts_are_stray() {
+        for good in [
+            "",
+            "info",
+            "WARN",
+            "off",
+            "3",
+            "kiln_live",
+            "hyper::proto",
+            "hyper=debug",
+            "[request{method=GET}]=debug",
+            "kiln_live[pass]",
+        ] {
+            assert!(!is_stray(good), "{good}");
+        }
+        for stray in ["foo", "debgu", "verbose", "6", "hyper"] {
+            assert!(is_stray(stray), "{stray}");
+        }
+    }
+}
