@@ -19,12 +19,15 @@ use crate::types::Typed;
 /// How many expressions are kept compiled.
 const KEPT: usize = 2000;
 
+/// What came of compiling an expression.
+type Outcome = Result<Arc<Program>, String>;
+
 /// Expressions that were compiled before, by their language and their text.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled(Mutex<HashMap<(Str, Str), Result<Arc<Program>, String>>>);
+pub(crate) struct Compiled(Mutex<HashMap<(Str, Str), Outcome>>);
 
 impl Compiled {
-    fn get(&self, language: &Language, source: &str) -> Result<Arc<Program>, String> {
+    fn get(&self, language: &Language, source: &str) -> Outcome {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (language.name.clone(), Str::new(source));
         if let Some(known) = kept.get(&key) {

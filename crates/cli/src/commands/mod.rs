@@ -57,7 +57,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     PluginSandbox(plugin_sandbox::Args),
     #[command(hide = true)]
-    UpCommand(up::command::Args),
+    InSandbox(up::command::Args),
 }
 
 /// Runs the command that was typed.
@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),
         Command::PluginSandbox(command) => plugin_sandbox::run(&ui, &command),
-        Command::UpCommand(command) => up::command::become_command(&ui, &command),
+        Command::InSandbox(command) => up::command::become_command(&ui, &command),
     };
     if let Err(Failure::BadInput(problems)) = &result {
         for problem in problems {

@@ -19,7 +19,7 @@ const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
 /// The name of the command that becomes another one.
-const NAME: &str = "up-command";
+const NAME: &str = "in-sandbox";
 
 /// Become a command that ends with a sandbox
 #[derive(Debug, clap::Args)]
