@@ -119,6 +119,14 @@ pub(crate) fn covers(wanted: &Value, live: &Value, schema: &Schema) -> bool {
     alike(wanted, live, schema.root_of(wanted), true)
 }
 
+/// An object without what says whose it is.
+pub(crate) fn content_only(form: &Value) -> Value {
+    let mut form = form.clone();
+    kiln_engine::strip(&mut form);
+    form.remove(["metadata", "annotations"]);
+    form
+}
+
 /// A short name for the content of an object.
 pub(crate) fn fingerprint(form: &Value) -> ContentHash {
     ContentHash::of(form)

@@ -4,10 +4,10 @@ use kiln_cluster::{Call, KindKey, Reason};
 use kiln_engine::{Ensure, Existing, Read, User};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::Write;
-use kiln_value::Value;
 
 use crate::compare::{
-    covers, fingerprint, is_foreign, live_form, replacement, same, taken_over, wanted_form,
+    content_only, covers, fingerprint, is_foreign, live_form, replacement, same, taken_over,
+    wanted_form,
 };
 use crate::controller::{Contest, Controller};
 use crate::keys::{Condition, Key, Waiting};
@@ -169,12 +169,4 @@ impl Controller {
         contest.last = now;
         None
     }
-}
-
-/// An object without what says whose it is.
-fn content_only(form: &Value) -> Value {
-    let mut form = form.clone();
-    kiln_engine::strip(&mut form);
-    form.remove(["metadata", "annotations"]);
-    form
 }

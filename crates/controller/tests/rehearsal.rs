@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
 use kiln_controller::Compile;
-use kiln_controller::rehearsal::{Audience, Rehearsal, Rehearsed, rehearse};
+use kiln_controller::rehearsal::{Admit, Audience, Rehearsal, Rehearsed, rehearse};
 use kiln_engine::{Entry, Globals, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::Policy;
+use kiln_testkit::{MadeBy, made_by_kyverno};
 use kiln_value::{Value, value};
 use kiln_yaml::{ReadOptions, read_bytes};
-use support::{Kyverno, World, id, namespace};
+use support::{Kyverno, World, config_map, id, namespace};
 
 fn policy(existing: bool, value: &str) -> String {
     format!(
@@ -80,6 +81,16 @@ fn rehearsed(world: &mut World, policies: &[&str]) -> Rehearsed {
 }
 
 fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile>) -> Rehearsed {
+    admitted(world, policies, compile, &|_, object| Ok(object))
+}
+
+/// A rehearsal where writes pass rules at admission.
+fn admitted(
+    world: &mut World,
+    policies: &[&str],
+    compile: Box<dyn Compile>,
+    admit: &Admit<'_>,
+) -> Rehearsed {
     let policies = policies.iter().map(|text| {
         let read = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes()).unwrap();
         read[0].value().clone()
@@ -97,6 +108,7 @@ fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile
         exceptions: Vec::new(),
         globals: Arc::new(globals()),
         services: &Prices,
+        admit,
     };
     let rehearsed = rehearse(rehearsal, compile, now);
     let world = seen.0.into_inner();
@@ -164,7 +176,7 @@ fn new_policies_would_create_what_they_want_for_what_is_there() {
     );
     assert_eq!(plan.undone, []);
     let first = &plan.changes[0];
-    assert_eq!(first.rule.as_ref().unwrap().rule, "make");
+    assert_eq!(first.rules[0].rule, "make");
     assert_eq!(first.after.as_ref().unwrap().str_at(["data", "mode"]), Some("quiet"));
     assert!(!world.has(&id("ConfigMap", "team-a", "settings")));
 }
@@ -233,4 +245,100 @@ fn what_cannot_be_done_is_told() {
     let broken = policy(true, "quiet").replace("kinds: [Namespace]", "kinds: 7");
     let plan = rehearsed(&mut world, &[&broken]);
     assert_eq!((plan.changes.len(), plan.undone.len()), (0, 1), "{plan:?}");
+}
+
+#[test]
+fn what_another_policy_keeps_stays_with_it() {
+    let mut world = world();
+    world.apply(&policy(true, "quiet"));
+    world.seconds(2);
+    let second = |mode| policy(true, mode).replace("name: settings}", "name: second}");
+    assert_eq!(rehearsed(&mut world, &[&second("quiet")]), Rehearsed::default());
+    let plan = rehearsed(&mut world, &[&second("loud")]);
+    assert_eq!(summary(&plan), [""; 0]);
+    let why =
+        "it is made by policy settings, rule make as well, with other content, and stays as it is";
+    let said: Vec<_> = plan.undone.iter().map(|undone| undone.why.as_str()).collect();
+    let wanted = ["team-a", "team-b"].map(|name| format!("v1/ConfigMap/{name}/settings: {why}"));
+    assert_eq!(said, wanted);
+    assert_eq!(plan.undone[0].what, "kyverno:second/make");
+    // So it is when the policy is stored.
+    world.forget_calls();
+    world.apply(&second("loud"));
+    world.seconds(2);
+    assert_eq!(world.writes(), Vec::<&Call>::new(), "{}", world.explain());
+    assert_eq!(world.conditions().len(), 2, "{}", world.explain());
+
+    // What nobody keeps in step is taken over.
+    let mut world = support::World::new();
+    world.put(namespace("team-a", value!({})));
+    world.apply(&policy(true, "quiet").replace("synchronize: true", "synchronize: false"));
+    world.seconds(2);
+    let plan = rehearsed(&mut world, &[&second("loud")]);
+    assert_eq!(summary(&plan), ["change v1/ConfigMap/team-a/settings"]);
+}
+
+#[test]
+fn writes_pass_rules_at_admission() {
+    let mut world = world();
+    let label = |old: Option<&Value>, mut object: Value| {
+        let seen = if old.is_some() { "again" } else { "first" };
+        if object.str_at(["metadata", "namespace"]) == Some("team-b") {
+            return Err("too much".to_owned());
+        }
+        object.set(["metadata", "labels", "seen"], seen).unwrap();
+        Ok(object)
+    };
+    let plan = admitted(&mut world, &[&policy(true, "quiet")], Box::new(Kyverno), &label);
+    assert_eq!(summary(&plan), ["create v1/ConfigMap/team-a/settings"]);
+    let made = plan.changes[0].after.as_ref().unwrap();
+    assert_eq!(made.str_at(["metadata", "labels", "seen"]), Some("first"));
+    assert_eq!(plan.undone.len(), 1, "{plan:?}");
+    assert!(plan.undone[0].why.contains("too much"), "{plan:?}");
+}
+
+/// What admission adds to objects that another engine made is there already.
+#[test]
+fn what_admission_made_of_an_object_is_no_difference() {
+    let mut world = world();
+    world.apply(&policy(true, "quiet"));
+    let trigger = world.get(&id("Namespace", "", "team-a")).unwrap();
+    let by = MadeBy::Rule { policy: "settings", namespace: "", rule: "make" };
+    let made = config_map("team-a", "settings", value!({"mode": "quiet", "added": "yes"}));
+    world.put(made_by_kyverno(made, by, &trigger, None));
+    let add = |_: Option<&Value>, mut object: Value| {
+        object.set(["data", "added"], "yes").unwrap();
+        Ok(object)
+    };
+    let only = |plan: Rehearsed| {
+        let lines = summary(&plan);
+        lines.into_iter().filter(|line| line.contains("team-a")).collect::<Vec<_>>()
+    };
+    let plan = admitted(&mut world, &[], Box::new(Kyverno), &add);
+    assert_eq!(only(plan), [""; 0]);
+    let plan = rehearsed(&mut world, &[]);
+    assert_eq!(only(plan), ["change v1/ConfigMap/team-a/settings"]);
+}
+
+#[test]
+fn rules_that_change_what_is_stored_are_named() {
+    let mut world = world();
+    world.put(config_map("team-a", "settings", value!({"mode": "loud"})));
+    let calm = r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: calm}
+spec:
+  rules:
+  - name: quiet
+    match: {any: [{resources: {kinds: [Namespace], names: [team-a]}}]}
+    mutate:
+      mutateExistingOnPolicyUpdate: true
+      targets: [{apiVersion: v1, kind: ConfigMap, name: settings, namespace: team-a}]
+      patchStrategicMerge: {data: {mode: quiet}}
+"#;
+    let plan = rehearsed(&mut world, &[calm]);
+    assert_eq!(summary(&plan), ["change v1/ConfigMap/team-a/settings"]);
+    let named: Vec<_> = plan.changes[0].rules.iter().map(ToString::to_string).collect();
+    assert_eq!(named, ["kyverno:calm/quiet"]);
 }

@@ -1,11 +1,14 @@
 //! What rules would do to a cluster: a rehearsal of the controller before an audience that is only asked.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::rehearsal::{Audience, Rehearsal, Rehearsed, rehearse};
+use kiln_controller::rehearsal::{Admit, Audience, Rehearsal, Rehearsed, Undone, rehearse};
 use kiln_controller::{Compile, Settings};
+use kiln_diagnostic::Severity;
 use kiln_engine::{Globals, WithGlobals};
+use kiln_object::identity::describe;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, Policy};
 use kiln_services::{Allowed, Services};
@@ -18,7 +21,6 @@ use crate::reader::Reader;
 use crate::registry;
 
 /// What is to be rehearsed.
-#[derive(Debug)]
 pub struct Play<'p> {
     /// The kinds that there are.
     pub kinds: &'p Kinds,
@@ -32,6 +34,14 @@ pub struct Play<'p> {
     pub namespace: &'p str,
     /// What is around the rules.
     pub around: &'p Around,
+    /// What rules at admission make of writes.
+    pub admit: &'p Admit<'p>,
+}
+
+impl fmt::Debug for Play<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Play").field("policies", &self.policies).finish_non_exhaustive()
+    }
 }
 
 /// What rules have besides objects, as a running engine would give it to them, read once.
@@ -69,7 +79,18 @@ impl Reader {
 
 /// Finds out what rules would do, and does none of it.
 pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
-    let Play { kinds, policies, exceptions, all, namespace, around } = play;
+    let Play { kinds, mut policies, exceptions, all, namespace, around, admit } = play;
+    let refused: Vec<Undone> = policies
+        .iter_mut()
+        .flatten()
+        .filter_map(|policy| {
+            let stored = stored(reader, policy)?;
+            let why = refused_update(&stored, policy)?;
+            // It stays as it is.
+            *policy = stored;
+            Some(Undone { what: describe(policy), why })
+        })
+        .collect();
     let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
     configure(&mut settings, &around.settings);
     // Nobody sends anything here whom the settings may keep out.
@@ -83,8 +104,28 @@ pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
         exceptions,
         globals: Arc::clone(&around.globals),
         services: &around.services,
+        admit,
     };
-    rehearse(rehearsal, Box::new(Stored { all }), now())
+    let mut rehearsed = rehearse(rehearsal, Box::new(Stored { all }), now());
+    rehearsed.undone.splice(0..0, refused);
+    rehearsed
+}
+
+/// The policy that the cluster has by the name of one.
+fn stored(reader: &Reader, policy: &Value) -> Option<Value> {
+    reader.object(&ObjectId::of(policy).ok()?).ok()?
+}
+
+/// Why a policy cannot take the place of another.
+fn refused_update(old: &Value, new: &Value) -> Option<String> {
+    if old.get("spec") == new.get("spec") {
+        return None;
+    }
+    let (old, new) = (registry::documents(old).ok()?, registry::documents(new).ok()?);
+    let found = kiln_dialects::kyverno::check_update(old.first()?, new.first()?);
+    let refused = found.into_iter().find(|found| found.severity == Severity::Error)?;
+    let hint = refused.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Some(format!("the update is refused: {}{hint}", refused.message))
 }
 
 impl Audience for Reader {

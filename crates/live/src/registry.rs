@@ -85,7 +85,7 @@ pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
     compiled.policies.first().cloned().ok_or_else(problems)
 }
 
-fn documents(object: &Value) -> Result<Vec<Document>, String> {
+pub(crate) fn documents(object: &Value) -> Result<Vec<Document>, String> {
     let text = json::to_string(object);
     read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
         .map_err(|error| error.to_string())

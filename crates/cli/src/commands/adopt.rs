@@ -13,6 +13,7 @@ use kiln_services::Allowed;
 use kiln_yaml::Document;
 use serde_json::json;
 
+use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_policies};
 use super::doctor::other_engine;
 use super::rules::rule_set;
@@ -96,6 +97,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let compiled = compile(wanted, reader.kinds());
     let around = around(&reader, &args.engine_namespace, &Allowed::default())?;
+    let rules = rule_set(&compiled);
+    let admission =
+        AtAdmission { rules: &rules, reader: &reader, kinds: reader.kinds(), around: &around };
     let play = Play {
         kinds: reader.kinds(),
         policies: None,
@@ -103,12 +107,13 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         all: false,
         namespace: &args.engine_namespace,
         around: &around,
+        admit: &|old, object| admission.admit(old, object),
     };
     let now = kiln_live::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let adoption = Adoption {
         fates: documents.iter().filter(|d| !is_exception(d)).map(|d| fate(d, &reader)).collect(),
-        made: made(&reader, &rule_set(&compiled))?,
+        made: made(&reader, &rules)?,
         now,
         engines: deployments.iter().filter_map(other_engine).collect(),
     };

@@ -3,6 +3,7 @@
 
 mod adopt;
 mod apply;
+mod at_admission;
 mod build;
 mod check;
 mod completion;

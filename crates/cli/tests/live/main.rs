@@ -1,6 +1,7 @@
 //! `kiln run` on a real control plane. Skipped, and loudly, where there is none.
 
 mod admission;
+mod adoption;
 mod certificates;
 mod control;
 mod faults;

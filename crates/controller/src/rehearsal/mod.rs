@@ -1,23 +1,24 @@
 //! What rules would do to a cluster, found out without doing it.
 //!
 //! A controller works as ever, but on a [`stage`]: what it reads is what the cluster holds, what it writes stays
-//! here. When it has come to rest, the stage says what would be another object by then.
+//! here. When it has come to rest, the stage says what would be another object by then. Policies that stand in the
+//! cluster beside the ones that are played do nothing new, and keep what they made.
 //!
 //! Time is played too, and only a few seconds of it: what waits for longer is told as a problem.
 
 mod stage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_cluster::{ApiError, Call};
+use kiln_cluster::{ApiError, Call, KindKey};
 use kiln_engine::{ClaimLabels, Globals, Outside};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, RuleId};
-use kiln_value::Value;
+use kiln_value::{Str, Value};
 
-use crate::controller::{Compile, Controller};
+use crate::controller::{Compile, Controller, News};
 use crate::settings::Settings;
 use stage::Stage;
 
@@ -46,8 +47,8 @@ pub trait Audience {
 pub struct Planned {
     /// Which object.
     pub target: ObjectId,
-    /// The rule that makes it or made it, if its labels say so.
-    pub rule: Option<RuleId>,
+    /// The rules that do it: the one that makes or made it, as its labels say, and those that change what is stored.
+    pub rules: Vec<RuleId>,
     /// The object as it is; none for a new one.
     pub before: Option<Value>,
     /// The object as it would be; none for one that would be deleted.
@@ -83,6 +84,9 @@ pub struct Rehearsed {
     pub undone: Vec<Undone>,
 }
 
+/// What rules at admission make of a write: what was there, and what is to be there. Otherwise why they refuse it.
+pub type Admit<'r> = dyn Fn(Option<&Value>, Value) -> Result<Value, String> + 'r;
+
 /// What is played, and before whom.
 pub struct Rehearsal<'r> {
     /// The cluster.
@@ -100,6 +104,8 @@ pub struct Rehearsal<'r> {
     pub globals: Arc<Globals>,
     /// Whom rules may ask besides the cluster.
     pub services: &'r dyn Outside,
+    /// What happens to writes before they are stored.
+    pub admit: &'r Admit<'r>,
 }
 
 impl fmt::Debug for Rehearsal<'_> {
@@ -110,25 +116,33 @@ impl fmt::Debug for Rehearsal<'_> {
 
 /// Plays what rules do to a cluster.
 pub fn rehearse(rehearsal: Rehearsal<'_>, compile: Box<dyn Compile>, now: u64) -> Rehearsed {
-    let Rehearsal { audience, kinds, settings, policies, exceptions, globals, services } =
+    let Rehearsal { audience, kinds, settings, policies, exceptions, globals, services, admit } =
         rehearsal;
     let policy_kinds = compile.kinds();
+    let mut stage = Stage::new(audience, admit, &settings.namespace, now);
+    if let Some(policies) = policies {
+        let standing = stage.only_policies(&policy_kinds, policies);
+        let standing = standing.iter().filter_map(|policy| compile.compile(policy, kinds).ok());
+        let rules = standing.flat_map(|policy| policy.rules.clone());
+        stage.keep_owners(
+            rules.filter(|rule| rule.lifecycle.synchronize).map(|rule| rule.id.clone()),
+        );
+    }
     // Reports are about what happened.
     let unreported = Settings { reports: false, ..settings.clone() };
     let mut controller = Controller::new(unreported, kinds.clone(), compile);
     controller.set_exceptions(exceptions);
     controller.set_globals(globals);
-    let mut stage = Stage::new(audience, &settings.namespace, now);
-    if let Some(policies) = policies {
-        stage.only_policies(&policy_kinds, policies);
-    }
-    let undone_anyway = play(&mut controller, &mut stage, services, now);
+    let mut patched = BTreeMap::new();
+    let undone_anyway = play(&mut controller, &mut stage, services, now, &mut patched);
 
     let own: BTreeSet<&RuleId> = controller.rules().collect();
     let changes = stage.changes(&policy_kinds).map(|(target, before, after)| {
+        let mut rules: Vec<RuleId> = patched.get(&place(&target)).cloned().unwrap_or_default();
         let claim = after.as_ref().or(before.as_ref()).and_then(ClaimLabels::read);
-        let rule = claim.and_then(|claim| own.iter().copied().find(|rule| claim.names(rule)));
-        Planned { target, rule: rule.cloned(), before, after }
+        let maker = claim.and_then(|claim| own.iter().copied().find(|rule| claim.names(rule)));
+        rules.extend(maker.filter(|_| rules.is_empty()).cloned());
+        Planned { target, rules, before, after }
     });
     let mut rehearsed = Rehearsed { changes: changes.collect(), undone: undone_anyway };
     let undone = |what: String, why: &str| Undone { what, why: why.to_owned() };
@@ -141,12 +155,20 @@ pub fn rehearse(rehearsal: Rehearsal<'_>, compile: Box<dyn Compile>, now: u64) -
     rehearsed
 }
 
-/// Lets the controller work until it has nothing left to do.
+/// An object by its kind, whatever the version.
+type Object = (KindKey, Str, Str);
+
+fn place(id: &ObjectId) -> Object {
+    (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone())
+}
+
+/// Lets the controller work until it has nothing left to do, and notes which rules changed stored objects.
 fn play(
     controller: &mut Controller,
     stage: &mut Stage<'_>,
     services: &dyn Outside,
     begin: u64,
+    patched: &mut BTreeMap<Object, Vec<RuleId>>,
 ) -> Vec<Undone> {
     let mut now = begin;
     for _ in 0..ROUNDS {
@@ -161,11 +183,19 @@ fn play(
             let answer = stage.carry_out(&request.call);
             controller.answer(request.ticket, answer, now);
         }
+        for news in controller.take_news() {
+            if let News::Changed { rule, target } = news {
+                let rules = patched.entry(place(&target)).or_default();
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
         let watched: BTreeSet<Gvk> = controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
         let events = stage.take_events();
         let is_quiet = is_quiet && events.is_empty();
         for (kind, event) in events {
-            for gvk in watched.iter().filter(|gvk| kiln_cluster::KindKey::of(gvk) == kind) {
+            for gvk in watched.iter().filter(|gvk| KindKey::of(gvk) == kind) {
                 controller.watched(gvk, &event, now);
             }
         }

@@ -6,11 +6,14 @@ use kiln_cluster::{
     ApiError, Call, Change, KindKey, Listing, ObjectPatch, Reason, Reply, WatchEvent,
     fold_string_data,
 };
+use kiln_engine::ClaimLabels;
 use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_rules::RuleId;
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value};
 
-use super::Audience;
+use super::{Admit, Audience};
+use crate::compare::{content_only, live_form, wanted_form};
 use crate::record::Record;
 
 /// What happens here happens after everything that happened in the cluster.
@@ -27,6 +30,7 @@ struct Kind {
 
 pub(super) struct Stage<'c> {
     audience: &'c dyn Audience,
+    admit: &'c Admit<'c>,
     /// Where the engine keeps its books.
     namespace: Str,
     kinds: BTreeMap<KindKey, Result<Kind, ApiError>>,
@@ -34,6 +38,8 @@ pub(super) struct Stage<'c> {
     versions: BTreeMap<KindKey, Gvk>,
     /// The only policies that act.
     policies: Option<BTreeSet<(KindKey, Place)>>,
+    /// Rules of other policies that keep what they made in step.
+    owners: Vec<RuleId>,
     events: Vec<(KindKey, WatchEvent)>,
     revision: u64,
     time: String,
@@ -44,28 +50,39 @@ fn place_of(object: &Value) -> Place {
     (text(metadata::namespace(object)), text(metadata::name(object)))
 }
 
+fn refused(why: String) -> ApiError {
+    ApiError::new(Reason::Forbidden, why)
+}
+
 fn not_found(id: &ObjectId) -> ApiError {
     ApiError::new(Reason::NotFound, format!("{id} is not there"))
 }
 
 impl<'c> Stage<'c> {
-    pub(super) fn new(audience: &'c dyn Audience, namespace: &str, now: u64) -> Self {
+    pub(super) fn new(
+        audience: &'c dyn Audience,
+        admit: &'c Admit<'c>,
+        namespace: &str,
+        now: u64,
+    ) -> Self {
         let seconds = i64::try_from(now / 1000).unwrap_or_default();
         Stage {
             audience,
+            admit,
             namespace: namespace.into(),
             kinds: BTreeMap::new(),
             versions: BTreeMap::new(),
             policies: None,
+            owners: Vec::new(),
             events: Vec::new(),
             revision: FIRST_REVISION,
             time: Time::from_unix(seconds, 0).map_or_else(String::new, |time| time.rfc3339()),
         }
     }
 
-    /// Puts these policies in the place of all that the cluster has.
-    pub(super) fn only_policies(&mut self, kinds: &[Gvk], policies: Vec<Value>) {
-        let mut only = BTreeSet::new();
+    /// Puts these policies in the place of all that the cluster has, and gives back the others.
+    pub(super) fn only_policies(&mut self, kinds: &[Gvk], policies: Vec<Value>) -> Vec<Value> {
+        let (mut only, mut others) = (BTreeSet::new(), Vec::new());
         let mut by_kind: BTreeMap<KindKey, Vec<Value>> = BTreeMap::new();
         for policy in policies {
             let Some(gvk) = Gvk::of(&policy) else { continue };
@@ -75,24 +92,30 @@ impl<'c> Stage<'c> {
             let key = KindKey::of(gvk);
             self.load(gvk);
             // Where policies cannot be read there are none to keep.
-            let stored = match self.kinds.remove(&key) {
+            let mut stored = match self.kinds.remove(&key) {
                 Some(Ok(kind)) => kind.now,
                 _ => BTreeMap::new(),
             };
             let mut kind = Kind::default();
             for mut policy in by_kind.remove(&key).unwrap_or_default() {
                 let place = place_of(&policy);
-                policy = match stored.get(&place) {
-                    Some(known) if known.get("spec") == policy.get("spec") => known.clone(),
-                    Some(known) => self.stamped(policy, Some(known)),
-                    None => self.stamped(policy, None),
+                policy = match stored.remove(&place) {
+                    Some(known) if known.get("spec") == policy.get("spec") => known,
+                    known => self.stamped(policy, known.as_ref()),
                 };
                 only.insert((key.clone(), place.clone()));
                 kind.now.insert(place, policy);
             }
             self.kinds.insert(key, Ok(kind));
+            others.extend(stored.into_values());
         }
         self.policies = Some(only);
+        others
+    }
+
+    /// Lets rules keep what they made.
+    pub(super) fn keep_owners(&mut self, owners: impl Iterator<Item = RuleId>) {
+        self.owners.extend(owners);
     }
 
     /// What differs from the cluster: before and after, without policies and the engine's own books.
@@ -151,6 +174,10 @@ impl<'c> Stage<'c> {
 
     pub(super) fn carry_out(&mut self, call: &Call) -> Result<Reply, ApiError> {
         let id = call.about();
+        if let Some(kept) = self.kept(call)? {
+            return Ok(Reply::Object(kept));
+        }
+        let call = &self.admitted(call)?;
         match call {
             Call::Get(_) => self.get(&id).map(Reply::Object),
             Call::List { kind, namespace, selector, .. } => {
@@ -202,12 +229,59 @@ impl<'c> Stage<'c> {
             }
             Call::Apply { object, .. } => {
                 self.check_namespace(&id)?;
-                let mut applied = self.get(&id).unwrap_or(Value::Map(Map::new()));
+                let live = self.get(&id).ok();
+                let mut applied = live.clone().unwrap_or(Value::Map(Map::new()));
                 join(&mut applied, object);
+                let applied = (self.admit)(live.as_ref(), applied).map_err(refused)?;
                 self.put(&id, applied, false).map(Reply::Object)
             }
             Call::Delete { .. } => self.delete(&id),
         }
+    }
+
+    /// What stays of an object that belongs to a policy beside those that are played; none when nobody keeps it.
+    fn kept(&mut self, call: &Call) -> Result<Option<Value>, ApiError> {
+        let (Call::Update { object, .. } | Call::Apply { object, .. }) = call else {
+            return Ok(None);
+        };
+        let Some(wanted) = ClaimLabels::read(object).filter(|_| !self.owners.is_empty()) else {
+            return Ok(None);
+        };
+        let id = call.about();
+        let Ok(live) = self.get(&id) else { return Ok(None) };
+        let Some(claim) = ClaimLabels::read(&live) else { return Ok(None) };
+        let mut owners = self.owners.iter();
+        let Some(owner) = owners.find(|rule| claim.names(rule) && !wanted.names(rule)) else {
+            return Ok(None);
+        };
+        let content = |form: &Value| content_only(&live_form(form, object));
+        if content(&wanted_form(object)) == content(&live) {
+            return Ok(Some(live));
+        }
+        let message = format!(
+            "it is made by policy {}, rule {} as well, with other content, and stays as it is",
+            owner.policy.key(),
+            owner.rule
+        );
+        Err(ApiError::new(Reason::Forbidden, message))
+    }
+
+    /// A call with what rules at admission make of it.
+    fn admitted(&mut self, call: &Call) -> Result<Call, ApiError> {
+        let id = call.about();
+        let (mut call, live) = (call.clone(), self.get(&id).ok());
+        match &mut call {
+            Call::Create { object, .. } if !self.is_own(&id) => {
+                *object = (self.admit)(None, object.clone()).map_err(refused)?;
+            }
+            Call::Update { object, subresource, .. }
+                if subresource.is_empty() && !self.is_own(&id) =>
+            {
+                *object = (self.admit)(live.as_ref(), object.clone()).map_err(refused)?;
+            }
+            _ => {}
+        }
+        Ok(call)
     }
 
     fn get(&mut self, id: &ObjectId) -> Result<Value, ApiError> {

@@ -12,6 +12,7 @@ use kiln_services::Allowed;
 use kiln_value::Value;
 use kiln_yaml::Document;
 
+use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_rules};
 use super::rules::{compile_rules, more_kinds, read_all, rule_set};
 use crate::args::{Format, Global};
@@ -103,6 +104,7 @@ pub(super) fn plan(
     let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
     let set = rule_set(&compiled);
     let around = around(&reader, &args.engine_namespace, services)?;
+    let admission = AtAdmission { rules: &set, reader: &reader, kinds: &kinds, around: &around };
     let play = Play {
         kinds: &kinds,
         policies,
@@ -110,6 +112,7 @@ pub(super) fn plan(
         all,
         namespace: &args.engine_namespace,
         around: &around,
+        admit: &|old, object| admission.admit(old, object),
     };
     let now = kiln_live::plan(&reader, play);
     let waits = |rule: &kiln_rules::Rule| {
@@ -117,7 +120,7 @@ pub(super) fn plan(
     };
     let plan = Plan {
         now,
-        next_write: next_write::all(&set, &reader, &kinds, &around)?,
+        next_write: next_write::all(&admission)?,
         waiting: set.rules().filter(|rule| waits(rule)).map(|rule| show::rule(&rule.id)).collect(),
     };
     show::plan(ui, args.brief, &plan)?;

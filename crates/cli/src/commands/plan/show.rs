@@ -27,6 +27,14 @@ pub(super) fn rule(rule: &RuleId) -> String {
     format!("policy {}, rule {}", rule.policy.key(), rule.rule)
 }
 
+/// The rules that do something, for the end of a line.
+fn by(rules: &[RuleId]) -> String {
+    match rules.iter().map(rule).collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        named => format!(" ({})", named.join("; ")),
+    }
+}
+
 /// Names in a cluster may hold what a terminal would obey.
 fn plain(id: &ObjectId) -> String {
     id.to_string().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -34,7 +42,7 @@ fn plain(id: &ObjectId) -> String {
 
 fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
     for planned in &plan.now.changes {
-        let by = planned.rule.as_ref().map(|id| format!(" ({})", rule(id))).unwrap_or_default();
+        let by = by(&planned.rules);
         writeln!(out, "{} {}{by}", planned.action(), plain(&planned.target))?;
         if !brief {
             write_difference(
@@ -49,11 +57,10 @@ fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
         writeln!(out, "on their next write:")?;
     }
     for write in &plan.next_write {
-        let by: Vec<String> = write.rules.iter().map(rule).collect();
-        let (target, by) = (plain(&write.target), by.join("; "));
+        let (target, by) = (plain(&write.target), by(&write.rules));
         match &write.refused {
-            Some(why) => writeln!(out, "refuse {target} ({by}): {why}")?,
-            None => writeln!(out, "change {target} ({by})")?,
+            Some(why) => writeln!(out, "refuse {target}{by}: {why}")?,
+            None => writeln!(out, "change {target}{by}")?,
         }
         if !brief && write.refused.is_none() {
             write_difference(out, &write.target, Some(&write.before), Some(&write.after))?;
@@ -143,7 +150,7 @@ fn rows(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
         names.unwrap_or_default()
     };
     let now = plan.now.changes.iter().map(|planned| {
-        let (policy, rule) = by(planned.rule.as_ref());
+        let (policy, rule) = by(planned.rules.first());
         vec![planned.action().to_owned(), plain(&planned.target), policy, rule]
     });
     let later = plan.next_write.iter().map(|write| {
@@ -167,9 +174,7 @@ fn change_value(planned: &Planned) -> Value {
         ("action", Value::from(planned.action())),
         ("object", Value::from(planned.target.to_string())),
     ]);
-    if let Some(rule) = &planned.rule {
-        fields.insert("by", rule_value(rule));
-    }
+    fields.insert("by", planned.rules.iter().map(rule_value).collect::<Value>());
     for (name, object) in [("before", &planned.before), ("after", &planned.after)] {
         if let Some(object) = object {
             fields.insert(name, object.clone());
