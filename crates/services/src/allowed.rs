@@ -63,6 +63,14 @@ impl Allowed {
         self.hosts.is_empty()
     }
 
+    /// Why an address may not be asked, as far as its text says; none when it may.
+    pub fn keeps_from(&self, address: &str) -> Option<String> {
+        match address.parse::<Uri>() {
+            Ok(uri) => self.permits(&uri).err(),
+            Err(_) => Some(format!("{address} is no address")),
+        }
+    }
+
     /// The entry that allows an address to be asked.
     ///
     /// # Errors

@@ -98,7 +98,6 @@ fn policy_kinds(reader: &Reader) -> Vec<Gvk> {
                 || kind.kind().ends_with("PolicyException")
                 || kind.kind() == "ModRule"
         })
-        .filter(|kind| !kind.kind().ends_with("CleanupPolicy"))
         .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
         .map(kiln_object::Kind::gvk)
         .collect();

@@ -1,6 +1,8 @@
 //! `kiln adopt --plan`, on a cluster state as Kyverno leaves it.
 
 use kiln_testkit::control_plane::ControlPlane;
+use kiln_testkit::{MadeBy, made_by_kyverno};
+use kiln_value::{json, value};
 
 use crate::harness::{Folder, Run, SETTINGS_POLICY, kiln};
 
@@ -15,17 +17,16 @@ spec:
     validate: {message: label it, pattern: {metadata: {labels: {app: '?*'}}}}
 ";
 
-/// What Kyverno makes of a Namespace with this UID.
-fn made(namespace: &str, uid: &str, mode: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: {namespace}\n  labels:\n    \
-         app.kubernetes.io/managed-by: kyverno\n    \
-         generate.kyverno.io/policy-name: settings\n    generate.kyverno.io/policy-namespace: ''\n    \
-         generate.kyverno.io/rule-name: make\n    generate.kyverno.io/trigger-group: ''\n    \
-         generate.kyverno.io/trigger-kind: Namespace\n    generate.kyverno.io/trigger-namespace: ''\n    \
-         generate.kyverno.io/trigger-uid: {uid}\n    generate.kyverno.io/trigger-version: v1\n\
-         data:\n  mode: {mode}\n"
-    )
+/// What Kyverno makes of a Namespace.
+pub(crate) fn made(cluster: &ControlPlane, namespace: &str, mode: &str) -> String {
+    let trigger = cluster.kubectl(&["get", "namespace", namespace, "-o", "json"]).unwrap();
+    let trigger = json::parse(&trigger).unwrap();
+    let object = value!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": namespace}, "data": {"mode": mode},
+    });
+    let by = MadeBy::Rule { policy: "settings", namespace: "", rule: "make" };
+    json::to_string(&made_by_kyverno(object, by, &trigger, None))
 }
 
 #[test]
@@ -38,11 +39,8 @@ fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
     for name in ["team-a", "team-b"] {
         cluster.kubectl(&["create", "namespace", name]).unwrap();
     }
-    let uid = |name: &str| {
-        cluster.kubectl(&["get", "namespace", name, "-o", "jsonpath={.metadata.uid}"]).unwrap()
-    };
     for name in ["team-a", "team-b"] {
-        cluster.apply(&made(name, &uid(name), "quiet")).unwrap();
+        cluster.apply(&made(&cluster, name, "quiet")).unwrap();
     }
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let adopt = |args: &[&str]| -> Run {
@@ -61,15 +59,208 @@ fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
         assert!(!run.stdout.contains(unwanted), "{}", run.stdout);
     }
 
-    cluster.apply(&made("team-b", &uid("team-b"), "loud")).unwrap();
+    cluster.apply(&made(&cluster, "team-b", "loud")).unwrap();
     let run = adopt(&[]);
-    assert!(run.stdout.contains("change    v1/ConfigMap/team-b/settings\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(
+            "change    v1/ConfigMap/team-b/settings (policy settings, rule make): data.mode\n"
+        ),
+        "{}",
+        run.stdout
+    );
     let run = adopt(&["--format=json"]);
     assert!(run.stdout.contains("\"made\": 2"), "{}", run.stdout);
+    assert!(run.stdout.contains("\"data.mode\""), "{}", run.stdout);
     cluster.kubectl(&["delete", "clusterpolicy", "checks"]).unwrap();
-    cluster.apply(&made("team-b", &uid("team-b"), "quiet")).unwrap();
+    cluster.apply(&made(&cluster, "team-b", "quiet")).unwrap();
     let run = adopt(&[]);
     assert_eq!(run.code, 0, "{}", run.stdout);
+}
+
+/// What Kiln refuses or does not run, a policy of each kind; and what becomes of it.
+const REFUSED: [(&str, &str); 7] = [
+    (
+        "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: prices}
+spec:
+  rules:
+  - name: ask
+    match: {any: [{resources: {kinds: [Namespace], names: [shop-*]}}]}
+    context: [{name: prices, apiCall: {service: {url: 'http://prices.shop.svc/all'}}}]
+    generate:
+      {apiVersion: v1, kind: ConfigMap, name: prices, namespace: '{{request.object.metadata.name}}', data: {data: {all: '{{prices}}'}}}
+",
+        "differs   kyverno.io/v1/ClusterPolicy/prices\n          the service prices.shop.svc is not asked: no services are allowed \
+         (list the host under kiln.services in the ConfigMap)\n",
+    ),
+    (
+        "
+apiVersion: policies.kyverno.io/v1
+kind: GeneratingPolicy
+metadata: {name: prices}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}]
+  generate:
+  - expression: >-
+      generator.Apply(object.metadata.name, [{'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'prices'},
+        'data': {'all': string(http.Get('http://prices.shop.svc/all').price)}}])
+",
+        "differs   policies.kyverno.io/v1/GeneratingPolicy/prices\n          the service prices.shop.svc is not asked: no services are \
+         allowed (list the host under kiln.services in the ConfigMap)\n",
+    ),
+    (
+        "
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: regions, namespace: default}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [ConfigMap], names: [trigger]}}]}
+    context: [{name: regions, globalReference: {name: regions}}]
+    generate: {apiVersion: v1, kind: ConfigMap, name: regions, namespace: default, data: {data: {all: '{{regions}}'}}}
+",
+        "differs   kyverno.io/v1/Policy/default/regions\n          policies of a namespace do not see the global context\n",
+    ),
+    (
+        "
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: sweep}
+spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}
+",
+        "not run   kyverno.io/v2/ClusterCleanupPolicy/sweep\n          policy \"sweep\" is not run by Kiln: cleanup\n",
+    ),
+    (
+        "
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: checks}
+spec: {validations: [{expression: 'true'}]}
+",
+        "not run   policies.kyverno.io/v1/ValidatingPolicy/checks\n          policy \"checks\" is not run by Kiln: validate\n",
+    ),
+    (
+        "
+apiVersion: policies.kyverno.io/v1
+kind: DeletingPolicy
+metadata: {name: sweep}
+spec: {schedule: '* * * * *'}
+",
+        "not run   policies.kyverno.io/v1/DeletingPolicy/sweep\n          policy \"sweep\" is not run by Kiln: cleanup\n",
+    ),
+    (
+        "
+apiVersion: kyverno.io/v2
+kind: GlobalContextEntry
+metadata: {name: rates}
+spec: {apiCall: {service: {url: 'http://rates.shop.svc'}, method: GET}}
+",
+        "not run   kyverno.io/v2/GlobalContextEntry/rates\n          only answers of the API server are kept, so rules that ask for it \
+         fail\n",
+    ),
+];
+
+/// Kinds of Kyverno that Kiln does not bring.
+const KINDS: [(&str, &str, &str, &str); 3] = [
+    ("kyverno.io", "v2", "ClusterCleanupPolicy", "clustercleanuppolicies"),
+    ("policies.kyverno.io", "v1", "ValidatingPolicy", "validatingpolicies"),
+    ("policies.kyverno.io", "v1", "DeletingPolicy", "deletingpolicies"),
+];
+
+/// A rule of KubeMod, an object with its effect, and one that it acts on when it is written.
+const KUBEMOD: &str = "
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: cost, namespace: default}
+spec:
+  type: Patch
+  match:
+  - {select: $.kind, matchValue: ConfigMap}
+  - {select: $.metadata.name, matchValue: bill}
+  patch:
+  - {op: add, path: /data/cost, value: '\"7\"'}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: bill, namespace: default}, data: {cost: '7'}}
+";
+
+/// A Deployment of an image.
+fn deployment(name: &str, image: &str) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  \
+         selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    \
+         spec: {{containers: [{{name: main, image: '{image}'}}]}}\n"
+    )
+}
+
+#[test]
+fn says_what_is_refused_or_not_run_and_whom_to_stop() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let folder = Folder::with(&[]);
+    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    for (group, version, kind, plural) in KINDS {
+        cluster
+            .apply(&format!(
+                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {plural}.{group}}}\n\
+                 spec:\n  group: {group}\n  scope: Cluster\n  names: {{plural: {plural}, kind: {kind}}}\n  versions:\n  \
+                 - name: {version}\n    served: true\n    storage: true\n    \
+                 schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}\n"
+            ))
+            .unwrap();
+        let name = format!("crd/{plural}.{group}");
+        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &name]).unwrap();
+    }
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let adopt = || folder.kiln(&["adopt", "--plan", "--kubeconfig", &kubeconfig]);
+
+    // What KubeMod did goes on, and it is told to stop by whatever name its image has.
+    cluster.apply(KUBEMOD).unwrap();
+    let digest = "0123456789abcdef".repeat(4);
+    let images = [
+        ("tagged", "kubemod/kubemod:v0.15.3".to_owned()),
+        ("digest", format!("kubemod/kubemod@sha256:{digest}")),
+        ("mirror", format!("registry.example:5000/mirror/kubemod:v1@sha256:{digest}")),
+        ("bystander", "example/kubemod-exporter:v1".to_owned()),
+    ];
+    for (name, image) in &images {
+        cluster.apply(&deployment(name, image)).unwrap();
+    }
+    let run = adopt();
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.contains("unchanged api.kubemod.io/v1beta1/ModRule/default/cost\n"),
+        "{}",
+        run.stdout
+    );
+    for (name, _) in &images[..3] {
+        let wanted =
+            format!("stop      Deployment default/{name} (KubeMod), before `kiln run` starts");
+        assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+    assert!(!run.stdout.contains("bystander"), "{}", run.stdout);
+
+    for (policy, _) in REFUSED {
+        cluster.kubectl_with_input(&["create", "-f", "-"], policy).unwrap();
+    }
+    let run = adopt();
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    for (_, wanted) in REFUSED {
+        assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+    // Services that are listed are asked.
+    cluster
+        .apply(
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: kyverno, namespace: kyverno}, data: {kiln.services: prices.shop.svc}}",
+        )
+        .unwrap();
+    let run = adopt();
+    for kind in ["kyverno.io/v1/ClusterPolicy", "policies.kyverno.io/v1/GeneratingPolicy"] {
+        let wanted = format!("unchanged {kind}/prices\n");
+        assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use kiln_testkit::control_plane::ControlPlane;
 
-use crate::harness::{Folder, Run};
+use crate::adopt::made;
+use crate::harness::{Folder, Run, SETTINGS_POLICY};
 
 const GENERATE: &str = "apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -144,6 +145,178 @@ fn says_what_would_change_and_changes_nothing() {
     let run = kiln("plan", &["g.yaml", "--all", "--brief"]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     assert!(run.stdout.starts_with("change v1/LimitRange/team-b/limits"), "{}", run.stdout);
+}
+
+const GENERATING: &str = "apiVersion: policies.kyverno.io/v1
+kind: GeneratingPolicy
+metadata: {name: notes}
+spec:
+  evaluation: {generateExisting: {enabled: true}, synchronize: {enabled: true}}
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}]
+  matchConditions: [{name: teams, expression: object.metadata.name.startsWith('team-')}]
+  generate:
+  - expression: >-
+      generator.Apply(object.metadata.name, [{'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'note'}, 'data': {'k': 'v'}}])
+";
+
+const MUTATING: &str = "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps], resourceNames: [note, settings]}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{data: Object.data{owner: \"cel\"}}'}
+";
+
+const TARGETS: &str = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: calm}
+spec:
+  rules:
+  - name: quiet
+    match: {any: [{resources: {kinds: [Namespace], names: [team-a]}}]}
+    mutate:
+      mutateExistingOnPolicyUpdate: true
+      targets: [{apiVersion: v1, kind: ConfigMap, name: settings, namespace: team-a}]
+      patchStrategicMerge: {data: {mode: quiet}}
+";
+
+const COST: &str = "apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: cost, namespace: team-a}
+spec:
+  type: Patch
+  match:
+  - {select: $.kind, matchValue: ConfigMap}
+  - {select: $.metadata.name, matchValue: note}
+  patch:
+  - {op: add, path: /data/cost, value: '\"7\"'}
+";
+
+#[test]
+fn every_dialect_is_played() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    cluster.apply(OBJECTS).unwrap();
+    let folder = Folder::with(&[
+        ("g.yaml", GENERATING),
+        ("m.yaml", MUTATING),
+        ("t.yaml", TARGETS),
+        ("c.yaml", COST),
+        (
+            "r.yaml",
+            &REJECT.replace("$.data.mode', matchValue: loud", "$.metadata.name', matchValue: note"),
+        ),
+    ]);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let created = "create v1/ConfigMap/team-a/note (policy notes, rule notes)\n\
+                   create v1/ConfigMap/team-b/note (policy notes, rule notes)\n";
+    let later =
+        "on their next write:\nchange v1/ConfigMap/team-a/settings (policy owner, rule owner)\n";
+    for (rules, wanted) in [
+        (&["g.yaml"][..], format!("{created}2 to create, 0 to change, 0 to delete\n")),
+        (
+            &["m.yaml"],
+            format!(
+                "{later}0 to create, 0 to change, 0 to delete; 1 object changes on its next write\n"
+            ),
+        ),
+        (
+            &["t.yaml"],
+            "change v1/ConfigMap/team-a/settings (policy calm, rule quiet)\n\
+             0 to create, 1 to change, 0 to delete\n"
+                .into(),
+        ),
+        (&["c.yaml"], "nothing would change\n".into()),
+    ] {
+        let args = ["plan", "--brief", "--kubeconfig", &kubeconfig];
+        let run = folder.kiln(&[&args[..], rules].concat());
+        assert_eq!(run.stdout, wanted, "{rules:?}: {}", run.stderr);
+    }
+    // What rules make passes those that act at admission, as it does when all are stored.
+    let plan = |rules: &[&str]| {
+        let args = ["plan", "--format=json", "--kubeconfig", &kubeconfig];
+        let run = folder.kiln(&[&args[..], rules].concat());
+        kiln_value::json::parse(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr))
+    };
+    let all = plan(&["g.yaml", "m.yaml", "t.yaml", "c.yaml"]);
+    let changes = all.get("changes").unwrap().as_list().unwrap();
+    let data = |object: &str| {
+        let named = |change: &&kiln_value::Value| change.str_at(["object"]) == Some(object);
+        changes.iter().find(named).and_then(|change| change.get_path(["after", "data"])).unwrap()
+    };
+    for (object, wanted) in [
+        ("v1/ConfigMap/team-a/note", kiln_value::value!({"k": "v", "owner": "cel", "cost": "7"})),
+        ("v1/ConfigMap/team-b/note", kiln_value::value!({"k": "v", "owner": "cel"})),
+        ("v1/ConfigMap/team-a/settings", kiln_value::value!({"mode": "quiet", "owner": "cel"})),
+    ] {
+        assert_eq!(*data(object), wanted, "{object}");
+    }
+    // What they refuse is not made.
+    let args = ["plan", "g.yaml", "r.yaml", "--brief", "--kubeconfig", &kubeconfig];
+    let run = folder.kiln(&args);
+    assert!(run.stdout.starts_with("create v1/ConfigMap/team-b/note"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(
+            "not done: gpol:notes/notes: v1/ConfigMap/team-a/note: modrule:team-a/no-loud"
+        ),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn what_is_stored_already_counts() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let second = SETTINGS_POLICY
+        .replace("name: settings}", "name: second}")
+        .replace("mode: quiet", "mode: loud");
+    let narrower = SETTINGS_POLICY.replace("team-*", "team-a");
+    let folder = Folder::with(&[("second.yaml", &second), ("narrower.yaml", &narrower)]);
+    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], SETTINGS_POLICY).unwrap();
+    for name in ["team-a", "team-b", "other"] {
+        cluster.kubectl(&["create", "namespace", name]).unwrap();
+        cluster.apply(&made(&cluster, name, "quiet")).unwrap();
+    }
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let plan = |rules: &[&str]| {
+        let run = folder.kiln(&[&["plan", "--brief", "--kubeconfig", &kubeconfig], rules].concat());
+        assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+        run.stdout
+    };
+    // What was made of an object that the rule does not take any more goes.
+    assert_eq!(
+        plan(&[]),
+        "delete v1/ConfigMap/other/settings (policy settings, rule make)\n\
+         note: policy settings, rule make acts on new objects only; --all shows what it makes of those that are there\n\
+         0 to create, 0 to change, 1 to delete\n"
+    );
+    // What a policy keeps in step is not another's.
+    let said = plan(&["second.yaml", "--all"]);
+    for name in ["team-a", "team-b"] {
+        let wanted = format!(
+            "not done: kyverno:second/make: v1/ConfigMap/{name}/settings: it is made by policy settings, rule make as well, \
+             with other content, and stays as it is\n"
+        );
+        assert!(said.contains(&wanted), "{wanted:?} is missing in\n{said}");
+    }
+    assert!(
+        said.contains("0 to create, 0 to change, 0 to delete; 2 things cannot be done"),
+        "{said}"
+    );
+    // A policy that the webhook would not take has no effects.
+    let said = plan(&["narrower.yaml"]);
+    assert!(
+        said.contains(
+            "not done: kyverno.io/v1/ClusterPolicy/settings: the update is refused: changes of immutable fields of a rule spec in \
+             a generate rule is disallowed: match of rule \"make\" (delete the policy and create it again"
+        ),
+        "{said}"
+    );
+    assert!(!said.contains("team-"), "{said}");
 }
 
 #[test]

@@ -122,18 +122,25 @@ pub(super) fn others(look: &mut Examination<'_>) {
     }
 }
 
+/// The last name of an image, without registry, tag and digest: mirrors keep it.
+fn repository(image: &str) -> &str {
+    let image = image.split('@').next().unwrap_or(image);
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split(':').next().unwrap_or(name)
+}
+
 /// The name of a Deployment that runs another engine, and of that engine.
 pub(in crate::commands) fn other_engine(deployment: &Value) -> Option<(String, &'static str)> {
     let replicas = deployment.get_path(["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(1);
     let containers = deployment.get_path(["spec", "template", "spec", "containers"])?.as_list()?;
-    let runs = |part: &str| {
+    let runs = |wanted: &str| {
         let mut images = containers.iter().filter_map(|container| container.str_at(["image"]));
-        images.any(|image| image.contains(part))
+        images.any(|image| repository(image) == wanted)
     };
     let engine = match () {
         () if replicas == 0 => return None,
-        () if runs("kyverno/kyverno") || runs("kyverno/background-controller") => "Kyverno",
-        () if runs("kubemod/kubemod:") => "KubeMod",
+        () if runs("kyverno") || runs("background-controller") => "Kyverno",
+        () if runs("kubemod") => "KubeMod",
         () => return None,
     };
     let namespace = metadata::namespace(deployment).unwrap_or_default();

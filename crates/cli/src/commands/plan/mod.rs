@@ -19,6 +19,7 @@ use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
 use next_write::NextWrite;
+pub(super) use show::{by, rule};
 
 /// Say what rules would do to a cluster, and do none of it
 ///

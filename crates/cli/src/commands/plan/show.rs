@@ -23,12 +23,12 @@ pub(super) fn plan(ui: &Ui, brief: bool, plan: &Plan) -> io::Result<()> {
 }
 
 /// A rule by its policy and its own name.
-pub(super) fn rule(rule: &RuleId) -> String {
+pub(in crate::commands) fn rule(rule: &RuleId) -> String {
     format!("policy {}, rule {}", rule.policy.key(), rule.rule)
 }
 
 /// The rules that do something, for the end of a line.
-fn by(rules: &[RuleId]) -> String {
+pub(in crate::commands) fn by(rules: &[RuleId]) -> String {
     match rules.iter().map(rule).collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
         named => format!(" ({})", named.join("; ")),

@@ -1,21 +1,25 @@
 //! `kiln adopt`
 
+mod differences;
+
 use std::io::Write;
 
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{compile, is_exception, is_policy};
-use kiln_engine::ClaimLabels;
-use kiln_live::{Planned, Play, Reader, Rehearsed};
+use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
+use kiln_live::{Around, Planned, Play, Reader, Rehearsed};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
 use kiln_services::Allowed;
+use kiln_value::{Map, Value};
 use kiln_yaml::Document;
 use serde_json::json;
 
 use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_policies};
 use super::doctor::other_engine;
+use super::plan::{by, rule};
 use super::rules::rule_set;
 use crate::args::Format;
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -24,8 +28,8 @@ use crate::ui::{Ui, counted};
 /// Say what becomes of a cluster's Kyverno or KubeMod when Kiln takes over
 ///
 /// Reads the policies of the cluster and what they made, and says of each policy whether it runs unchanged, in part or not
-/// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted; and which
-/// engines are to be stopped first. Nothing is changed: taking over is what `kiln run` does.
+/// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted, by which rule
+/// and in which fields; and which engines are to be stopped first. Nothing is changed: taking over is what `kiln run` does.
 ///
 /// Exit code 0 when everything goes on as before, 1 otherwise.
 #[derive(Debug, clap::Args)]
@@ -103,7 +107,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let play = Play {
         kinds: reader.kinds(),
         policies: None,
-        exceptions: compiled.exceptions.clone(),
+        exceptions: compiled.exceptions,
         all: false,
         namespace: &args.engine_namespace,
         around: &around,
@@ -112,7 +116,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let now = kiln_live::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let adoption = Adoption {
-        fates: documents.iter().filter(|d| !is_exception(d)).map(|d| fate(d, &reader)).collect(),
+        fates: fates(&documents, &reader, &around)?,
         made: made(&reader, &rules)?,
         now,
         engines: deployments.iter().filter_map(other_engine).collect(),
@@ -121,14 +125,28 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     Ok(if adoption.is_smooth() { Outcome::Done } else { Outcome::No })
 }
 
-fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<kiln_value::Value>, Failure> {
+fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<Value>, Failure> {
     reader.all(gvk, "").map_err(|error| {
         Failure::from(Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)))
     })
 }
 
+/// What becomes of each policy, and of entries of the global context that are not kept.
+fn fates(documents: &[Document], reader: &Reader, around: &Around) -> Result<Vec<Fate>, Failure> {
+    let policies = documents.iter().filter(|document| !is_exception(document));
+    let mut fates: Vec<Fate> =
+        policies.map(|document| fate(document, reader, &around.settings.services)).collect();
+    let globals = reader.kinds().preferred("kyverno.io", "GlobalContextEntry");
+    let entries = globals.map(|kind| all(reader, &kind.gvk())).transpose()?;
+    fates.extend(entries.into_iter().flatten().filter_map(|entry| {
+        let why = vec![differences::of_global(&entry)?];
+        Some(Fate { policy: describe(&entry), runs: Runs::NotAtAll, why })
+    }));
+    Ok(fates)
+}
+
 /// What becomes of one policy.
-fn fate(document: &Document, reader: &Reader) -> Fate {
+fn fate(document: &Document, reader: &Reader, services: &Allowed) -> Fate {
     let policy = describe(document.value());
     if !is_policy(document) {
         let kind = document.value().str_at(["kind"]).unwrap_or_default();
@@ -144,6 +162,7 @@ fn fate(document: &Document, reader: &Reader) -> Fate {
             .filter(|problem| problem.severity >= Severity::Warning)
             .map(|problem| problem.message.clone()),
     );
+    why.extend(differences::of(document.value(), services));
     why.dedup();
     let acts = compiled.policies.iter().any(|policy| !policy.rules.is_empty());
     let runs = match (acts, why.is_empty()) {
@@ -189,7 +208,9 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
         }
     }
     for planned in &adoption.now.changes {
-        writeln!(out, "{:<9} {}", planned.action(), planned.target)?;
+        let (by, fields) = (by(&planned.rules), fields(planned).join(", "));
+        let separator = if fields.is_empty() { "" } else { ": " };
+        writeln!(out, "{:<9} {}{by}{separator}{fields}", planned.action(), planned.target)?;
     }
     for undone in &adoption.now.undone {
         writeln!(out, "not done  {}: {}", undone.what, undone.why)?;
@@ -215,16 +236,58 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
     out.flush()
 }
 
+/// So many fields of an object are named.
+const MOST_FIELDS: usize = 8;
+
+/// The fields in which an object would be another; none for one that comes or goes.
+fn fields(planned: &Planned) -> Vec<String> {
+    let mut fields = Vec::new();
+    if let (Some(before), Some(after)) = (&planned.before, &planned.after) {
+        differing(before, after, "", &mut fields);
+    }
+    if fields.len() > MOST_FIELDS {
+        let more = fields.len() - MOST_FIELDS;
+        fields.truncate(MOST_FIELDS);
+        fields.push(format!("{more} more"));
+    }
+    fields
+}
+
+/// Adds the paths at which two values differ. Marks of the engine are written along with other changes.
+fn differing(before: &Value, after: &Value, path: &str, fields: &mut Vec<String>) {
+    let (Value::Map(old), Value::Map(new)) = (before, after) else {
+        if before != after {
+            fields.push(path.to_owned());
+        }
+        return;
+    };
+    let is_mark = |key: &str| key.starts_with(ANNOTATION_PREFIX);
+    let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(key)));
+    for key in keys.filter(|key| !is_mark(key)) {
+        let path = if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+        let part = |map: &Map| map.get(key).cloned().unwrap_or(Value::Null);
+        match (part(old), part(new)) {
+            // A map that holds nothing but marks is one that is not there.
+            (Value::Null, Value::Map(map)) | (Value::Map(map), Value::Null)
+                if map.keys().all(|key| is_mark(key)) => {}
+            (old, new) => differing(&old, &new, &path, fields),
+        }
+    }
+}
+
 fn as_json(adoption: &Adoption) -> serde_json::Value {
     let policies: Vec<_> = adoption
         .fates
         .iter()
         .map(|fate| json!({"policy": fate.policy, "runs": fate.runs.word(), "why": fate.why}))
         .collect();
-    let changes =
-        adoption.now.changes.iter().map(
-            |planned| json!({"action": planned.action(), "object": planned.target.to_string()}),
-        );
+    let changes = adoption.now.changes.iter().map(|planned| {
+        let rules: Vec<_> = planned.rules.iter().map(rule).collect();
+        json!({
+            "action": planned.action(), "object": planned.target.to_string(),
+            "by": rules, "fields": fields(planned),
+        })
+    });
     let undone = adoption.now.undone.iter();
     let undone = undone.map(|undone| json!({"what": undone.what, "why": undone.why}));
     let engines = adoption.engines.iter();

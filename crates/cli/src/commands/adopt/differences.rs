@@ -1,0 +1,196 @@
+//! What Kiln refuses that the original tools do, as far as the text of a policy shows it.
+
+use kiln_object::{Gvk, metadata};
+use kiln_services::Allowed;
+use kiln_value::Value;
+
+/// Calls of CEL that ask the network.
+const HTTP: [&str; 3] = ["http.Get(", "http.Post(", "http.Put("];
+/// Calls of CEL that ask image registries.
+const REGISTRY: [&str; 1] = ["image.GetMetadata("];
+
+const NO_REGISTRY: &str =
+    "it asks an image registry, which is refused: give the value in another way";
+
+// Kyverno: newer versions refuse these in policies of namespaces as well.
+const NO_GLOBALS: &str = "policies of a namespace do not see the global context";
+const NO_SERVICES: &str = "policies of a namespace do not ask services";
+
+/// Everything that a policy asks for and does not get, each once.
+pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_cel = Gvk::of(policy).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
+    let is_namespaced = metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty());
+    walk(policy.get("spec").unwrap_or(&Value::Null), &mut |key, value| match value {
+        Value::Map(_) if key == "apiCall" => {
+            let address = value.str_at(["service", "url"]);
+            found.extend(address.and_then(|address| match is_namespaced {
+                true => Some(NO_SERVICES.to_owned()),
+                false => unasked(address, "{{", services),
+            }));
+        }
+        Value::Map(_) if key == "globalReference" && is_namespaced => {
+            found.push(NO_GLOBALS.to_owned());
+        }
+        Value::Map(_) if key == "imageRegistry" => found.push(NO_REGISTRY.to_owned()),
+        Value::String(text) if is_cel => {
+            for call in HTTP {
+                let mut calls = text.split(call).skip(1);
+                found
+                    .extend(calls.by_ref().filter_map(|rest| unasked(literal(rest), "", services)));
+            }
+            if is_namespaced && text.contains("globalContext.Get(") {
+                found.push(NO_GLOBALS.to_owned());
+            }
+            if REGISTRY.iter().any(|call| text.contains(call)) {
+                found.push(NO_REGISTRY.to_owned());
+            }
+        }
+        _ => {}
+    });
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Why an entry of the global context would be empty.
+pub(super) fn of_global(entry: &Value) -> Option<String> {
+    let call = entry.get_path(["spec", "apiCall"])?;
+    let asks = call.get("service").is_some() || call.str_at(["method"]) == Some("POST");
+    asks.then(|| {
+        "only answers of the API server are kept, so rules that ask for it fail".to_owned()
+    })
+}
+
+/// Why a service would not be asked. Addresses that are put together when a rule runs begin with nothing that is known.
+fn unasked(address: &str, variable: &str, services: &Allowed) -> Option<String> {
+    let is_open = address.is_empty() || (!variable.is_empty() && address.contains(variable));
+    let why = match is_open {
+        true if services.is_empty() => "it asks a service, and no services are allowed".to_owned(),
+        true => return None,
+        false => services.keeps_from(address)?,
+    };
+    Some(format!("{why} (list the host under kiln.services in the ConfigMap)"))
+}
+
+/// The text that a call begins with; empty when that is no plain text, or only the beginning of one.
+fn literal(arguments: &str) -> &str {
+    let arguments = arguments.trim_start();
+    let Some(quote) = arguments.chars().next().filter(|c| matches!(c, '\'' | '"')) else {
+        return "";
+    };
+    let Some((text, rest)) = arguments[1..].split_once(quote) else { return "" };
+    if rest.trim_start().starts_with('+') { "" } else { text }
+}
+
+fn walk(value: &Value, see: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Map(map) => {
+            for (key, value) in map.iter() {
+                see(key, value);
+                walk(value, see);
+            }
+        }
+        Value::List(list) => {
+            for value in list {
+                see("", value);
+                walk(value, see);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_value::value;
+
+    use super::*;
+
+    fn cel(expression: &str) -> Value {
+        value!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "GeneratingPolicy",
+            "spec": {"variables": [{"name": "x", "expression": expression}]},
+        })
+    }
+
+    fn rule(entry: &Value) -> Value {
+        let rules = value!([{"name": "r", "context": [entry.clone()]}]);
+        let mut policy = value!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy"});
+        policy.set(["spec", "rules"], rules).unwrap();
+        policy
+    }
+
+    fn service(url: &str) -> Value {
+        rule(&value!({"name": "x", "apiCall": {"service": {"url": url}}}))
+    }
+
+    #[test]
+    fn what_is_refused_is_found() {
+        let listed = "it is not among those that are allowed";
+        let listed_as = |host: &str| Some(format!("the service {host} is not asked: {listed}"));
+        let none = || Some("no services are allowed".to_owned());
+        for (policy, without, with) in [
+            (service("http://shop.svc/a"), none(), None),
+            (service("http://other.svc/a"), none(), listed_as("other.svc:80")),
+            (service("http://{{ host }}/a"), none(), None),
+            (cel("http.Get('http://shop.svc/a').price"), none(), None),
+            (cel("http.Post(\"http://other.svc\", {})"), none(), listed_as("other.svc:80")),
+            (cel("http.Get('http://' + object.data.host)"), none(), None),
+            (cel("'http.' + 'Get'"), None, None),
+            (rule(&value!({"name": "x", "apiCall": {"urlPath": "/api/v1/pods"}})), None, None),
+            (
+                rule(&value!({"name": "x", "variable": {"value": "http.Get('http://a')"}})),
+                None,
+                None,
+            ),
+            (
+                rule(&value!({"name": "x", "imageRegistry": {"reference": "a"}})),
+                Some(NO_REGISTRY.to_owned()),
+                Some(NO_REGISTRY.to_owned()),
+            ),
+            (
+                cel("image.GetMetadata('a').config"),
+                Some(NO_REGISTRY.to_owned()),
+                Some(NO_REGISTRY.to_owned()),
+            ),
+        ] {
+            for (services, wanted) in [("", without), ("shop.svc", with)] {
+                let said = of(&policy, &Allowed::read(services).unwrap());
+                let as_wanted = match &wanted {
+                    Some(wanted) => said.len() == 1 && said[0].contains(wanted.as_str()),
+                    None => said.is_empty(),
+                };
+                assert!(as_wanted, "{services:?} {policy:?}: {said:?}, not {wanted:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn policies_of_a_namespace_see_less() {
+        let listed = Allowed::read("shop.svc").unwrap();
+        let global = rule(&value!({"name": "x", "globalReference": {"name": "y"}}));
+        for (mut policy, wanted) in [
+            (service("http://shop.svc/a"), NO_SERVICES),
+            (global, NO_GLOBALS),
+            (cel("globalContext.Get('y', '')"), NO_GLOBALS),
+        ] {
+            assert_eq!(of(&policy, &listed), Vec::<String>::new(), "{policy:?}");
+            policy.set(["metadata", "namespace"], "team").unwrap();
+            assert_eq!(of(&policy, &listed), [wanted], "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_the_global_context_hold_answers_of_the_server() {
+        let entry = |call: Value| {
+            let mut entry = value!({"kind": "GlobalContextEntry"});
+            entry.set(["spec", "apiCall"], call).unwrap();
+            entry
+        };
+        assert!(of_global(&entry(value!({"service": {"url": "http://a"}}))).is_some());
+        assert!(of_global(&entry(value!({"urlPath": "/x", "method": "POST"}))).is_some());
+        assert!(of_global(&entry(value!({"urlPath": "/x"}))).is_none());
+        assert!(of_global(&value!({"spec": {"kubernetesResource": {}}})).is_none());
+    }
+}
