@@ -381,3 +381,27 @@ fn a_copy_of_what_a_rule_made_is_its_own_policys() {
     world.seconds(5);
     assert!(!world.has(&made[0]), "{}", world.explain());
 }
+
+/// Older versions of Kyverno wrote no UID of the trigger.
+#[test]
+fn labels_without_a_trigger_are_completed_while_it_is_there() {
+    let uid_label = "generate.kyverno.io/trigger-uid";
+    for is_there in [true, false] {
+        let (mut world, made) = world(Form::Data, true);
+        for id in &made {
+            let mut object = world.get(id).unwrap();
+            metadata::remove_label(&mut object, uid_label);
+            world.put(object);
+        }
+        let before = uid(&world, &made[0]);
+        if is_there {
+            world.seconds(3);
+            let object = world.get(&made[0]).unwrap();
+            assert!(metadata::label(&object, uid_label).is_some(), "{}", world.explain());
+            assert_eq!(uid(&world, &made[0]), before);
+        }
+        world.delete(&id("ConfigMap", "default", "t"));
+        world.seconds(5);
+        assert_eq!(world.has(&made[0]), !is_there, "{}", world.explain());
+    }
+}

@@ -75,6 +75,14 @@ fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
     cluster.apply(&made(&cluster, "team-b", "quiet")).unwrap();
     let run = adopt(&[]);
     assert_eq!(run.code, 0, "{}", run.stdout);
+
+    // Older versions of Kyverno did not write down whose object it is.
+    let uid = "generate.kyverno.io/trigger-uid-";
+    cluster.kubectl(&["label", "configmap", "settings", "-n", "team-b", uid]).unwrap();
+    let run = adopt(&[]);
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    let wanted = "differs   1 object carries labels without the UID of a trigger";
+    assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
 }
 
 /// What Kiln refuses or does not run, a policy of each kind; and what becomes of it.

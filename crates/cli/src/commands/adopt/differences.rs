@@ -26,7 +26,8 @@ pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
             let address = value.str_at(["service", "url"]);
             found.extend(address.and_then(|address| match is_namespaced {
                 true => Some(NO_SERVICES.to_owned()),
-                false => unasked(address, "{{", services),
+                false if address.contains("{{") => unasked("", services),
+                false => unasked(address, services),
             }));
         }
         Value::Map(_) if key == "globalReference" && is_namespaced => {
@@ -36,8 +37,7 @@ pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
         Value::String(text) if is_cel => {
             for call in HTTP {
                 let mut calls = text.split(call).skip(1);
-                found
-                    .extend(calls.by_ref().filter_map(|rest| unasked(literal(rest), "", services)));
+                found.extend(calls.by_ref().filter_map(|rest| unasked(literal(rest), services)));
             }
             if is_namespaced && text.contains("globalContext.Get(") {
                 found.push(NO_GLOBALS.to_owned());
@@ -62,13 +62,12 @@ pub(super) fn of_global(entry: &Value) -> Option<String> {
     })
 }
 
-/// Why a service would not be asked. Addresses that are put together when a rule runs begin with nothing that is known.
-fn unasked(address: &str, variable: &str, services: &Allowed) -> Option<String> {
-    let is_open = address.is_empty() || (!variable.is_empty() && address.contains(variable));
-    let why = match is_open {
-        true if services.is_empty() => "it asks a service, and no services are allowed".to_owned(),
-        true => return None,
-        false => services.keeps_from(address)?,
+/// Why a service would not be asked. An address that is put together when the rule runs is empty here.
+fn unasked(address: &str, services: &Allowed) -> Option<String> {
+    let why = match address {
+        "" if services.is_empty() => "it asks a service, and no services are allowed".to_owned(),
+        "" => return None,
+        address => services.keeps_from(address)?,
     };
     Some(format!("{why} (list the host under kiln.services in the ConfigMap)"))
 }

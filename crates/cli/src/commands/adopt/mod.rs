@@ -74,11 +74,18 @@ impl Runs {
 
 struct Adoption {
     fates: Vec<Fate>,
-    /// Objects that rules made.
-    made: usize,
+    made: Made,
     now: Rehearsed,
     /// Deployments to stop first.
     engines: Vec<(String, &'static str)>,
+}
+
+/// Objects that carry the labels of a rule.
+#[derive(Debug, Default)]
+struct Made {
+    all: usize,
+    /// Those whose labels have no UID of a trigger, as older versions of Kyverno left them.
+    without_trigger: usize,
 }
 
 impl Adoption {
@@ -91,6 +98,7 @@ impl Adoption {
         self.fates.iter().all(|fate| fate.runs == Runs::Unchanged)
             && self.now.changes.is_empty()
             && self.now.undone.is_empty()
+            && self.made.without_trigger == 0
     }
 }
 
@@ -174,7 +182,7 @@ fn fate(document: &Document, reader: &Reader, services: &Allowed) -> Fate {
 }
 
 /// How many objects of the kinds that rules make carry the labels of a rule.
-fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<usize, Failure> {
+fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> {
     let mut kinds: Vec<Gvk> = rules
         .rules()
         .filter_map(|rule| match &rule.program {
@@ -187,12 +195,14 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<usize, Failure>
         .collect();
     kinds.sort();
     kinds.dedup();
-    let mut count = 0;
+    let mut made = Made::default();
     for gvk in kinds {
-        let objects = all(reader, &gvk)?;
-        count += objects.iter().filter(|object| ClaimLabels::read(object).is_some()).count();
+        for claim in all(reader, &gvk)?.iter().filter_map(ClaimLabels::read) {
+            made.all += 1;
+            made.without_trigger += usize::from(claim.trigger_uid.is_none());
+        }
     }
-    Ok(count)
+    Ok(made)
 }
 
 fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
@@ -218,8 +228,16 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
     for (deployment, engine) in &adoption.engines {
         writeln!(out, "stop      Deployment {deployment} ({engine}), before `kiln run` starts")?;
     }
+    if adoption.made.without_trigger > 0 {
+        let many = counted(adoption.made.without_trigger, "object carries", "objects carry");
+        writeln!(
+            out,
+            "differs   {many} labels without the UID of a trigger, as older versions of Kyverno write them\n          \
+             they are labelled anew when the rule next runs for the trigger, and stay when it goes before"
+        )?;
+    }
     let count = |runs: Runs| adoption.fates.iter().filter(|fate| fate.runs == runs).count();
-    let stay = adoption.made.saturating_sub(adoption.touched().count());
+    let stay = adoption.made.all.saturating_sub(adoption.touched().count());
     writeln!(
         out,
         "{}: {} unchanged, {} in part, {} not run; {}",
@@ -294,7 +312,8 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
     let engines = engines.map(|(name, engine)| json!({"deployment": name, "engine": engine}));
     json!({
         "policies": policies,
-        "made": adoption.made,
+        "made": adoption.made.all,
+        "withoutTrigger": adoption.made.without_trigger,
         "changes": changes.collect::<Vec<_>>(),
         "notDone": undone.collect::<Vec<_>>(),
         "stopFirst": engines.collect::<Vec<_>>(),
