@@ -272,8 +272,12 @@ fn what_somebody_changed_is_put_right_with_its_uid() {
         let (mut world, made) = world(form, true);
         let (changed, before) = (made[0].clone(), uid(&world, &made[0]));
         let right = world.get(&changed).unwrap().get_path(["data", "k"]).unwrap().clone();
+        let sources =
+            |world: &World| ["one", "two"].map(|name| world.get(&id("Secret", "source", name)));
+        let untouched = sources(&world);
         world.edit(&changed, &["data", "k"], "bWluZQ==");
         world.seconds(3);
+        assert_eq!(sources(&world), untouched, "{form:?}: nothing flows back");
         let object = world.get(&changed).unwrap();
         assert_eq!(object.get_path(["data", "k"]), Some(&right), "{form:?}: {}", world.explain());
         assert_eq!(uid(&world, &changed), before, "{form:?}");

@@ -184,6 +184,19 @@ spec:
       patchStrategicMerge: {data: {mode: quiet}}
 ";
 
+const MUTATING_STORED: &str = "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: stored}
+spec:
+  evaluation: {mutateExisting: {enabled: true}, admission: {enabled: false}}
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces], resourceNames: [team-a]}]
+  targetMatchConstraints: {expression: \"resource.Get('v1', 'configmaps', object.metadata.name, 'settings')\"}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{data: Object.data{mode: \"calm\"}}'}
+";
+
 const COST: &str = "apiVersion: api.kubemod.io/v1beta1
 kind: ModRule
 metadata: {name: cost, namespace: team-a}
@@ -205,6 +218,7 @@ fn every_dialect_is_played() {
         ("m.yaml", MUTATING),
         ("t.yaml", TARGETS),
         ("c.yaml", COST),
+        ("s.yaml", MUTATING_STORED),
         (
             "r.yaml",
             &REJECT.replace("$.data.mode', matchValue: loud", "$.metadata.name', matchValue: note"),
@@ -226,6 +240,12 @@ fn every_dialect_is_played() {
         (
             &["t.yaml"],
             "change v1/ConfigMap/team-a/settings (policy calm, rule quiet)\n\
+             0 to create, 1 to change, 0 to delete\n"
+                .into(),
+        ),
+        (
+            &["s.yaml"],
+            "change v1/ConfigMap/team-a/settings (policy stored, rule stored)\n\
              0 to create, 1 to change, 0 to delete\n"
                 .into(),
         ),
