@@ -18,7 +18,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let mut command = Command::new("cargo");
     command.args(["test", "-p", "kiln", "--test", "live", "--"]);
-    command.arg(if args.name.is_empty() { "faults::" } else { &args.name });
+    match args.name.as_str() {
+        "" => command.args(["faults::", "certificates::", "replicas::"]),
+        name => command.arg(name),
+    };
     command
         .args(["--nocapture", "--test-threads=1"])
         .env("KILN_FAULTS", "long")

@@ -62,8 +62,11 @@ pub fn sign(event: &Event, authors: Authors) -> Response {
     let same = old.is_some_and(|old| old.get("spec") == policy.get("spec"));
     let author: Option<Str> = match (authors.hold(policy), same) {
         (false, _) => None,
-        (true, true) => old.and_then(|old| old.str_at(path)).map(Str::from),
-        (true, false) => event.user.as_ref().map(|user| signature(user).into()),
+        (true, true) if old.is_some_and(|old| old.str_at(path).is_some()) => {
+            old.and_then(|old| old.str_at(path)).map(Str::from)
+        }
+        // Also for a policy from before, which has none yet.
+        (true, _) => event.user.as_ref().map(|user| signature(user).into()),
     };
     if policy.str_at(path) == author.as_deref()
         && policy.get_path(path).is_some() == author.is_some()
@@ -130,6 +133,13 @@ mod tests {
             // A label that somebody adds does not make them the author; a rule does.
             (policy("shop", 1, None), Some(&by_bob), Authors::Namespaced, Some(bob)),
             (policy("shop", 1, Some(ann)), Some(&by_bob), Authors::Namespaced, Some(bob)),
+            // Whoever first stores a policy again that has no author is the author.
+            (
+                policy("shop", 1, Some(bob)),
+                Some(&policy("shop", 1, None)),
+                Authors::Namespaced,
+                Some(ann),
+            ),
             (policy("shop", 2, Some(bob)), Some(&by_bob), Authors::Namespaced, Some(ann)),
         ] {
             assert_eq!(signed(&new, old, authors).as_deref(), wanted, "{new:?} {old:?}");

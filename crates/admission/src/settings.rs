@@ -3,7 +3,7 @@
 //! Each key is read by itself: what is left out has its default, and what cannot be read leaves the value as it
 //! was and is warned about, so that a slip in one key never switches the others off.
 
-use kiln_controller::ResourceFilter;
+use kiln_controller::{ResourceFilter, protected_namespaces};
 use kiln_engine::{Limits, User};
 use kiln_object::{Gvk, Selector};
 use kiln_services::Allowed;
@@ -44,6 +44,8 @@ pub struct Settings {
     pub authors: Authors,
     /// The services that rules may ask.
     pub services: Allowed,
+    /// Namespaces that objects cannot choose for what rules write, with wildcards.
+    pub protected: Vec<Str>,
 }
 
 /// People whose requests no rule sees.
@@ -90,6 +92,7 @@ impl Settings {
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
             services: Allowed::default(),
+            protected: protected_namespaces(namespace),
         }
     }
 
@@ -146,6 +149,7 @@ impl Settings {
                     text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
             }
             "kiln.services" => self.services = Allowed::read(text)?,
+            "kiln.protectedNamespaces" => self.protected = words(text).collect(),
             _ => {}
         }
         Ok(())

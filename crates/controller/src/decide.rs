@@ -13,7 +13,7 @@ use crate::keys::{Condition, Key};
 use crate::mark::{Mark, patterns};
 use crate::mirror::{KindMirror, Sight, State};
 use crate::plan::{Plan, Step};
-use crate::questions::Question;
+use crate::questions::Asked;
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -24,7 +24,7 @@ pub(crate) enum Decision {
     /// These kinds have to be listed first.
     Follow(BTreeSet<Gvk>),
     /// These services have to be asked first.
-    Ask(Vec<Question>),
+    Ask(Vec<Asked>),
     /// This is to be done.
     Do(Box<Plan>),
 }
@@ -40,6 +40,7 @@ impl Controller {
             mirror: &self.mirror,
             kinds: &self.kinds,
             services: self.services(),
+            author: self.author(key),
             missing: RefCell::default(),
         };
         let wanted = if rule.lifecycle.synchronize {

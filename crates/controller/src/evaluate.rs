@@ -47,6 +47,7 @@ impl Controller {
             sources: &chance,
             outside: &outside,
             limits: self.settings.limits,
+            protected: &self.settings.protected,
         };
         let mut event = event.clone();
         match self.lineage(about) {

@@ -77,5 +77,5 @@ pub use carried::CARRIES;
 pub use controller::{Compile, Controller, News, Request};
 pub use hints::Hint;
 pub use keys::{Condition, Key, Waiting};
-pub use questions::Question;
-pub use settings::{ResourceFilter, Settings};
+pub use questions::{Answer, Asked, Question, Right, ServiceQuestion};
+pub use settings::{ResourceFilter, Settings, protected_namespaces};

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_cluster::{ApiError, Change, KindKey, Reason};
-use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_engine::{ListQuery, Page, ReadError, User, View, Wish};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_value::{Str, Value};
 
@@ -295,6 +295,8 @@ pub(crate) struct Sight<'s> {
     pub(crate) mirror: &'s Mirror,
     pub(crate) kinds: &'s Kinds,
     pub(crate) services: Services<'s>,
+    /// Whose rights the reads are held to.
+    pub(crate) author: Option<User>,
     pub(crate) missing: RefCell<BTreeSet<Gvk>>,
 }
 
@@ -344,6 +346,13 @@ impl View for Sight<'_> {
             .map(|object| in_version(object, query.kind))
             .collect();
         Ok(Page { objects, resume: None })
+    }
+
+    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+        match &self.author {
+            Some(author) => self.services.permits(author, wish),
+            None => Ok(()),
+        }
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -325,8 +325,11 @@ impl Controller {
         self.policies.values().find(|held| held.record.policy == rule.id.policy)
     }
 
-    /// Whose rights the writes of a key are held to.
+    /// Whose rights the reads and writes of a key are held to.
     pub(crate) fn author(&self, key: &Key) -> Option<User> {
+        if !self.settings.authors {
+            return None;
+        }
         let held = self.policies.values().find(|held| held.record.policy == key.rule.policy)?;
         held.author.clone()
     }

@@ -1,19 +1,27 @@
-//! What rules ask of services. The host asks, and the rule is looked at again when there is an answer.
+//! What rules ask of services, and what authors of policies may read. The host asks, and the rule is looked at again
+//! when there is an answer.
 //!
 //! An answer counts for a while, so that looking at a key again asks nobody, and is then forgotten.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_engine::{ContentHash, Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{
+    ContentHash, Outside, OutsideError, ReadError, ServiceAnswer, ServiceRequest, User, Wish,
+};
+use kiln_object::ObjectId;
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
+
+use crate::author::signature;
 
 use crate::controller::Controller;
 use crate::keys::Key;
 
 /// How long an answer counts, in milliseconds.
 const LIFE: u64 = 30_000;
+/// How long it counts what somebody may do: rights that are withdrawn end within this time.
+const RIGHT_LIFE: u64 = 10_000;
 /// How long a failure counts: whoever failed is asked again when the work is tried again.
 const FAILURE_LIFE: u64 = 1_000;
 /// How many answers are kept at most.
@@ -24,6 +32,22 @@ const MOST: usize = 1_000;
 pub struct Question {
     /// The number.
     pub number: u64,
+    /// What is asked.
+    pub asked: Asked,
+}
+
+/// What is asked, and of whom.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// Something of a service.
+    Service(ServiceQuestion),
+    /// Of the API server, whether somebody may do something.
+    Right(Right),
+}
+
+/// A question for a service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceQuestion {
     url: String,
     method: Method,
     headers: Vec<(Str, String)>,
@@ -31,10 +55,29 @@ pub struct Question {
     ca_bundle: Option<String>,
 }
 
-impl Question {
+/// What somebody may do or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Right {
+    /// Who.
+    pub user: User,
+    /// `get` or `list`.
+    pub verb: &'static str,
+    /// What; all objects of the kind when it has no name.
+    pub object: ObjectId,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// What a service said.
+    Service(Result<ServiceAnswer, OutsideError>),
+    /// Whether somebody may do it, or why that cannot be known.
+    Right(Result<bool, String>),
+}
+
+impl ServiceQuestion {
     fn of(request: &ServiceRequest<'_>) -> Self {
-        Question {
-            number: 0,
+        ServiceQuestion {
             url: request.url.to_owned(),
             method: request.method,
             headers: request.headers.to_vec(),
@@ -53,25 +96,48 @@ impl Question {
             ca_bundle: self.ca_bundle.as_deref(),
         }
     }
+}
 
+impl Asked {
     fn hash(&self) -> ContentHash {
-        let headers = self.headers.iter().map(|(name, value)| {
-            Value::from_iter([Value::from(name.clone()), Value::from(value.as_str())])
-        });
-        ContentHash::of(&Value::from_iter([
-            Value::from(self.url.as_str()),
-            Value::from(self.method.as_str()),
-            Value::from_iter(headers),
-            self.body.clone().unwrap_or(Value::Null),
-            Value::from(self.ca_bundle.clone().unwrap_or_default()),
-        ]))
+        ContentHash::of(&match self {
+            Asked::Service(question) => {
+                let headers = question.headers.iter().map(|(name, value)| {
+                    Value::from_iter([Value::from(name.clone()), Value::from(value.as_str())])
+                });
+                Value::from_iter([
+                    Value::from(question.url.as_str()),
+                    Value::from(question.method.as_str()),
+                    Value::from_iter(headers),
+                    question.body.clone().unwrap_or(Value::Null),
+                    Value::from(question.ca_bundle.clone().unwrap_or_default()),
+                ])
+            }
+            Asked::Right(right) => Value::from_iter([
+                signature(&right.user),
+                right.verb.to_owned(),
+                right.object.gvk.to_string(),
+                right.object.namespace.to_string(),
+                right.object.name.to_string(),
+            ]),
+        })
+    }
+}
+
+impl Answer {
+    fn life(&self) -> u64 {
+        match self {
+            Answer::Service(Ok(_)) => LIFE,
+            Answer::Right(Ok(_)) => RIGHT_LIFE,
+            Answer::Service(Err(_)) | Answer::Right(Err(_)) => FAILURE_LIFE,
+        }
     }
 }
 
 /// Questions that are on their way, and answers.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    answers: HashMap<ContentHash, (u64, Result<ServiceAnswer, OutsideError>)>,
+    answers: HashMap<ContentHash, (u64, Answer)>,
     /// By number: what was asked, and who waits for it.
     asked: HashMap<u64, (ContentHash, BTreeSet<Key>)>,
     out: Vec<Question>,
@@ -79,19 +145,46 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    fn known(&self, hash: ContentHash, now: u64) -> Option<&Result<ServiceAnswer, OutsideError>> {
-        let (at, answer) = self.answers.get(&hash)?;
-        let life = if answer.is_ok() { LIFE } else { FAILURE_LIFE };
-        (now < at + life).then_some(answer)
+    fn known(&self, asked: &Asked, now: u64) -> Option<&Answer> {
+        let (at, answer) = self.answers.get(&asked.hash())?;
+        (now < at + answer.life()).then_some(answer)
     }
 }
 
-/// Services as one evaluation sees them: what was answered, and what is still to be asked.
+/// Services and rights as one evaluation sees them: what was answered, and what is still to be asked.
 pub(crate) struct Services<'c> {
     questions: &'c Questions,
     now: u64,
     on: bool,
-    pub(crate) missing: RefCell<Vec<Question>>,
+    pub(crate) missing: RefCell<Vec<Asked>>,
+}
+
+impl Services<'_> {
+    fn answer(&self, asked: Asked) -> Option<&Answer> {
+        let known = self.questions.known(&asked, self.now);
+        let mut missing = self.missing.borrow_mut();
+        if known.is_none() && !missing.contains(&asked) {
+            missing.push(asked);
+        }
+        known
+    }
+
+    /// Whether the author of a policy may read what it wants to read.
+    pub(crate) fn permits(&self, author: &User, wish: &Wish<'_>) -> Result<(), ReadError> {
+        let namespace = wish.namespace.unwrap_or_default();
+        let name = wish.name.unwrap_or_default();
+        let object = ObjectId::new(wish.kind.clone(), namespace, name);
+        let right = Right { user: author.clone(), verb: wish.verb, object };
+        match self.answer(Asked::Right(right)) {
+            Some(Answer::Right(Ok(true))) => Ok(()),
+            Some(Answer::Right(Ok(false))) => Err(wish.forbidden_to(author)),
+            Some(Answer::Right(Err(why))) => Err(ReadError::Unavailable(why.clone())),
+            _ => {
+                let why = format!("the API server is asked what {} may read", author.username);
+                Err(ReadError::Unavailable(why))
+            }
+        }
+    }
 }
 
 impl Outside for Services<'_> {
@@ -105,15 +198,10 @@ impl Outside for Services<'_> {
                 format!("the service {} is not asked: no services are allowed", request.url);
             return Err(OutsideError::refused(words));
         }
-        let question = Question::of(request);
-        if let Some(answer) = self.questions.known(question.hash(), self.now) {
-            return answer.clone();
+        match self.answer(Asked::Service(ServiceQuestion::of(request))) {
+            Some(Answer::Service(answer)) => answer.clone(),
+            _ => Err(OutsideError::failed(format!("{} is being asked", request.url))),
         }
-        let mut missing = self.missing.borrow_mut();
-        if !missing.contains(&question) {
-            missing.push(question);
-        }
-        Err(OutsideError::failed(format!("{} is being asked", request.url)))
     }
 }
 
@@ -129,9 +217,9 @@ impl Controller {
     }
 
     /// Asks for a key, which waits for the answers.
-    pub(crate) fn ask_services(&mut self, key: &Key, questions: Vec<Question>) {
-        for question in questions {
-            let hash = question.hash();
+    pub(crate) fn ask_services(&mut self, key: &Key, questions: Vec<Asked>) {
+        for asked in questions {
+            let hash = asked.hash();
             let waiting = self.questions.asked.values_mut().find(|(known, _)| *known == hash);
             if let Some((_, waiting)) = waiting {
                 waiting.insert(key.clone());
@@ -140,17 +228,17 @@ impl Controller {
             self.questions.next += 1;
             let number = self.questions.next;
             self.questions.asked.insert(number, (hash, BTreeSet::from([key.clone()])));
-            self.questions.out.push(Question { number, ..question });
+            self.questions.out.push(Question { number, asked });
         }
     }
 
-    /// What services are to be asked. Questions come once, and each wants an answer.
+    /// What services and the API server are to be asked. Questions come once, and each wants an answer.
     pub fn take_questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.questions.out)
     }
 
     /// The answer to a question.
-    pub fn answered(&mut self, number: u64, answer: Result<ServiceAnswer, OutsideError>, now: u64) {
+    pub fn answered(&mut self, number: u64, answer: Answer, now: u64) {
         self.now = self.now.max(now);
         let Some((hash, waiting)) = self.questions.asked.remove(&number) else { return };
         if self.questions.answers.len() >= MOST {

@@ -5,6 +5,11 @@ use kiln_rules::KindPattern;
 use kiln_text::wildcard;
 use kiln_value::Str;
 
+/// The namespaces that a cluster and the engine live on.
+pub fn protected_namespaces(engine: &str) -> Vec<Str> {
+    ["kube-system", "kube-public", "kube-node-lease", engine].map(Str::from).into()
+}
+
 /// What a host decides about a controller. Times are in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -49,6 +54,10 @@ pub struct Settings {
     pub filters: Vec<ResourceFilter>,
     /// What rules come to is reported.
     pub reports: bool,
+    /// What rules read and write is held to the rights of those who stored them, where that is written down.
+    pub authors: bool,
+    /// Namespaces that objects cannot choose for what rules write, with wildcards.
+    pub protected: Vec<Str>,
     /// Rules may ask services; whom exactly, the host decides.
     pub services: bool,
     /// What one evaluation may cost.
@@ -78,6 +87,8 @@ impl Default for Settings {
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
             reports: true,
+            authors: true,
+            protected: protected_namespaces("kyverno"),
             services: false,
             limits: Limits::default(),
         }

@@ -11,7 +11,8 @@ use kiln_engine::{
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
-use kiln_value::{Value, value};
+use kiln_text::wildcard;
+use kiln_value::{Str, Value, value};
 use support::{Fixed, Objects, compiled, objects, rules};
 
 /// Objects, and a record of what was read.
@@ -50,6 +51,8 @@ impl View for Spied {
 
 const SECRETS: &str = "
 {apiVersion: v1, kind: Secret, metadata: {name: own, namespace: home}, stringData: {key: mine}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: own, namespace: home}, data: {key: mine}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: key, namespace: other}, stringData: {key: stolen}}
 ---
@@ -128,6 +131,31 @@ const ELSEWHERE: &[&str] = &[
     "\" + 'other' + \"",
 ];
 
+/// These, and every way up and elsewhere in every spelling of dots and slashes.
+fn elsewhere() -> Vec<String> {
+    let mut texts: Vec<String> = ELSEWHERE.iter().map(|text| (*text).to_owned()).collect();
+    let slashes =
+        ["/", "//", "/./", "%2f", "%2F", "%252f", "\\", "%5c", ";/", "\u{2215}", "\u{ff0f}"];
+    let ups = ["..", "%2e%2e", ".%2E", "%252e%252e", "..;", "\u{2025}"];
+    for slash in slashes {
+        for up in ups {
+            texts.push(format!("{up}{slash}other"));
+            texts.push(format!("home{slash}{up}{slash}other"));
+        }
+    }
+    texts
+}
+
+/// Ways to read that are refused when the policy is compiled: a path or namespace is chosen, and functions of policies of
+/// namespaces take no namespace.
+const REFUSED: [&str; 5] = [
+    "urlPath: \"/api/v1/{{ request.object.data.x }}/secrets",
+    "urlPath: \"/{{ request.object.data.x }}\"",
+    "cloneList: {namespace: \"{{ request.object.data.x }}\"",
+    "'secrets', object.data.x, 'key')",
+    "'secrets', 'home', object.data.x)",
+];
+
 /// Every way to read, with `X` where the object of the request has its say.
 fn reads() -> Vec<String> {
     let kyverno = |context: &str| {
@@ -155,6 +183,24 @@ fn reads() -> Vec<String> {
         &format!("clone: {{name: \"{x}\", namespace: home}}"),
     );
     policies.push(clone);
+    policies.push(
+        kyverno("variable: {value: a}")
+            .replace(
+                "apiVersion: v1, kind: Secret, name: made, namespace: home, ",
+                "namespace: home, ",
+            )
+            .replace(
+                "data: {stringData: {seen: \"{{ to_string(seen) }}\"}}",
+                &format!("cloneList: {{namespace: \"{x}\", kinds: [v1/Secret]}}"),
+            ),
+    );
+    for target in [format!("name: key, namespace: \"{x}\""), format!("name: \"{x}\"")] {
+        let generate = "generate: {apiVersion: v1, kind: Secret, name: made, namespace: home, data: {stringData: {seen: \"{{ to_string(seen) }}\"}}}";
+        let mutate = format!(
+            "mutate: {{targets: [{{apiVersion: v1, kind: Secret, {target}}}], patchStrategicMerge: {{metadata: {{annotations: {{seen: '{{{{ target.stringData.key }}}}'}}}}}}}}"
+        );
+        policies.push(kyverno("variable: {value: a}").replace(generate, &mutate));
+    }
     for expression in [
         "resource.Get('v1', 'secrets', object.data.x)",
         "resource.Get('v1', 'secrets', object.data.x, 'key')",
@@ -166,6 +212,15 @@ fn reads() -> Vec<String> {
     ] {
         policies.push(format!(
             "apiVersion: policies.kyverno.io/v1\nkind: NamespacedGeneratingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  generate:\n  - expression: \"generator.apply([{expression}])\"\n"
+        ));
+    }
+    for expression in [
+        "resource.Get('v1', 'secrets', object.data.x).stringData.key",
+        "resource.List('v1', object.data.x).items[0].metadata.name",
+        "resource.List(object.data.x, 'secrets').items[0].stringData.key",
+    ] {
+        policies.push(format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: NamespacedMutatingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: \"Object{{data: {{'seen': {expression}}}}}\"}}\n"
         ));
     }
     policies
@@ -186,18 +241,27 @@ fn evaluate(rules: &RuleSet, event: &Event, view: &dyn View) -> Vec<Outcome> {
 /// Row 1: a policy of a namespace reads there, whatever paths and names say.
 #[test]
 fn no_read_of_a_namespaced_policy_leaves_its_namespace() {
-    let (mut tried, mut served) = (0, 0);
+    let texts = elsewhere();
+    let (mut tried, mut serving, mut refused) = (0, 0, 0);
     for policy in reads() {
         let found = compiled(&policy);
-        if found.has_errors() {
+        if REFUSED.iter().any(|way| policy.contains(way)) {
+            assert!(found.has_errors(), "{policy}");
+            refused += 1;
             continue;
         }
+        assert!(!found.has_errors(), "{policy}: {:?}", found.diagnostics);
         let rules = RuleSet::new(found.policies);
-        for x in ELSEWHERE.iter().chain(&["own"]) {
+        let mut served = 0;
+        for x in texts.iter().map(String::as_str).chain(["own", "home", "secrets", "v1", ""]) {
             tried += 1;
             let view = Spied::new(SECRETS);
-            let outcomes = evaluate(&rules, &Event::created(trigger(x)), &view);
-            let shown = format!("{outcomes:?}");
+            let event = Event::created(trigger(x));
+            let outcomes = evaluate(&rules, &event, &view);
+            let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
+            let world = World { sources: &sources, ..World::of(&view, &kinds) };
+            let mutated = rules.mutate(&event, &world);
+            let shown = format!("{outcomes:?} {:?} {:?}", mutated.outcomes, mutated.object);
             assert!(!shown.contains("stolen"), "{x:?} of {policy}: {shown}");
             served += usize::from(shown.contains("mine"));
             for (kind, namespace, name) in view.reads.borrow().iter() {
@@ -206,9 +270,11 @@ fn no_read_of_a_namespaced_policy_leaves_its_namespace() {
                 assert!(home, "{x:?} of {policy}: read {kind} {namespace:?} {name}");
             }
         }
+        serving += usize::from(served > 0);
     }
-    assert!(tried >= 600, "{tried} paths and names");
-    assert!(served > 0, "what is at home can be read");
+    assert!(texts.len() >= 190 && refused == REFUSED.len(), "{} texts, {refused}", texts.len());
+    assert!(tried >= 3_500, "{tried} paths and names");
+    assert!(serving >= 8, "by {serving} ways, what is at home can be read");
 }
 
 /// Row 2: a policy of a namespace writes there, and nothing that belongs to the cluster.
@@ -497,6 +563,77 @@ spec:
         }
     }
     assert!(made > 0);
+}
+
+/// Row 5: objects do not choose the namespaces that a cluster lives on. Whoever writes a policy may.
+#[test]
+fn objects_do_not_choose_protected_namespaces() {
+    let generate = |namespace: &str, context: &str| {
+        format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    exclude: {{any: [{{resources: {{namespaces: [kube-system]}}}}]}}\n    context: [{context}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: \"{namespace}\", data: {{stringData: {{a: b}}}}}}\n"
+        )
+    };
+    let cel = |namespace: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {{name: p}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  matchConditions: [{{name: c, expression: \"object.metadata.namespace != 'kube-system'\"}}]\n  generate:\n  - expression: \"generator.Apply({namespace}, [{{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {{'name': 'made'}}}}])\"\n"
+        )
+    };
+    let targets = |namespace: &str| {
+        format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
+        )
+    };
+    let x = "{{ request.object.data.x }}";
+    let protected = ["kube-*".into(), "engine".into()];
+    for (policy, x, wanted) in [
+        (generate(x, ""), "kube-system", false),
+        (generate(x, ""), "engine", false),
+        (generate(x, ""), "other", true),
+        (generate("kube-system", ""), "", true),
+        (generate("{{ to }}", "{name: to, variable: {value: kube-system}}"), "", true),
+        (
+            generate(
+                "{{ to }}",
+                "{name: to, variable: {value: not-kube-system, jmesPath: \"replace_all(@, 'not-', '')\"}}",
+            ),
+            "",
+            false,
+        ),
+        (generate("kube-{{ request.object.data.x }}", ""), "system", false),
+        // The trigger lives there, so whoever stored it may write there.
+        (generate("{{ request.namespace }}", ""), "home", true),
+        (cel("object.data.x"), "kube-system", false),
+        (cel("object.data.x"), "other", true),
+        (cel("'kube-system'"), "", true),
+        (targets(x), "kube-system", false),
+        (targets(x), "*", false),
+        (targets(x), "other", true),
+        (targets("kube-system"), "", true),
+        (targets("*"), "", true),
+    ] {
+        let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
+        let view = Spied::new(SECRETS);
+        let world = World { sources: &sources, protected: &protected, ..World::of(&view, &kinds) };
+        let outcomes = rules(&policy).evaluate(&Event::created(trigger(x)), &world);
+        let writes = outcomes.iter().flat_map(|outcome| &outcome.effects);
+        let into =
+            |namespace: &str| protected.iter().any(|p: &Str| wildcard::matches(p, namespace));
+        let done = writes
+            .map(|effect| match effect {
+                Effect::Ensure(ensure) => ensure.target.namespace.to_string(),
+                Effect::Patch(patch) => {
+                    patch.after.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>();
+        let said = format!("{outcomes:?}").contains("it is protected");
+        assert_eq!(said, !wanted, "{x:?} of {policy}: {done:?}");
+        match wanted {
+            true => assert!(!done.is_empty(), "{x:?} of {policy}: {outcomes:?}"),
+            false => assert!(!done.iter().any(|namespace| into(namespace)), "{policy}: {done:?}"),
+        }
+    }
 }
 
 /// Row 7: whoever sends the same object in another way does not get around a rule.

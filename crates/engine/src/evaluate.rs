@@ -33,6 +33,14 @@ use crate::trace::{Answer, Step, Tracer};
 use crate::view::Gate;
 use crate::world::World;
 
+/// The namespace that a trigger is in; a Namespace is in itself.
+fn namespace_of_trigger(trigger: &ObjectRef) -> Str {
+    match trigger.id.gvk.kind.as_str() {
+        "Namespace" if trigger.id.gvk.group.is_empty() => trigger.id.name.clone(),
+        _ => trigger.id.namespace.clone(),
+    }
+}
+
 /// Evaluates a rule for an event. The same input gives the same outcome.
 pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
     evaluate_except(rule, &[], event, world)
@@ -54,6 +62,7 @@ pub(crate) fn evaluate_except(
     let tracer = Tracer::new(&world.limits);
     let gate = Gate {
         view: world.view,
+        policy: &rule.id.policy,
         scope: &rule.scope,
         counters: &counters,
         reads: RefCell::default(),
@@ -213,8 +222,12 @@ impl<'e> Evaluation<'e> {
                 &trigger.to_string(),
                 &self.shared.world.limits,
             )?;
-            let mut run =
-                mutate::Run { rule: self.rule, patches: Vec::new(), failures: Vec::new() };
+            let mut run = mutate::Run {
+                rule: self.rule,
+                trigger_namespace: namespace_of_trigger(&trigger),
+                patches: Vec::new(),
+                failures: Vec::new(),
+            };
             run.targets(program, &context);
             self.ended.failures.extend(run.failures);
             let patches = run.patches.into_iter();
@@ -453,14 +466,10 @@ impl<'e> Evaluation<'e> {
             &self.shared.world.limits,
         )?;
         let Program::Generate(program) = &self.rule.program else { return Ok(Verdict::NoMatch) };
-        let trigger_namespace = match trigger.id.gvk.kind.as_str() {
-            "Namespace" if trigger.id.gvk.group.is_empty() => trigger.id.name.clone(),
-            _ => trigger.id.namespace.clone(),
-        };
         let mut run = Run {
             rule: self.rule,
+            trigger_namespace: namespace_of_trigger(&trigger),
             trigger,
-            trigger_namespace,
             operation: self.event.operation,
             made: Vec::new(),
             failures: Vec::new(),

@@ -297,7 +297,11 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         context.shared.counters.object()?;
-        target::check(&id, &self.rule.scope, context.shared.world.kinds)?;
+        let world = context.shared.world;
+        target::check(&id, &self.rule.scope, world.kinds)?;
+        if id.namespace != self.trigger_namespace {
+            target::check_protected(&id.namespace, self.rule, world.protected)?;
+        }
         target::stringify_metadata(&mut object);
         let lifecycle = &self.rule.lifecycle;
         let content = ContentHash::of(&object);

@@ -66,7 +66,7 @@ pub use outcome::{Outcome, Verdict};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};
-pub use view::{ListQuery, Nothing, Page, Read, ReadError, View};
+pub use view::{ListQuery, Nothing, Page, Read, ReadError, View, Wish};
 pub use world::World;
 
 pub use kiln_rules::Existing;

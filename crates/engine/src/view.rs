@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::fmt;
 
 use kiln_object::{Gvk, ObjectId, Selector};
-use kiln_rules::Scope;
+use kiln_rules::{PolicyId, Scope};
 use kiln_value::{Str, Value};
 
+use crate::event::User;
 use crate::limits::{Counters, Exceeded};
 
 /// Read access to objects, given by a host. Everything is asked for by typed parts.
@@ -41,10 +42,49 @@ pub trait View {
         true
     }
 
+    /// Whether a policy may be shown something, for hosts that hold policies to the rights of their authors.
+    ///
+    /// # Errors
+    /// When it may not, or when that cannot be known.
+    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+        let _ = wish;
+        Ok(())
+    }
+
     /// The kind that a resource of the API is, for resources that are not built in.
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         let _ = (group, version, plural);
         None
+    }
+}
+
+/// Something that a policy wants to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'w> {
+    /// The policy.
+    pub policy: &'w PolicyId,
+    /// What it wants to do: `get` or `list`.
+    pub verb: &'static str,
+    /// The kind.
+    pub kind: &'w Gvk,
+    /// The namespace; none for all of them, and for cluster-scoped kinds.
+    pub namespace: Option<&'w str>,
+    /// The name; none for all of them.
+    pub name: Option<&'w str>,
+}
+
+impl Wish<'_> {
+    /// What is said when the author of the policy may not read this.
+    pub fn forbidden_to(&self, author: &User) -> ReadError {
+        let place = match self.namespace {
+            Some(namespace) => format!(" in namespace {namespace}"),
+            None => String::new(),
+        };
+        ReadError::Forbidden(format!(
+            "the author of the policy, {}, may not {} objects of kind {}{place}: grant them the right, or let somebody \
+             who has it store the policy",
+            author.username, self.verb, self.kind.kind
+        ))
     }
 }
 
@@ -149,6 +189,7 @@ pub enum Read {
 /// The view of one evaluation: limited to what its rule may see, counted, and recorded.
 pub(crate) struct Gate<'g> {
     pub(crate) view: &'g dyn View,
+    pub(crate) policy: &'g PolicyId,
     pub(crate) scope: &'g Scope,
     pub(crate) counters: &'g Counters,
     pub(crate) reads: RefCell<Vec<Read>>,
@@ -171,6 +212,7 @@ impl Gate<'_> {
         let wanted = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
         self.check(namespace, || wanted.to_string())?;
         self.counters.read()?;
+        self.wish("get", kind, namespace, Some(name))?;
         let found = self.view.get(kind, namespace, name)?;
         if self.seen.borrow_mut().insert(wanted.clone()) {
             self.reads.borrow_mut().push(Read::Object(wanted));
@@ -203,6 +245,7 @@ impl Gate<'_> {
             }
             None => format!("the objects of kind {} in all namespaces", kind.kind),
         })?;
+        self.wish("list", kind, namespace, None)?;
         let mut found = Page::default();
         loop {
             self.counters.read()?;
@@ -236,6 +279,17 @@ impl Gate<'_> {
         };
         self.note(read);
         Ok(found)
+    }
+
+    /// Whether the policy may be shown something.
+    fn wish(
+        &self,
+        verb: &'static str,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<(), ReadError> {
+        self.view.permits(&Wish { policy: self.policy, verb, kind, namespace, name })
     }
 
     /// Takes note of a read.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use kiln_jmespath::{NoSources, Sources};
 use kiln_object::Kinds;
+use kiln_value::Str;
 
 use crate::limits::Limits;
 use crate::outside::{Offline, Outside};
@@ -22,12 +23,21 @@ pub struct World<'w> {
     pub outside: &'w dyn Outside,
     /// What the evaluation of one rule may cost.
     pub limits: Limits,
+    /// Wildcards for namespaces that objects cannot choose: rules write there where their authors say so.
+    pub protected: &'w [Str],
 }
 
 impl<'w> World<'w> {
     /// A world of objects alone: no time, no chance, nobody outside.
     pub fn of(view: &'w dyn View, kinds: &'w Kinds) -> Self {
-        World { view, kinds, sources: &NoSources, outside: &Offline, limits: Limits::default() }
+        World {
+            view,
+            kinds,
+            sources: &NoSources,
+            outside: &Offline,
+            limits: Limits::default(),
+            protected: &[],
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
-use kiln_controller::{Compile, Controller, Hint, News, Request, Settings};
-use kiln_engine::{Globals, Outside as _, OutsideError, ServiceAnswer};
+use kiln_controller::{Asked, Compile, Controller, Hint, News, Request, Settings};
+use kiln_engine::{Globals, Outside as _};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
@@ -22,7 +22,6 @@ use crate::events::Happened;
 use crate::globals;
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
-use crate::rights::Rights;
 use crate::state::{Shared, Troubles, Work};
 use crate::watch::{Subject, Told, Watcher};
 
@@ -47,7 +46,7 @@ impl Compile for Stored {
 }
 
 type Answer = (u64, Result<Reply, ApiError>);
-type ToldAnswer = (u64, Result<ServiceAnswer, OutsideError>);
+type ToldAnswer = (u64, kiln_controller::Answer);
 
 /// The controller and what it needs to act.
 pub(crate) struct Driver {
@@ -65,8 +64,6 @@ pub(crate) struct Driver {
     permits: Arc<Semaphore>,
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
-    /// What authors of policies may do.
-    rights: Arc<Rights>,
     reported: Option<Instant>,
 }
 
@@ -107,7 +104,6 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         asking: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
         config: kiln_admission::Settings::new(&shared.options.namespace),
-        rights: Arc::default(),
         reported: None,
         shared,
     };
@@ -230,14 +226,25 @@ impl Driver {
         }
         for question in self.controller.take_questions() {
             let (services, answers) = (self.services.clone(), self.told_answers.clone());
-            let asking = Arc::clone(&self.asking);
+            let (client, kinds) =
+                (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
+            let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
             tokio::spawn(async move {
-                // Reviews need threads as well: a slow service must not take them all.
-                let Ok(_permit) = asking.acquire().await else { return };
                 let number = question.number;
-                let asked =
-                    tokio::task::spawn_blocking(move || services.exchange(&question.request()));
-                let Ok(answer) = asked.await else { return };
+                let answer = match question.asked {
+                    Asked::Right(right) => kiln_controller::Answer::Right(
+                        rights.may_read(&client, &kinds, &right).await,
+                    ),
+                    Asked::Service(asked) => {
+                        // Reviews need threads as well: a slow service must not take them all.
+                        let Ok(_permit) = asking.acquire().await else { return };
+                        let exchange = tokio::task::spawn_blocking(move || {
+                            services.exchange(&asked.request())
+                        });
+                        let Ok(answer) = exchange.await else { return };
+                        kiln_controller::Answer::Service(answer)
+                    }
+                };
                 // Nobody waits for it when the process ends.
                 let _ = answers.send((number, answer)).await;
             });
@@ -315,11 +322,10 @@ impl Driver {
         let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
         let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
         let metrics = Arc::clone(&self.shared.metrics);
-        let rights = Arc::clone(&self.rights);
-        let author = request.author.filter(|_| self.config.authors != Authors::Off);
+        let rights = Arc::clone(&self.shared.rights);
         tokio::spawn(async move {
             let Ok(_permit) = permits.acquire().await else { return };
-            let refusal = match &author {
+            let refusal = match &request.author {
                 Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,
                 None => None,
             };
@@ -372,6 +378,8 @@ const PATIENCE: u64 = 300;
 pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
     settings.filters = config.filters.clone();
     settings.limits = config.limits;
+    settings.authors = config.authors != Authors::Off;
+    settings.protected.clone_from(&config.protected);
     settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
 }
 

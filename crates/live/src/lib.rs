@@ -57,6 +57,7 @@ pub use lease::id as lease_id;
 pub use options::{Only, Options};
 pub use plan::{Around, Play, plan};
 pub use reader::Reader;
+pub use rights::Rights;
 pub use run::{logs, run, run_blocking, run_seen};
 pub use state::{Shared, Work};
 pub use uninstall::{Uninstall, uninstall};

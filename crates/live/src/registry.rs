@@ -1,13 +1,15 @@
 //! The policies, exceptions and configuration that are stored, compiled, for everybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Change, Listing, Reason, WatchEvent};
-use kiln_engine::RuleSet;
+use kiln_controller::author::author_of;
+use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::{Exception, Policy};
+use kiln_rules::{Exception, Policy, PolicyId};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 use tokio::sync::{mpsc, watch};
@@ -30,6 +32,18 @@ pub struct Registry {
     pub config: Option<Value>,
     /// Everything was read at least once.
     pub complete: bool,
+}
+
+impl Registry {
+    /// The authors that policies are held to.
+    pub(crate) fn authors(&self, hold: Authors) -> HashMap<PolicyId, User> {
+        let held = self.policies.iter().filter(|policy| hold.hold(&policy.object));
+        held.filter_map(|policy| {
+            let id = policy.compiled.as_ref().ok()?.id.clone();
+            Some((id, author_of(&policy.object)?))
+        })
+        .collect()
+    }
 }
 
 /// One stored policy.

@@ -1,4 +1,4 @@
-//! Whether the author of a policy may do what its rules are about to do.
+//! Whether the author of a policy may do what its rules are about to do, or to read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use http::Method;
 use kiln_admission::access::{ACCESS_REVIEWS, access_review};
 use kiln_cluster::{ApiError, Call, Reason};
+use kiln_controller::Right;
 use kiln_engine::User;
-use kiln_object::{Gvk, Kinds};
+use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Map, Value};
 
 use crate::client::Client;
@@ -22,7 +23,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What the API server answered of late.
 #[derive(Debug, Default)]
-pub(crate) struct Rights {
+pub struct Rights {
     known: Mutex<HashMap<String, (bool, Instant)>>,
 }
 
@@ -36,28 +37,43 @@ impl Rights {
         call: &Call,
     ) -> Option<ApiError> {
         for question in questions(call, kinds) {
-            let review = access_review(author.username.as_str(), &author.groups, question.clone());
-            let key = kiln_value::json::to_canonical_string(&review);
-            let allowed = match self.remembered(&key) {
-                Some(allowed) => allowed,
-                None => match client.send(Method::POST, ACCESS_REVIEWS, Some(&review), "").await {
-                    Ok(answer) => {
-                        let yes = answer.get_path(["status", "allowed"]).and_then(Value::as_bool);
-                        self.remember(key, yes == Some(true));
-                        yes == Some(true)
-                    }
-                    Err(error) => {
-                        let why =
-                            format!("cannot find out what {} may do: {error}", author.username);
-                        return Some(ApiError::new(Reason::Unavailable, why));
-                    }
-                },
-            };
-            if !allowed {
-                return Some(ApiError::new(Reason::Forbidden, said(author, &question)));
+            match self.has(client, author, question.clone()).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Some(ApiError::new(Reason::Forbidden, said(author, &question)));
+                }
+                Err(why) => return Some(ApiError::new(Reason::Unavailable, why)),
             }
         }
         None
+    }
+
+    /// Whether somebody may read something.
+    ///
+    /// # Errors
+    /// When that cannot be known at the moment.
+    pub(crate) async fn may_read(
+        &self,
+        client: &Client,
+        kinds: &Kinds,
+        Right { user, verb, object }: &Right,
+    ) -> Result<bool, String> {
+        let ObjectId { gvk, namespace, name } = object;
+        self.has(client, user, attributes(kinds, verb, gvk, "", namespace, name)).await
+    }
+
+    async fn has(&self, client: &Client, user: &User, attributes: Map) -> Result<bool, String> {
+        let review = access_review(user.username.as_str(), &user.groups, attributes);
+        let key = kiln_value::json::to_canonical_string(&review);
+        if let Some(allowed) = self.remembered(&key) {
+            return Ok(allowed);
+        }
+        let answer = client.send(Method::POST, ACCESS_REVIEWS, Some(&review), "").await;
+        let answer = answer
+            .map_err(|error| format!("cannot find out what {} may do: {error}", user.username))?;
+        let allowed = answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true);
+        self.remember(key, allowed);
+        Ok(allowed)
     }
 
     fn remembered(&self, key: &str) -> Option<bool> {
@@ -104,35 +120,16 @@ fn questions(call: &Call, kinds: &Kinds) -> Vec<Map> {
             (&["update"], subresource)
         }
         Call::Apply { .. } => (&["create", "update"], ""),
-        // What rules made they may also clear away, and reading is the engine's own affair.
+        // What rules made they may also clear away. What rules read is asked where they read it: these reads are the
+        // engine's own.
         Call::Get(_) | Call::List { .. } | Call::Delete { .. } => (&[], ""),
-    };
-    let attributes = |verb: &str, gvk: &Gvk, subresource: &str, namespace: &str, name: &str| {
-        let resource = kinds
-            .get(gvk)
-            .map_or_else(|| kiln_rules::usual_plural(&gvk.kind), |kind| kind.plural().to_owned());
-        let mut attributes = Map::new();
-        for (key, text) in [
-            ("verb", verb),
-            ("group", gvk.group.as_str()),
-            ("version", gvk.version.as_str()),
-            ("resource", &resource),
-            ("subresource", subresource),
-            ("namespace", namespace),
-            ("name", name),
-        ] {
-            if !text.is_empty() {
-                attributes.insert(key, text);
-            }
-        }
-        attributes
     };
     let mut questions: Vec<Map> = verbs
         .iter()
         .map(|verb| {
             // No right to create is about one name, so one answer serves many objects.
             let name = if *verb == "create" { "" } else { about.name.as_str() };
-            attributes(verb, &about.gvk, subresource, &about.namespace, name)
+            attributes(kinds, verb, &about.gvk, subresource, &about.namespace, name)
         })
         .collect();
     // The API server would ask the engine, which may hand out more than the author may.
@@ -153,9 +150,38 @@ fn questions(call: &Call, kinds: &Kinds) -> Vec<Map> {
         };
         let gvk = Gvk { group: RBAC.into(), version: "v1".into(), kind: kind.as_str().into() };
         let namespace = if kind == "ClusterRole" { "" } else { about.namespace.as_str() };
-        questions.push(attributes(verb, &gvk, "", namespace, &name));
+        questions.push(attributes(kinds, verb, &gvk, "", namespace, &name));
     }
     questions
+}
+
+/// The attributes of a review.
+fn attributes(
+    kinds: &Kinds,
+    verb: &str,
+    gvk: &Gvk,
+    subresource: &str,
+    namespace: &str,
+    name: &str,
+) -> Map {
+    let resource = kinds
+        .get(gvk)
+        .map_or_else(|| kiln_rules::usual_plural(&gvk.kind), |kind| kind.plural().to_owned());
+    let mut attributes = Map::new();
+    for (key, text) in [
+        ("verb", verb),
+        ("group", gvk.group.as_str()),
+        ("version", gvk.version.as_str()),
+        ("resource", &resource),
+        ("subresource", subresource),
+        ("namespace", namespace),
+        ("name", name),
+    ] {
+        if !text.is_empty() {
+            attributes.insert(key, text);
+        }
+    }
+    attributes
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ pub async fn run_seen(
         happened,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
+        rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,

@@ -15,6 +15,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::registry::Registry;
+use crate::rights::Rights;
 
 /// What keeps policies from firing, by policy: kinds that cannot be followed.
 pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub troubles: watch::Sender<Option<Troubles>>,
     /// How far the controller is.
     pub work: watch::Sender<Work>,
+    /// What the API server answered of late about the rights of authors.
+    pub rights: Arc<Rights>,
     /// Whether the process can do its work.
     pub health: Arc<Health>,
     /// What is counted.

@@ -115,6 +115,7 @@ users: [{name: u, user: {token: t}}]
         happened: happened_sender,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
+        rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
         shutdown,

@@ -182,6 +182,7 @@ impl State<'_> {
             sources: self.sources,
             outside: self.job.outside,
             limits: self.job.limits,
+            protected: &[],
         }
     }
 

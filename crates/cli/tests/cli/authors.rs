@@ -84,6 +84,27 @@ fn policies_of_namespaces_do_what_their_authors_may() {
     let binding = ["get", "rolebinding", "made-bindings-1", "-n", "shop"];
     assert!(running.cluster.kubectl(&binding).is_err());
 
+    // What Jane may not read, no policy of hers shows her: neither in what it makes nor in what it changes.
+    let secret = ["create", "secret", "generic", "s", "--from-literal=k=hidden", "-n", "shop"];
+    running.cluster.kubectl(&secret).unwrap();
+    let reads =
+        "    context: [{name: found, apiCall: {urlPath: /api/v1/namespaces/shop/secrets/s}}]\n";
+    let shows = CONFIG_MAP.replace("a: b", "a: '{{ found.data.k }}'");
+    let shown =
+        policy("shown", "", &shows).replace("    generate:", &format!("{reads}    generate:"));
+    as_jane(&shown).unwrap();
+    let changes = "    mutate: {patchStrategicMerge: {data: {a: '{{ found.data.k }}'}}}\n";
+    let (head, _) = shown.split_once("    generate:").unwrap();
+    as_jane(&format!("{head}{changes}").replace("shown", "changed")).unwrap();
+    running.cluster.kubectl(&ready).unwrap();
+    running.cluster.kubectl(&["create", "configmap", "shown-1", "-n", "shop"]).unwrap();
+    running
+        .wait("the reason", || said("jane, may not get objects of kind Secret in namespace shop"));
+    assert!(!there("made-shown-1"));
+    let changing = ["create", "configmap", "changed-1", "-n", "shop", "-o", "json"];
+    let seen = running.cluster.kubectl(&changing).map_err(|error| error.to_string());
+    assert!(seen.as_ref().is_err_and(|error| error.contains("may not get objects")), "{seen:?}");
+
     // Rights that are withdrawn end what the policy does.
     running.cluster.kubectl(&["delete", "rolebinding", "jane", "-n", "shop"]).unwrap();
     let mut number = 1;

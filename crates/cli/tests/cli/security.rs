@@ -24,7 +24,16 @@ fn every_threat_has_tests_and_they_are_there() {
             let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
             for name in names.split(", ") {
                 let name = name.trim_matches('`');
-                assert!(text.contains(&format!("fn {name}(")), "{file} has no test {name}");
+                let (before, _) = text
+                    .split_once(&format!("fn {name}("))
+                    .unwrap_or_else(|| panic!("{file} has no test {name}"));
+                let mut marks = before.lines().rev().skip(1).take_while(|line| {
+                    let line = line.trim_start();
+                    line.starts_with("#[") || line.starts_with("///")
+                });
+                let is_test =
+                    marks.any(|mark| mark.contains("#[test]") || mark.contains("#[tokio::test"));
+                assert!(is_test, "{name} of {file} is no test");
                 named += 1;
             }
         }

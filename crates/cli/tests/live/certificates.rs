@@ -6,8 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use kiln_admission::certificates::{Certificates, Names, Stored};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::json;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
-use crate::harness::{Cluster, cluster, under_load};
+use crate::harness::{Cluster, Engine, cluster, under_load};
 
 const DAY: i64 = 24 * 3600;
 
@@ -57,6 +59,28 @@ fn is_answered(plane: &ControlPlane, name: &str) -> Result<(), String> {
     }
 }
 
+/// The authorities that webhooks trust.
+fn trusted(cluster: &Cluster) -> Vec<Vec<u8>> {
+    let all = "go-template={{range .items}}{{range .webhooks}}{{.clientConfig.caBundle | base64decode}}{{end}}{{end}}";
+    let bundles = cluster.kubectl(&["get", "mutatingwebhookconfigurations", "-o", all]).unwrap();
+    let read = CertificateDer::pem_slice_iter(bundles.as_bytes());
+    let mut found: Vec<Vec<u8>> = read.map(|one| one.unwrap().to_vec()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Whether an engine answers over a new connection to somebody who trusts these authorities.
+fn alive(engine: &Engine, authorities: Vec<Vec<u8>>) -> Result<String, String> {
+    let request = http::Request::get("/livez").body(Vec::new()).unwrap();
+    engine.ask(request, Some(authorities))
+}
+
+/// Which authorities have signed the certificate that an engine serves.
+fn signers(engine: &Engine, authorities: &[Vec<u8>]) -> Vec<bool> {
+    authorities.iter().map(|one| alive(engine, vec![one.clone()]).is_ok()).collect()
+}
+
 #[test]
 fn certificates_that_ran_out_are_renewed_at_the_start_and_others_under_load() {
     let Some(cluster) = cluster() else { return };
@@ -80,14 +104,30 @@ fn certificates_that_ran_out_are_renewed_at_the_start_and_others_under_load() {
     let before = serving(&cluster);
     assert!(now() < soon, "the machine is too slow to see the change");
     let plane: &ControlPlane = &cluster;
+    // The API server keeps its connections: others begin one each time, and trust whom webhooks trust.
+    let authorities = trusted(&cluster);
+    let signers_before = signers(&engine, &authorities);
+    let connects = |what: &str| {
+        let answer = alive(&engine, trusted(&cluster));
+        assert_eq!(answer.as_deref(), Ok("ok\n"), "a new connection {what}");
+    };
     under_load(
         |name| is_answered(plane, name),
         || {
-            cluster.wait("another certificate is served", || serving(&cluster) != before);
-            // Connections that are there go on; new ones see the new certificate.
-            sleep(Duration::from_secs(3));
+            cluster.wait("another certificate is served", || {
+                connects("while the old one is served");
+                serving(&cluster) != before
+            });
+            for _ in 0..30 {
+                connects("while the new one is taken into use");
+                sleep(Duration::from_millis(100));
+            }
         },
     );
+    let signers_after = signers(&engine, &authorities);
+    assert_eq!(signers_before.iter().filter(|signs| **signs).count(), 1, "one of them signed");
+    let others: Vec<bool> = signers_before.iter().map(|signed| !signed).collect();
+    assert_eq!((authorities.len(), signers_after), (2, others), "and the other one after it");
     engine.terminate();
     cluster.kubectl(&["delete", "clusterpolicy", "certified"]).unwrap();
     cluster.kubectl(&["delete", "namespace", "certified", "--wait=false"]).unwrap();

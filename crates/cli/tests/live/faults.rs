@@ -1,9 +1,9 @@
 //! What networks, servers and people do to an engine, and that it ends well each time: what is there is what rules
 //! want, nothing foreign is gone, nothing is there twice, and it took a bounded number of writes.
 //!
-//! `cargo xtask faults` runs the long form of all; the short form of the quick ones is part of `cargo xtask test`.
+//! `cargo xtask faults` runs the long form of all; the short form is part of `cargo xtask test`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -19,7 +19,10 @@ fn long() -> bool {
     std::env::var_os("KILN_FAULTS").is_some_and(|form| form == "long")
 }
 
-/// A policy with a rule of each kind, some Namespaces that fire it, and an engine behind a proxy.
+/// How many objects rules make for each Namespace.
+const EACH: usize = 3;
+
+/// Policies with a rule of each kind, some Namespaces that fire it, and an engine behind a proxy.
 struct Scene<'c> {
     cluster: &'c Cluster,
     name: &'static str,
@@ -27,6 +30,8 @@ struct Scene<'c> {
     engine: Arc<Mutex<Option<Engine>>>,
     /// How many Namespaces there are.
     count: usize,
+    /// Those of them that the rules of the ClusterPolicy leave out.
+    left_out: BTreeSet<usize>,
     /// What rules are to make.
     data: String,
     source: String,
@@ -43,6 +48,7 @@ impl<'c> Scene<'c> {
             proxy,
             engine: Arc::default(),
             count: 0,
+            left_out: BTreeSet::new(),
             data: "1".to_owned(),
             source: "MQ==".to_owned(),
             foreign: BTreeMap::new(),
@@ -50,6 +56,12 @@ impl<'c> Scene<'c> {
         scene.set_source("MQ==");
         scene.start();
         cluster.policy(&scene.policy());
+        cluster.apply(&scene.script()).unwrap();
+        let ready = r#"jsonpath={.status.conditionStatus.ready}"#;
+        cluster.wait("the GeneratingPolicy is ready", || {
+            let ready = cluster.kubectl(&["get", "generatingpolicy", name, "-o", ready]);
+            ready.is_ok_and(|ready| ready == "true")
+        });
         scene
     }
 
@@ -65,13 +77,40 @@ impl<'c> Scene<'c> {
         format!(
             "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n  rules:\n\
              \x20 - name: data\n    match: {{any: [{{resources: {{kinds: [Namespace], names: [\"{name}-*\"]}}}}]}}\n\
+             \x20   exclude: {{any: [{{resources: {{selector: {{matchLabels: {{out: \"yes\"}}}}}}}}]}}\n\
              \x20   generate:\n      synchronize: true\n      apiVersion: v1\n      kind: ConfigMap\n      name: made\n\
              \x20     namespace: \"{{{{request.object.metadata.name}}}}\"\n      data: {{data: {{a: \"{data}\"}}}}\n\
              \x20 - name: copy\n    match: {{any: [{{resources: {{kinds: [Namespace], names: [\"{name}-*\"]}}}}]}}\n\
+             \x20   exclude: {{any: [{{resources: {{selector: {{matchLabels: {{out: \"yes\"}}}}}}}}]}}\n\
              \x20   generate:\n      synchronize: true\n      apiVersion: v1\n      kind: Secret\n      name: copy\n\
              \x20     namespace: \"{{{{request.object.metadata.name}}}}\"\n\
              \x20     clone: {{namespace: default, name: source-{name}}}\n"
         )
+    }
+
+    /// The same in CEL.
+    fn script(&self) -> String {
+        let Scene { name, data, .. } = self;
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {{name: {name}}}\nspec:\n\
+             \x20 evaluation: {{synchronize: {{enabled: true}}}}\n\
+             \x20 matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}}]}}\n\
+             \x20 matchConditions: [{{name: ours, expression: \"object.metadata.name.startsWith('{name}-')\"}}]\n\
+             \x20 generate:\n  - expression: >-\n\
+             \x20     generator.Apply(object.metadata.name, [{{'apiVersion': dyn('v1'), 'kind': dyn('ConfigMap'),\n\
+             \x20     'metadata': dyn({{'name': 'scripted'}}), 'data': dyn({{'a': '{data}'}})}}])\n"
+        )
+    }
+
+    /// Lets the rules of the ClusterPolicy leave a Namespace out, or not any more.
+    fn leave_out(&mut self, number: usize, out: bool) {
+        let label = if out { "out=yes" } else { "out-" };
+        let namespace = format!("{}-{number}", self.name);
+        self.cluster.kubectl(&["label", "namespace", &namespace, label]).unwrap();
+        match out {
+            true => self.left_out.insert(number),
+            false => self.left_out.remove(&number),
+        };
     }
 
     fn set_source(&mut self, value: &str) {
@@ -88,6 +127,7 @@ impl<'c> Scene<'c> {
     fn set_data(&mut self, data: &str) {
         data.clone_into(&mut self.data);
         self.cluster.apply(&self.policy()).unwrap();
+        self.cluster.apply(&self.script()).unwrap();
     }
 
     /// Adds Namespaces, each with something foreign in it that looks almost like what a rule makes.
@@ -145,10 +185,12 @@ impl<'c> Scene<'c> {
     fn wanted(&self) -> Vec<(String, String)> {
         let of = |n: usize| {
             let namespace = format!("{}-{n}", self.name);
-            [
-                (format!("ConfigMap {namespace}/made"), self.data.clone()),
-                (format!("Secret {namespace}/copy"), self.source.clone()),
-            ]
+            let mut wanted = vec![(format!("ConfigMap {namespace}/scripted"), self.data.clone())];
+            if !self.left_out.contains(&n) {
+                wanted.push((format!("ConfigMap {namespace}/made"), self.data.clone()));
+                wanted.push((format!("Secret {namespace}/copy"), self.source.clone()));
+            }
+            wanted
         };
         let mut wanted: Vec<_> = (0..self.count).flat_map(of).collect();
         wanted.sort();
@@ -192,6 +234,7 @@ impl<'c> Scene<'c> {
             self.start();
         }
         self.cluster.kubectl(&["delete", "clusterpolicy", self.name]).unwrap();
+        self.cluster.kubectl(&["delete", "generatingpolicy", self.name]).unwrap();
         let ours = format!(
             "generate.kyverno.io/policy-name={},generate.kyverno.io/rule-name=data",
             self.name
@@ -211,10 +254,11 @@ fn killed_at_every_step_of_create_update_delete_and_sync() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "killed");
     scene.add(2);
-    scene.ends_well(4);
-    let steps = if long() { 8 } else { 2 };
+    scene.ends_well(2 * EACH);
+    let steps = if long() { 8 } else { 1 };
+    let all = ["create", "update", "sync", "made again", "delete"];
     for step in 0..steps {
-        for (number, what) in ["create", "update", "sync", "delete"].into_iter().enumerate() {
+        for (number, what) in all.into_iter().enumerate() {
             scene.proxy.forget();
             let engine = Arc::clone(&scene.engine);
             let killed = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -225,8 +269,10 @@ fn killed_at_every_step_of_create_update_delete_and_sync() {
             };
             // Some writes are never heard of, and some are done although nobody learns of it.
             let lost = if (step + number) % 2 == 0 { Fault::LostBefore } else { Fault::LostAfter };
+            let meant = scene.meant();
+            let deletes = what == "delete";
             scene.proxy.fault(
-                scene.meant(),
+                move |method, path| meant(method, path) && (!deletes || *method == Method::DELETE),
                 step % 4,
                 1,
                 Fault::Do(Arc::new(kill), Box::new(lost)),
@@ -234,17 +280,22 @@ fn killed_at_every_step_of_create_update_delete_and_sync() {
             let bearable = match what {
                 "create" => {
                     scene.add(2);
-                    4
+                    2 * EACH
                 }
                 "update" => {
                     let data = format!("updated-{step}");
                     scene.set_data(&data);
-                    scene.count
+                    scene.count * 2
                 }
                 "sync" => {
                     let source = if scene.source == "MQ==" { "Mg==" } else { "MQ==" };
                     scene.set_source(source);
                     scene.count
+                }
+                "delete" => {
+                    // What rules no longer want goes.
+                    (0..2).for_each(|number| scene.leave_out(number, true));
+                    4
                 }
                 _ => {
                     // What people delete comes back.
@@ -263,6 +314,11 @@ fn killed_at_every_step_of_create_update_delete_and_sync() {
             scene.start();
             // One write for each object, and one more for each that was under way: eight at most.
             scene.ends_well(bearable + bearable.min(8));
+            if deletes {
+                scene.proxy.forget();
+                (0..2).for_each(|number| scene.leave_out(number, false));
+                scene.ends_well(4);
+            }
         }
     }
     scene.clean_up();
@@ -273,19 +329,21 @@ fn too_many_requests_errors_and_slow_answers() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "refused");
     scene.add(2);
-    scene.ends_well(4);
-    for (fault, times) in [
+    scene.ends_well(2 * EACH);
+    let faults = [
         (Fault::Status(429), 3),
+        (Fault::LostAfter, 3),
+        (Fault::Slow(Duration::from_millis(1500)), 4),
         (Fault::Status(500), 4),
         (Fault::Status(503), 4),
         (Fault::LostBefore, 3),
-        (Fault::LostAfter, 3),
-        (Fault::Slow(Duration::from_millis(1500)), 4),
-    ] {
+    ];
+    let most = if long() { faults.len() } else { 3 };
+    for (fault, times) in faults.into_iter().take(most) {
         scene.proxy.forget();
         scene.proxy.fault(scene.meant(), 0, times, fault);
         scene.add(2);
-        scene.ends_well(4 + times);
+        scene.ends_well(2 * EACH + times);
         scene.proxy.calm();
     }
     // Everything at once is slow or refused, lists and watches as well, and somebody changes things meanwhile.
@@ -296,7 +354,7 @@ fn too_many_requests_errors_and_slow_answers() {
     scene.set_data(&data);
     scene.add(1);
     // What is refused is tried again.
-    scene.ends_well(scene.count * 2 + 60);
+    scene.ends_well(scene.count * EACH + 60);
     scene.clean_up();
 }
 
@@ -305,7 +363,7 @@ fn watches_that_drop_stall_and_are_gone() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "watched");
     scene.add(1);
-    scene.ends_well(2);
+    scene.ends_well(EACH);
     // Dropped, again and again, while things happen.
     scene.proxy.forget();
     for _ in 0..5 {
@@ -313,14 +371,14 @@ fn watches_that_drop_stall_and_are_gone() {
         scene.add(1);
         sleep(Duration::from_millis(200));
     }
-    scene.ends_well(10);
+    scene.ends_well(5 * EACH);
     // The server no longer knows what happened since.
     scene.proxy.forget();
     scene.proxy.fault(|_, path| path.contains("watch=true"), 0, 8, Fault::Status(410));
     scene.proxy.break_watches();
     scene.add(2);
     scene.set_source("Mw==");
-    scene.ends_well(4 + scene.count);
+    scene.ends_well(2 * EACH + scene.count);
     scene.proxy.calm();
     // Connected and silent: nobody hears of anything, until it is begun anew.
     scene.proxy.forget();
@@ -333,7 +391,7 @@ fn watches_that_drop_stall_and_are_gone() {
     scene.proxy.break_watches();
     sleep(Duration::from_millis(800));
     scene.add(1);
-    scene.ends_well(2);
+    scene.ends_well(EACH);
     scene.clean_up();
 }
 
@@ -342,12 +400,12 @@ fn the_api_server_is_restarted() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "restarted");
     scene.add(2);
-    scene.ends_well(4);
+    scene.ends_well(2 * EACH);
     scene.proxy.forget();
     scene.set_data("2");
     cluster.restart_server().unwrap();
     scene.add(2);
-    scene.ends_well(scene.count + 4 + 2);
+    scene.ends_well(2 * scene.count + 2 * EACH + 2);
     scene.clean_up();
 }
 
@@ -356,7 +414,7 @@ fn a_storm_of_conflicts_over_one_field() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "contested");
     scene.add(1);
-    scene.ends_well(2);
+    scene.ends_well(EACH);
     scene.proxy.forget();
     let done = std::sync::atomic::AtomicBool::new(false);
     let edits = thread::scope(|scope| {
@@ -401,7 +459,7 @@ fn a_namespace_ends_while_it_is_generated_into() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "ending");
     scene.add(2);
-    scene.ends_well(4);
+    scene.ends_well(2 * EACH);
     scene.proxy.forget();
     // It cannot end before somebody lets it.
     let hold = r#"{"metadata":{"finalizers":["test.example/hold"]}}"#;
@@ -423,7 +481,7 @@ fn a_namespace_ends_while_it_is_generated_into() {
     // And one of the same name is a new one.
     scene.proxy.forget();
     scene.add(1);
-    scene.ends_well(2);
+    scene.ends_well(EACH);
     scene.clean_up();
 }
 
@@ -448,10 +506,10 @@ fn the_definition_of_what_is_made_comes_goes_and_comes_back() {
     cluster.apply(&crate::harness::policy("lanterns", "defined-*", made, true)).unwrap();
     scene.add(3);
     // Rules that make other things are not held up.
-    scene.ends_well(6);
+    scene.ends_well(3 * EACH);
     let lanterns =
         || cluster.count("lanterns.faults.example", "generate.kyverno.io/policy-name=lanterns");
-    for _ in 0..2 {
+    for _ in 0..if long() { 3 } else { 1 } {
         scene.proxy.forget();
         cluster.apply(DEFINITION).unwrap();
         cluster.wait("what was waited for is made", || lanterns() == 3);
@@ -465,7 +523,7 @@ fn the_definition_of_what_is_made_comes_goes_and_comes_back() {
     }
     scene.proxy.forget();
     scene.set_data("2");
-    scene.ends_well(scene.count + 1);
+    scene.ends_well(2 * scene.count + 1);
     cluster.kubectl(&["delete", "clusterpolicy", "lanterns"]).unwrap();
     cluster.kubectl(&["delete", "clusterrole", "lanterns"]).unwrap();
     scene.clean_up();
@@ -476,7 +534,7 @@ fn rights_are_withdrawn_and_returned() {
     let Some(cluster) = cluster() else { return };
     let mut scene = Scene::new(&cluster, "forbidden");
     scene.add(2);
-    scene.ends_well(4);
+    scene.ends_well(2 * EACH);
     let role = "kyverno:background-controller:standard";
     let kept = cluster.kubectl(&["get", "clusterrole", role, "-o", "yaml"]).unwrap();
     let kept: String = kept
@@ -506,7 +564,7 @@ fn rights_are_withdrawn_and_returned() {
     cluster.wait("the missing right is named", || failed().contains("cannot create resource"));
     sleep(Duration::from_secs(3));
     cluster.apply(&kept).unwrap();
-    // Two for each of the new Namespaces, one for each copy, and those that were tried in vain.
-    scene.ends_well(4 + scene.count + 40);
+    // One for each object of the new Namespaces, one for each copy, and those that were tried in vain.
+    scene.ends_well(2 * EACH + scene.count + 40);
     scene.clean_up();
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use kiln_testkit::control_plane::ControlPlane;
+use kiln_value::value;
 
 use crate::harness::{
     CONFIG_MAP, Cluster, Engine, NETWORK_POLICY, cluster, free_port, policy, under_load,
@@ -103,7 +104,7 @@ fn another_one_takes_over_within_twenty_seconds() {
     // With what users have unless they say otherwise.
     let args = ["--only", "controller", "--lease", "10"];
     let mut first = cluster.engine(&args);
-    cluster.wait("the first holds the Lease", || first.said("holds the Lease"));
+    cluster.wait("the first holds the Lease", || first.said("holds the Lease holder"));
     let second = cluster.engine(&args);
     cluster.wait("the second stands by", || second.said("stands by"));
     cluster.policy(&policy("taken-over", "taken-*", NETWORK_POLICY, true));
@@ -129,6 +130,25 @@ fn another_one_takes_over_within_twenty_seconds() {
     cluster.wait("the third cleans up", || cluster.count("networkpolicies", made) == 0);
 }
 
+/// Whether an engine patches a ConfigMap that a review at its own port is about.
+fn patches(engine: &Engine) -> bool {
+    let object = value!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asked", "namespace": "replicas"},
+    });
+    let kind = value!({"group": "", "version": "v1", "kind": "ConfigMap"});
+    let resource = value!({"group": "", "version": "v1", "resource": "configmaps"});
+    let review = value!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "kind": kind, "resource": resource, "operation": "CREATE", "dryRun": true,
+            "name": "asked", "namespace": "replicas", "object": object, "oldObject": null,
+            "userInfo": {"username": "jane", "groups": []},
+        },
+    });
+    let answer = engine.review("/mutate/fail", &review);
+    answer.get_path(["response", "patch"]).is_some()
+}
+
 #[test]
 fn an_upgrade_refuses_nobody() {
     let Some(cluster) = cluster() else { return };
@@ -142,6 +162,12 @@ fn an_upgrade_refuses_nobody() {
     balancer.to(&[&old[0], &old[1]]);
     cluster.policy(LABEL);
     cluster.policy(&policy("upgraded", "upgraded-*", CONFIG_MAP, true));
+
+    // Whoever holds the Lease, each of them answers.
+    assert!(old.iter().any(|one| one.said("this one stands by")), "one of them does not act");
+    for one in &old {
+        cluster.wait("it answers reviews by itself", || patches(one));
+    }
 
     // They outlive those who ask.
     let new = [

@@ -19,6 +19,7 @@ use kiln_rules::{Exception, RuleId};
 use kiln_value::{Str, Value};
 
 use crate::controller::{Compile, Controller, News};
+use crate::questions::{Answer, Asked};
 use crate::settings::Settings;
 use stage::Stage;
 
@@ -176,7 +177,11 @@ fn play(
         let questions = controller.take_questions();
         let is_quiet = requests.is_empty() && questions.is_empty();
         for question in questions {
-            let answer = services.exchange(&question.request());
+            let answer = match &question.asked {
+                Asked::Service(asked) => Answer::Service(services.exchange(&asked.request())),
+                // Whoever plans need not be somebody who may ask what others may do.
+                Asked::Right(_) => Answer::Right(Ok(true)),
+            };
             controller.answered(question.number, answer, now);
         }
         for request in requests {

@@ -31,6 +31,8 @@ pub(crate) fn changed_object(
 /// Changes the targets of a rule. What fails for one target leaves the others alone.
 pub(crate) struct Run<'r> {
     pub(crate) rule: &'r Rule,
+    /// The namespace of the trigger; its name, if it is one.
+    pub(crate) trigger_namespace: Str,
     pub(crate) patches: Vec<Patch>,
     pub(crate) failures: Vec<Failure>,
 }
@@ -85,6 +87,11 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         let id = ObjectRef::of(object).id;
+        let chosen = target.namespace.as_ref().is_some_and(|namespace| !namespace.is_plain());
+        if chosen && id.namespace != self.trigger_namespace {
+            let protected = context.shared.world.protected;
+            crate::target::check_protected(&id.namespace, self.rule, protected)?;
+        }
         let known = PatchTarget::Stored { object: id.clone(), subresource: subresource.cloned() };
         // Two targets may mean one object: the second goes on where the first ended.
         let earlier = self.patches.iter().position(|patch| patch.target == known);

@@ -175,6 +175,7 @@ async fn answer(
     let (client, runtime) = (shared.admission.clone(), Handle::current());
     let settings = desk.settings.clone();
     let globals = shared.globals.borrow().clone();
+    let rights = Arc::clone(&shared.rights);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
     let work = tokio::task::spawn_blocking(move || {
         let request = Request::read(&body, desk.settings.review_bytes, &kinds)?;
@@ -186,7 +187,14 @@ async fn answer(
             let response = sign(&request.event, desk.settings.authors);
             return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
         }
-        let view = LiveView { client, kinds: kinds.clone(), runtime, deadline };
+        let view = LiveView {
+            client,
+            kinds: kinds.clone(),
+            runtime,
+            deadline,
+            authors: Arc::clone(&desk.authors),
+            rights,
+        };
         let outside = WithGlobals { outside: &desk.services, globals: &globals };
         let world = World {
             view: &view,
@@ -194,6 +202,7 @@ async fn answer(
             sources: &Machine,
             outside: &outside,
             limits: desk.settings.limits,
+            protected: &desk.settings.protected,
         };
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
         Ok((request, Some(reviewed)))

@@ -136,7 +136,8 @@ impl Keeper {
         let hooks = Hooks::new(sound, &stored.exceptions, kinds, &settings);
         self.settings = settings.clone();
         let services = Services::new(self.shared.options.services.clone().and(&settings.services));
-        let laid = Arc::new(Desk { hooks, settings, services });
+        let authors = Arc::new(stored.authors(settings.authors));
+        let laid = Arc::new(Desk { hooks, settings, services, authors });
         desk.send_replace(Arc::clone(&laid));
         laid
     }

@@ -23,9 +23,12 @@ mod server;
 mod tls;
 mod view;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kiln_admission::{Hooks, Settings};
+use kiln_engine::User;
+use kiln_rules::PolicyId;
 use kiln_services::Services;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -42,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) hooks: Hooks,
     pub(crate) settings: Settings,
     pub(crate) services: Services,
+    /// Whose rights policies are held to.
+    pub(crate) authors: Arc<HashMap<PolicyId, User>>,
 }
 
 /// Serves until the process is to end. A process that only controls serves health and metrics.
@@ -63,7 +68,12 @@ pub async fn serve(shared: Shared, admits: bool) {
 /// Serves on a socket until the process is to end.
 pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limits: Limits) {
     let settings = Settings::new(&shared.options.namespace);
-    let first = Arc::new(Desk { hooks: Hooks::default(), settings, services: Services::default() });
+    let first = Arc::new(Desk {
+        hooks: Hooks::default(),
+        settings,
+        services: Services::default(),
+        authors: Arc::default(),
+    });
     let (desk_sender, desk) = watch::channel(first);
     let certificate = tls::Served::default();
     if let Ok(address) = listener.local_addr() {

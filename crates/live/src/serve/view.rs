@@ -2,18 +2,23 @@
 //!
 //! Rules are evaluated on threads of their own, where waiting for an answer of the API server is fine.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_controller::Right;
+use kiln_engine::{ListQuery, Page, ReadError, User, View, Wish};
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_rules::PolicyId;
 use kiln_value::{Str, Value};
 use tokio::runtime::Handle;
 
 use crate::calls::carry_out;
 use crate::client::Client;
+use crate::rights::Rights;
 
 /// Reads objects from the API server until the request's time is over.
 pub(crate) struct LiveView {
@@ -21,6 +26,9 @@ pub(crate) struct LiveView {
     pub(crate) kinds: Kinds,
     pub(crate) runtime: Handle,
     pub(crate) deadline: Instant,
+    /// Whose rights the reads of which policies are held to.
+    pub(crate) authors: Arc<HashMap<PolicyId, User>>,
+    pub(crate) rights: Arc<Rights>,
 }
 
 impl LiveView {
@@ -60,6 +68,24 @@ impl View for LiveView {
         let listing = self.ask(&call).map_err(|error| read_error(error, query.kind))?.listing();
         let listing = listing.unwrap_or_default();
         Ok(Page { objects: listing.objects, resume: listing.resume })
+    }
+
+    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+        let Some(author) = self.authors.get(wish.policy) else { return Ok(()) };
+        let object = ObjectId::new(
+            wish.kind.clone(),
+            wish.namespace.unwrap_or_default(),
+            wish.name.unwrap_or_default(),
+        );
+        let right = Right { user: author.clone(), verb: wish.verb, object };
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let asking = self.rights.may_read(&self.client, &self.kinds, &right);
+        let asked = self.runtime.block_on(async { tokio::time::timeout(left, asking).await });
+        match asked.unwrap_or_else(|_| Err("the time of the request is over".to_owned())) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(wish.forbidden_to(author)),
+            Err(why) => Err(ReadError::Unavailable(why)),
+        }
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -175,6 +175,7 @@ fn explain(
         sources: &Surroundings,
         outside: &outside,
         limits: around.settings.limits.traced(),
+        protected: &around.settings.protected,
     };
     let mut outcomes = rules.mutate(&event, &world).outcomes;
     outcomes.extend(rules.evaluate(&event, &world));
