@@ -65,6 +65,8 @@ pub(crate) struct Driver {
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
     reported: Option<Instant>,
+    /// Something may have changed since.
+    owes_report: bool,
 }
 
 impl Drop for Driver {
@@ -105,6 +107,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
         config: kiln_admission::Settings::new(&shared.options.namespace),
         reported: None,
+        owes_report: false,
         shared,
     };
     driver.shared.health.bad("controller", "it has not read everything yet");
@@ -131,6 +134,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
             None => Duration::from_secs(60),
             Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
         };
+        let wait = if driver.owes_report { wait.min(REPORT) } else { wait };
         tokio::select! {
             Some((gvk, told)) = news.recv() => {
                 driver.told(&gvk, told);
@@ -339,7 +343,8 @@ impl Driver {
     }
 
     fn report(&mut self) {
-        if self.reported.is_some_and(|last| last.elapsed() < Duration::from_secs(1)) {
+        self.owes_report = self.reported.is_some_and(|last| last.elapsed() < REPORT);
+        if self.owes_report {
             return;
         }
         self.reported = Some(Instant::now());
@@ -361,6 +366,9 @@ impl Driver {
         }
     }
 }
+
+/// How often it is told at most how things are.
+const REPORT: Duration = Duration::from_secs(1);
 
 /// How long entries of the global context are waited for that say nothing.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -40,6 +40,7 @@ impl AtAdmission<'_> {
             sources: &Surroundings,
             outside: &outside,
             limits: self.around.settings.limits,
+            protected: &self.around.settings.protected,
         };
         let mutated = self.rules.mutate(event, &world);
         let (mut rules, mut refused) = (Vec::new(), None);

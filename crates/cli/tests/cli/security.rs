@@ -27,7 +27,8 @@ fn every_threat_has_tests_and_they_are_there() {
                 let (before, _) = text
                     .split_once(&format!("fn {name}("))
                     .unwrap_or_else(|| panic!("{file} has no test {name}"));
-                let mut marks = before.lines().rev().skip(1).take_while(|line| {
+                let above = before.rsplit_once('\n').map_or("", |(above, _)| above);
+                let mut marks = above.lines().rev().take_while(|line| {
                     let line = line.trim_start();
                     line.starts_with("#[") || line.starts_with("///")
                 });
