@@ -263,6 +263,26 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
 }
 
 #[test]
+fn a_rule_that_fires_on_what_it_makes_is_warned_of_at_the_kind() {
+    let rule = format!("{MATCH_CONFIG_MAPS}    skipBackgroundRequests: false\n");
+    let places = |generate: &str| -> Vec<String> {
+        let all = messages(&compiled(&policy("ClusterPolicy", "", &rule, generate)));
+        let words = "the rule makes objects of kind ConfigMap, which it also fires on";
+        all.iter()
+            .filter_map(|message| message.strip_prefix("warning: policy.yaml:"))
+            .filter_map(|message| message.split_once(": "))
+            .filter(|(_, message)| message.starts_with(words))
+            .map(|(place, _)| place.to_owned())
+            .collect()
+    };
+    let target = "apiVersion: v1\n      kind: ConfigMap\n      name: c\n      namespace: x\n";
+    assert_eq!(places(&format!("      synchronize: true\n      {target}")), ["12:13"]);
+    let each = "      synchronize: true\n      foreach:\n      - list: '[]'\n        apiVersion: v1\n        \
+                kind: ConfigMap\n        name: c\n        namespace: x\n";
+    assert_eq!(places(each), ["14:15"]);
+}
+
+#[test]
 fn namespaced_policies_are_held_to_their_namespace() {
     let generate =
         |generate: &str| policy("Policy", "", MATCH_CONFIG_MAPS, &format!("      {generate}\n"));

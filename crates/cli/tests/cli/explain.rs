@@ -48,6 +48,15 @@ fn says_of_every_rule_why_it_acts_or_not() {
         "{}",
         run.stderr
     );
+    for (object, hint) in [
+        ("ns/none", "`kubectl get namespace` lists those that there are"),
+        ("cm/none", "give its namespace with --namespace"),
+    ] {
+        let run = explain(&[object]);
+        assert_eq!(run.code, 2);
+        assert!(run.stderr.contains(hint), "{}", run.stderr);
+        assert_eq!(run.stderr.contains("--namespace"), hint.contains("--namespace"));
+    }
     let run = explain(&["namespace/default"]);
     assert!(run.stdout.contains("no match: namespaces: \"default\" is one of"), "{}", run.stdout);
     let run = explain(&["configmap/kyverno", "--namespace=kyverno"]);

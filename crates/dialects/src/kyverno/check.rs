@@ -159,14 +159,19 @@ pub(crate) fn no_wildcard_kind(policy: &PolicyDoc<'_, '_>, block: &Block<'_, '_>
     }
 }
 
-/// Warns when a rule fires on its own objects.
-pub(crate) fn fires_on_itself(head: &HeadDoc<'_, '_>, made: &Gvk, node: &Node<'_, '_>) {
+/// Warns when a rule fires on its own objects, at the kind of those.
+pub(crate) fn fires_on_itself(
+    head: &HeadDoc<'_, '_>,
+    made: &Gvk,
+    made_by: &Path,
+    node: &Node<'_, '_>,
+) {
     let fires = head.include.filters.filters().iter().flat_map(|filter| &filter.kinds);
     if !head.skip_background_requests
         && fires.into_iter().any(|kind| kind.matches(&made.group, &made.version, &made.kind, ""))
     {
         node.report.warn(
-            &node.path,
+            &made_by.join("kind"),
             format!("the rule makes objects of kind {}, which it also fires on", made.kind),
             Some("exclude them by name or label, or leave skipBackgroundRequests on".into()),
         );

@@ -219,7 +219,7 @@ fn generate(
                     Some("use match.any, and exclude the objects that the rule makes".into()),
                 );
             }
-            check::fires_on_itself(head, &made, block);
+            check::fires_on_itself(head, &made, &emitter.path, block);
         }
     }
     let lifecycle = Lifecycle {

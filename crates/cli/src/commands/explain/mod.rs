@@ -107,8 +107,12 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         .object(&id)
         .map_err(|error| Diagnostic::error(format!("cannot read {id}: {error}")))?
         .ok_or_else(|| {
-            Diagnostic::error(format!("there is no {id}"))
-                .hint("give its namespace with --namespace")
+            let hint = if id.namespace.is_empty() {
+                format!("`kubectl get {}` lists those that there are", id.gvk.kind.to_lowercase())
+            } else {
+                "give its namespace with --namespace".to_owned()
+            };
+            Diagnostic::error(format!("there is no {id}")).hint(hint)
         })?;
     let rules = rule_set(&stored_rules(ui, &reader)?);
     let mut explanation = explain(&reader, args, &id, &object, &rules)?;
