@@ -25,8 +25,10 @@ pub struct Options {
     pub namespace: String,
     /// The image that holds the `kiln` binary.
     pub image: String,
-    /// How many pods run.
+    /// How many pods run; those that answer requests, when the sides are split.
     pub replicas: u32,
+    /// Whether requests are answered and rules carried out by Deployments of their own.
+    pub split: bool,
     /// What rules may read and write from the start.
     pub grant: Grant,
     /// Whether there is anything that runs: a Deployment and what belongs to it.
@@ -51,6 +53,7 @@ impl Default for Options {
             namespace: "kyverno".to_owned(),
             image: format!("kiln:{}", env!("CARGO_PKG_VERSION")),
             replicas: 1,
+            split: false,
             grant: Grant::View,
             workload: true,
             monitoring: false,

@@ -25,8 +25,9 @@ fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
     let conditions =
         cluster.kubectl(&["get", "crd", "--output=jsonpath={.items[*].status.conditions[*].type}"]);
     assert!(!conditions.unwrap().contains("NonStructuralSchema"));
-    // Twice is as good as once.
+    // Twice is as good as once, and in two pieces as good as in one.
     cluster.apply(&emit_documents(&objects)).unwrap();
+    cluster.apply(&emit_documents(&manifests(&Options { split: true, ..options }))).unwrap();
 
     the_pod_may_only_act_as_the_two_accounts(&cluster);
 

@@ -29,9 +29,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// How many pods run
+    /// How many pods run; with --split, how many answer requests
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     replicas: u32,
+
+    /// Two Deployments: kiln-admission answers requests, kiln-controller generates and synchronises
+    #[arg(long, conflicts_with = "no_workload")]
+    split: bool,
 
     /// What rules may read and write from the start
     #[arg(long, value_enum, value_name = "RIGHTS", default_value_t = Rights::View)]
@@ -47,7 +51,7 @@ pub(crate) struct Args {
     monitoring: bool,
 
     /// Print nothing but one thing, for a Prometheus or a Grafana that is set up by hand
-    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "grant"])]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "split", "grant"])]
     only: Option<Only>,
 }
 
@@ -77,6 +81,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let mut options = Options {
         namespace: args.namespace.clone(),
         replicas: args.replicas,
+        split: args.split,
         grant: match args.grant {
             Rights::View => Grant::View,
             Rights::Standard => Grant::Standard,

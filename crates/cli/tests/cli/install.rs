@@ -43,6 +43,37 @@ fn options_reach_the_objects() {
 }
 
 #[test]
+fn the_two_sides_are_split_on_demand() {
+    let folder = Folder::with(&[]);
+    let run = folder.kiln(&["install", "--split", "--replicas=3", "--namespace=rules"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let deployments: Vec<&str> =
+        run.stdout.split("---\n").filter(|text| text.contains("kind: Deployment")).collect();
+    assert_eq!(deployments.len(), 2);
+    for (deployment, texts) in deployments.iter().zip([
+        [
+            "name: kiln-admission",
+            "replicas: 3",
+            "- --only=admission",
+            "- --as-admission=system:serviceaccount:rules",
+        ],
+        [
+            "name: kiln-controller",
+            "replicas: 1",
+            "- --only=controller",
+            "- --as-controller=system:serviceaccount:rules",
+        ],
+    ]) {
+        for text in texts {
+            assert!(deployment.contains(text), "{text} in {deployment}");
+        }
+    }
+    for with in ["--no-workload", "--only=alerts"] {
+        assert_eq!(folder.kiln(&["install", "--split", with]).code, 2, "{with}");
+    }
+}
+
+#[test]
 fn rights_to_write_are_asked_for() {
     let folder = Folder::with(&[]);
     let narrow = folder.kiln(&["install"]).stdout;
