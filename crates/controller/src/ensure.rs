@@ -96,10 +96,12 @@ impl Controller {
             if content_only(&form) == content_only(&live_form) {
                 return Next::Done;
             }
-            return later(
-                Waiting::Contested,
-                format!("{id} is made by {other} as well, with other content"),
-            );
+            // A UID says nothing to people.
+            let state = self.keys.get(&other);
+            let trigger = state.and_then(|state| state.trigger.as_ref()).map(ToString::to_string);
+            let trigger = trigger.unwrap_or_else(|| other.trigger.to_string());
+            let message = format!("{id} is made by {} for {trigger} as well", other.rule);
+            return later(Waiting::Contested, format!("{message}, with other content"));
         }
         if !mine && ensure.existing == Existing::UpdateOwn {
             // It is made when the other one is gone, if the rule still wants it then.

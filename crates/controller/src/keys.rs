@@ -123,6 +123,20 @@ pub enum Waiting {
     Loop,
 }
 
+impl Waiting {
+    /// The word for it, in the status of UpdateRequests and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Waiting::Forbidden => "Forbidden",
+            Waiting::Unavailable => "Unavailable",
+            Waiting::Missing => "Missing",
+            Waiting::Failed => "Failed",
+            Waiting::Contested => "Contested",
+            Waiting::Loop => "Loop",
+        }
+    }
+}
+
 impl KeyState {
     /// Adds something that happened. For rules that ask who sent it, what an unknown user did is kept apart.
     pub(crate) fn add(&mut self, event: Pending, by_user: bool) {

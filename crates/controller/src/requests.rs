@@ -46,6 +46,8 @@ struct Shown {
 #[derive(Clone, Debug, PartialEq)]
 struct Status {
     state: &'static str,
+    /// What kind of reason the message gives: programs go by it, not by words.
+    reason: Option<Waiting>,
     message: String,
     retries: u32,
     made: Vec<ObjectId>,
@@ -80,6 +82,8 @@ impl Status {
     fn to_value(&self) -> Value {
         let mut status = Map::new();
         status.insert("state", self.state);
+        // An empty one takes back what was there.
+        status.insert("reason", self.reason.map_or("", Waiting::as_str));
         if !self.message.is_empty() {
             status.insert("message", self.message.as_str());
         }
@@ -121,6 +125,7 @@ impl Controller {
         let (now, life) = (self.now, self.settings.failed_request_life);
         let status = |state, message: &str, retries| Status {
             state,
+            reason: condition.map(|condition| condition.reason),
             message: message.to_owned(),
             retries,
             made: made.to_vec(),
@@ -300,7 +305,13 @@ impl Controller {
                     self.accept(
                         &name,
                         spec,
-                        Status { state: "Failed", message, retries: 1, made: Vec::new() },
+                        Status {
+                            state: "Failed",
+                            reason: None,
+                            message,
+                            retries: 1,
+                            made: Vec::new(),
+                        },
                         until,
                     );
                     return;
@@ -310,7 +321,13 @@ impl Controller {
             // One that an earlier process left; work that still fails shows itself again.
             ("Completed", self.now + self.settings.failed_request_life)
         };
-        let status = Status { state: status, message: String::new(), retries: 0, made: Vec::new() };
+        let status = Status {
+            state: status,
+            reason: None,
+            message: String::new(),
+            retries: 0,
+            made: Vec::new(),
+        };
         self.accept(&name, spec, status, until);
     }
 

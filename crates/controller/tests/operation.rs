@@ -20,6 +20,13 @@ fn requests(world: &World) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The reasons that requests give, beside their words.
+fn reasons(world: &World) -> Vec<String> {
+    let requests = world.all(&id("UpdateRequest", "", "").gvk);
+    let reason = |request: &Value| request.str_at(["status", "reason"]).unwrap().to_owned();
+    requests.iter().map(reason).collect()
+}
+
 fn states(world: &World) -> Vec<String> {
     requests(world).into_iter().map(|(state, _)| state).collect()
 }
@@ -161,6 +168,7 @@ fn a_contested_object_is_put_right_less_and_less_often_and_says_so() {
     let (_, condition) = world.controller.conditions().next().unwrap();
     assert_eq!(condition.reason, Waiting::Contested);
     assert!(condition.message.contains("somebody else keeps changing"));
+    assert_eq!(reasons(&world), ["Contested"]);
     world.seconds(700);
     assert_eq!(
         world.get(&made()).unwrap().str_at(["data", "k"]),
@@ -222,6 +230,7 @@ fn a_rule_that_fires_on_its_own_objects_is_stopped_and_says_so() {
         "{}",
         condition.message
     );
+    assert_eq!(reasons(&world), ["Loop"]);
     for _ in 0..3 {
         world.restart();
         world.seconds(700);
@@ -291,8 +300,16 @@ fn two_rules_that_want_different_things_of_one_object_do_not_fight() {
     world.put(trigger("t", "1"));
     world.seconds(300);
     assert_eq!(world.memory.counts.of(&made()).writes, 1);
-    let (_, condition) = world.controller.conditions().next().unwrap();
+    let (key, condition) = world.controller.conditions().next().unwrap();
     assert_eq!(condition.reason, Waiting::Contested);
+    let other = if key.rule.policy.name == "p" { "q" } else { "p" };
+    let message = condition.message.clone();
+    let wanted = format!(
+        "v1/Secret/default/t-made is made by kyverno:{other}/r for v1/ConfigMap/default/t as well, with other content"
+    );
+    assert_eq!(message, wanted);
+    assert_eq!(requests(&world), [("Pending".to_owned(), message)]);
+    assert_eq!(reasons(&world), ["Contested"]);
 }
 
 #[test]
