@@ -1,7 +1,7 @@
 //! Carries out calls.
 
 use http::Method;
-use kiln_cluster::{ApiError, Call, Listing, ObjectPatch, Reason, Reply};
+use kiln_cluster::{ApiError, Call, Listing, ObjectPatch, Preconditions, Reason, Reply};
 use kiln_object::{Gvk, Kind, Kinds, ObjectId};
 use kiln_value::{Map, Value, value};
 
@@ -59,26 +59,53 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
             object(client.send(Method::PATCH, &path, Some(body), form).await?)
         }
         Call::Delete { preconditions, .. } => {
-            let mut wanted = Map::new();
-            if let Some(uid) = &preconditions.uid {
-                wanted.insert("uid", uid.clone());
-            }
-            if let Some(version) = &preconditions.resource_version {
-                wanted.insert("resourceVersion", version.clone());
-            }
-            let mut options = value!({
-                "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
-            });
-            if !wanted.is_empty()
-                && let Some(options) = options.as_map_mut()
-            {
-                options.insert("preconditions", wanted);
-            }
-            let path = named(kind, &about, "", &[])?;
-            client.send(Method::DELETE, &path, Some(&options), "").await?;
+            delete(client, kind, &about, preconditions, false).await?;
             Ok(Reply::Deleted)
         }
     }
+}
+
+/// Asks whether an object could be deleted: the server does everything but that.
+///
+/// # Errors
+/// What the server says, or why it says nothing.
+pub(crate) async fn try_delete(
+    client: &Client,
+    kinds: &Kinds,
+    target: &ObjectId,
+) -> Result<(), ApiError> {
+    let kind = find(kinds, &target.gvk)?;
+    delete(client, kind, target, &Preconditions::default(), true).await
+}
+
+async fn delete(
+    client: &Client,
+    kind: &Kind,
+    target: &ObjectId,
+    preconditions: &Preconditions,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let mut wanted = Map::new();
+    if let Some(uid) = &preconditions.uid {
+        wanted.insert("uid", uid.clone());
+    }
+    if let Some(version) = &preconditions.resource_version {
+        wanted.insert("resourceVersion", version.clone());
+    }
+    let mut options = Map::new();
+    options.insert("apiVersion", "v1");
+    options.insert("kind", "DeleteOptions");
+    options.insert("propagationPolicy", "Background");
+    if !wanted.is_empty() {
+        options.insert("preconditions", wanted);
+    }
+    if dry_run {
+        // Where there is a body, a server does not look at the query.
+        options.insert("dryRun", value!(["All"]));
+    }
+    let path = named(kind, target, "", &[])?;
+    client.send(Method::DELETE, &path, Some(&Value::Map(options)), "").await?;
+    Ok(())
 }
 
 /// Lists all objects of a kind that have certain fields, page by page.

@@ -52,6 +52,7 @@ mod uninstall;
 pub mod watch;
 
 pub use client::{Client, ConnectError};
+pub use kiln_controller::Waiting;
 pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
@@ -60,4 +61,4 @@ pub use reader::Reader;
 pub use rights::Rights;
 pub use run::{logs, run, run_blocking, run_seen};
 pub use state::{Shared, Work};
-pub use uninstall::{Uninstall, uninstall};
+pub use uninstall::{Uninstall, uninstall, webhook_configurations};

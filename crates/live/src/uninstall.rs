@@ -1,17 +1,19 @@
 //! Takes an installation off a cluster, in the order that leaves what rules made.
 //!
-//! Whoever acts ends first: while a controller runs, a policy that goes takes along what it made. When nobody acts any
-//! more, webhooks, rights and definitions can go, and what rules made stays, with its labels.
+//! First everything that speaks against it is looked for, so that nothing is gone when the answer is no. Then whoever
+//! acts ends: while a controller runs, a policy that goes takes along what it made. When nobody acts any more,
+//! webhooks, rights and definitions can go, and what rules made stays, with its labels.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_object::{Gvk, Kinds, ObjectId, Selector};
+use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_value::Value;
 use tokio::runtime::Builder;
 
-use crate::calls::carry_out;
+use crate::calls::{carry_out, try_delete};
 use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
 use crate::lease;
@@ -19,16 +21,28 @@ use crate::options::Options;
 
 /// How long whoever acts may take to end.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The pods that act or answer.
+const PODS: &str =
+    "app.kubernetes.io/name=kiln,app.kubernetes.io/component in (engine,admission,controller)";
 
 /// What is to be taken off.
 #[derive(Clone, Debug)]
 pub struct Uninstall {
     /// What was installed, in the order in which it was.
     pub objects: Vec<Value>,
+    /// What stays although it was installed or is called as what was, each with the reason.
+    pub kept: BTreeMap<ObjectId, String>,
     /// Definitions go too, and with them all policies; and the namespace, with records and keys.
     pub all: bool,
-    /// Only say what would go.
+    /// Only say what would go: the answer is the same, and nothing is deleted.
     pub dry_run: bool,
+}
+
+/// The webhook configurations that engines register.
+pub fn webhook_configurations() -> impl Iterator<Item = ObjectId> {
+    CONFIGURATIONS.into_iter().map(|(kind, name)| {
+        ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name)
+    })
 }
 
 /// Takes an installation off a cluster, and says what it does as it does it.
@@ -40,31 +54,19 @@ pub fn uninstall(
     plan: &Uninstall,
     said: &mut dyn FnMut(&str),
 ) -> Result<(), ConnectError> {
-    let failed = |message: String, hint: &str| ConnectError { message, hint: hint.to_owned() };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("cannot begin: {error}"), "is the system out of files?"))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
+        stopped(format!("cannot begin: {error}"), "is the system out of files?")
+    })?;
     runtime.block_on(async {
         let client = Client::connect(options, None).await?;
         let kinds = Discovery::default().refresh(&client).await.map_err(|error| {
             let message =
                 format!("{} does not say which kinds it serves: {error}", client.server());
-            failed(message, "check that the cluster is up and the credentials are valid")
+            stopped(message, "check that the cluster is up and the credentials are valid")
         })?;
-        let remover = Remover {
-            client,
-            kinds: kinds.unwrap_or_else(Kinds::builtin),
-            namespace: &options.namespace,
-            dry_run: plan.dry_run,
-        };
-        remover.remove(plan, said).await.map_err(|(what, error)| {
-            let hint = match error.reason {
-                Reason::Forbidden => "uninstalling takes the rights of whoever installed",
-                _ => "run it again: what is gone already is passed over",
-            };
-            failed(format!("{what}: {error}"), hint)
-        })
+        let kinds = kinds.unwrap_or_else(Kinds::builtin);
+        let remover = Remover { client, kinds, namespace: &options.namespace, plan };
+        remover.remove(said).await
     })
 }
 
@@ -72,83 +74,134 @@ struct Remover<'o> {
     client: Client,
     kinds: Kinds,
     namespace: &'o str,
-    dry_run: bool,
+    plan: &'o Uninstall,
 }
 
-type Failed = (String, ApiError);
-
 impl Remover<'_> {
-    async fn remove(&self, plan: &Uninstall, said: &mut dyn FnMut(&str)) -> Result<(), Failed> {
+    async fn remove(&self, said: &mut dyn FnMut(&str)) -> Result<(), ConnectError> {
         let ids: Vec<ObjectId> =
-            plan.objects.iter().filter_map(|object| ObjectId::of(object).ok()).collect();
-        let of = |kind: &'static str| move |id: &&ObjectId| id.gvk.kind == kind;
-        // Whoever acts ends first.
-        for id in ids.iter().filter(of("Deployment")) {
+            self.plan.objects.iter().filter_map(|object| ObjectId::of(object).ok()).collect();
+        let (deployments, rest): (Vec<_>, Vec<_>) =
+            ids.iter().partition(|id| id.gvk.kind == "Deployment");
+        let ending = self.ending_pods(&deployments).await?;
+        self.wait_for_lease(&ending).await?;
+
+        for id in deployments {
             self.delete(id, said).await?;
         }
-        if !self.dry_run {
+        if !self.plan.dry_run {
             self.wait_for_pods().await?;
-            self.wait_for_lease().await?;
+            if !ending.is_empty() {
+                self.wait_for_lease(&[]).await?;
+            }
             said("nobody acts any more");
         }
-        for (kind, name) in CONFIGURATIONS {
-            let kind = Gvk::new("admissionregistration.k8s.io/v1", kind);
-            self.delete(&ObjectId::new(kind, "", name), said).await?;
+        for id in webhook_configurations() {
+            self.delete(&id, said).await?;
         }
-        let last = |id: &&ObjectId| {
+        let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|id| {
             ["CustomResourceDefinition", "Namespace"].contains(&id.gvk.kind.as_str())
+        });
+        for id in rest.into_iter().rev() {
+            self.delete(id, said).await?;
+        }
+        for id in last.into_iter().filter(|_| self.plan.all) {
+            self.delete(id, said).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object of the installation, or tries to. One that is called the same and is somebody else's stays.
+    async fn delete(&self, id: &ObjectId, said: &mut dyn FnMut(&str)) -> Result<(), ConnectError> {
+        let deleting = |error: &ApiError| failed(&format!("cannot delete {id}"), error);
+        let found = match carry_out(&self.client, &self.kinds, &Call::Get(id.clone())).await {
+            Ok(reply) => reply.object().cloned().unwrap_or_default(),
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(deleting(&error)),
         };
-        let rest = ids.iter().rev().filter(|id| !last(id) && id.gvk.kind != "Deployment");
-        for id in rest {
-            self.delete(id, said).await?;
+        if let Some(why) = self.plan.kept.get(id) {
+            said(&format!("leaves {id}: {why}"));
+            return Ok(());
         }
-        for id in ids.iter().filter(last).filter(|_| plan.all) {
-            self.delete(id, said).await?;
+        // Who made a webhook configuration cannot be seen in it: its name and labels are Kyverno's.
+        let is_ours = metadata::label(&found, "app.kubernetes.io/name") == Some("kiln")
+            || webhook_configurations().any(|webhooks| webhooks == *id);
+        if !is_ours {
+            said(&format!("leaves {id}: it does not carry the label app.kubernetes.io/name: kiln"));
+            return Ok(());
+        }
+        let (done, word) = if self.plan.dry_run {
+            (try_delete(&self.client, &self.kinds, id).await, "would delete")
+        } else {
+            let done = carry_out(&self.client, &self.kinds, &Call::delete(id.clone())).await;
+            (done.map(|_| ()), "deleted")
+        };
+        match done {
+            Ok(()) => said(&format!("{word} {id}")),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(deleting(&error)),
         }
         Ok(())
     }
 
-    async fn delete(&self, id: &ObjectId, said: &mut dyn FnMut(&str)) -> Result<(), Failed> {
-        let call = if self.dry_run { Call::Get(id.clone()) } else { Call::delete(id.clone()) };
-        match carry_out(&self.client, &self.kinds, &call).await {
-            Ok(_) if self.dry_run => said(&format!("would delete {id}")),
-            Ok(_) => said(&format!("deleted {id}")),
-            Err(error) if matches!(error.reason, Reason::NotFound | Reason::UnknownKind) => {}
-            Err(error) => return Err((format!("cannot delete {id}"), error)),
+    /// The names of the pods that end when some Deployments go. One that would go on is a reason not to begin.
+    async fn ending_pods(&self, deployments: &[&ObjectId]) -> Result<Vec<String>, ConnectError> {
+        let mut ending = Vec::new();
+        for pod in self.pods().await? {
+            let owners = pod.get_path(["metadata", "ownerReferences"]).and_then(Value::as_list);
+            let ends = owners.into_iter().flat_map(|owners| owners.iter()).any(|owner| {
+                // A ReplicaSet is named after its Deployment, and after the pods that it makes.
+                let name = owner.str_at(["name"]).and_then(|name| name.rsplit_once('-'));
+                owner.str_at(["kind"]) == Some("ReplicaSet")
+                    && deployments.iter().any(|id| name.is_some_and(|name| name.0 == id.name))
+            });
+            let name = metadata::name(&pod).unwrap_or_default().to_owned();
+            if !ends {
+                let message = format!(
+                    "the pod {}/{name} runs the engine, and belongs to no Deployment that goes",
+                    self.namespace
+                );
+                return Err(still_acting(&message));
+            }
+            ending.push(name);
         }
-        Ok(())
+        Ok(ending)
     }
 
-    /// Waits until the pods of the engine are gone.
-    async fn wait_for_pods(&self) -> Result<(), Failed> {
-        let labels = "app.kubernetes.io/name=kiln,app.kubernetes.io/component=engine";
-        let selector = Selector::parse(labels).unwrap_or_else(|_| Selector::everything());
+    /// The pods of the engine that have not ended.
+    async fn pods(&self) -> Result<Vec<Value>, ConnectError> {
         let call = Call::List {
             kind: Gvk::new("v1", "Pod"),
             namespace: Some(self.namespace.into()),
-            selector,
+            selector: Selector::parse(PODS).unwrap_or_else(|_| Selector::everything()),
             limit: None,
             resume: None,
         };
+        let listed = carry_out(&self.client, &self.kinds, &call).await;
+        let listed = listed.map_err(|error| failed("cannot see whether pods still run", &error))?;
+        let mut pods = listed.listing().unwrap_or_default().objects;
+        pods.retain(|pod| !matches!(pod.str_at(["status", "phase"]), Some("Succeeded" | "Failed")));
+        Ok(pods)
+    }
+
+    /// Waits until the pods of the engine are gone.
+    async fn wait_for_pods(&self) -> Result<(), ConnectError> {
         let begin = Instant::now();
         loop {
-            let listed = carry_out(&self.client, &self.kinds, &call).await;
-            let listed =
-                listed.map_err(|error| ("cannot see whether pods still run".to_owned(), error))?;
-            let left = listed.listing().unwrap_or_default().objects.len();
+            let left = self.pods().await?.len();
             if left == 0 {
                 return Ok(());
             }
             if begin.elapsed() > PATIENCE {
-                let message = format!("{left} pods of the engine are still there");
-                return Err(still_acting(message));
+                return Err(still_acting(&format!("{left} pods of the engine do not end")));
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
-    /// Waits until the Lease runs out, or is given back. Somebody who renews it acts from elsewhere.
-    async fn wait_for_lease(&self) -> Result<(), Failed> {
+    /// Waits until the Lease runs out or is given back, or is held by a pod that will end. Somebody else who renews it
+    /// acts from elsewhere.
+    async fn wait_for_lease(&self, ending: &[String]) -> Result<(), ConnectError> {
         let call = Call::Get(lease::id(self.namespace));
         let mut seen: Option<(Value, Instant)> = None;
         let mut renewals = 0;
@@ -156,11 +209,15 @@ impl Remover<'_> {
             let spec = match carry_out(&self.client, &self.kinds, &call).await {
                 Ok(reply) => reply.object().and_then(|object| object.get("spec").cloned()),
                 Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(("cannot see whether somebody acts".to_owned(), error)),
+                Err(error) => return Err(failed("cannot see whether somebody acts", &error)),
             };
             let Some(spec) = spec else { return Ok(()) };
             let holder = spec.str_at(["holderIdentity"]).unwrap_or_default().to_owned();
-            if holder.is_empty() {
+            // Holders are called after their host, which is called as its pod.
+            let is_ending = |pod: &String| {
+                holder.strip_prefix(pod.as_str()).is_some_and(|rest| rest.starts_with('-'))
+            };
+            if holder.is_empty() || ending.iter().any(is_ending) {
                 return Ok(());
             }
             let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(10);
@@ -174,15 +231,30 @@ impl Remover<'_> {
                 }
             }
             if renewals > 3 {
-                let message = format!("{holder} acts on the cluster from elsewhere; end it first");
-                return Err(still_acting(message));
+                return Err(still_acting(&format!("{holder} acts on the cluster from elsewhere")));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 }
 
-fn still_acting(message: String) -> Failed {
-    let error = ApiError::new(Reason::Conflict, message);
-    ("what rules made would go with their policies".to_owned(), error)
+fn is_gone(error: &ApiError) -> bool {
+    matches!(error.reason, Reason::NotFound | Reason::UnknownKind)
+}
+
+fn stopped(message: String, hint: &str) -> ConnectError {
+    ConnectError { message, hint: hint.to_owned() }
+}
+
+fn failed(what: &str, error: &ApiError) -> ConnectError {
+    let hint = match error.reason {
+        Reason::Forbidden => "uninstalling takes the rights of whoever installed",
+        _ => "run it again: what is gone already is passed over",
+    };
+    stopped(format!("{what}: {error}"), hint)
+}
+
+fn still_acting(who: &str) -> ConnectError {
+    let message = format!("{who}; what rules made would go with their policies");
+    stopped(message, "end it first, and uninstall then")
 }

@@ -28,13 +28,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn reader(&self) -> Result<Reader, Diagnostic> {
-        let options = Options {
+    pub(super) fn options(&self) -> Options {
+        Options {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             ..Options::default()
-        };
-        Reader::connect(&options).map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+        }
+    }
+
+    pub(super) fn reader(&self) -> Result<Reader, Diagnostic> {
+        Reader::connect(&self.options())
+            .map_err(|error| Diagnostic::error(error.message).hint(error.hint))
     }
 }
 

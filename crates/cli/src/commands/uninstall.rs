@@ -1,21 +1,28 @@
 //! `kiln uninstall`
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_install::manifests;
-use kiln_live::{Options, Uninstall, uninstall};
+use kiln_install::{Grant, manifests};
+use kiln_live::{Uninstall, uninstall, webhook_configurations};
+use kiln_object::{Gvk, ObjectId};
+use kiln_value::Value;
 
+use super::connection::Connection;
+use super::doctor::{other_engine, runs};
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
 
 /// Take Kiln off a cluster, and leave what rules made
 ///
 /// First whoever acts is ended, then webhooks, rights, settings and the workload go. Policies, their definitions and
 /// the namespace with its records stay, so that `kiln install` goes on where it was; with `--all` they go too. What
-/// rules made stays in either case, with its labels.
+/// rules made stays in either case, with its labels; so do the definitions of reports, which other tools use as well, and
+/// objects that `kiln install` did not make.
+///
+/// Exit code 2, and nothing is deleted, while an engine acts from elsewhere, or while Kyverno or KubeMod runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The namespace that the engine lives in
@@ -30,30 +37,34 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// The kubeconfig; otherwise KUBECONFIG, or ~/.kube/config
-    #[arg(long, value_name = "FILE", help_heading = "Connection")]
-    kubeconfig: Option<PathBuf>,
+    /// Go on although Kyverno or KubeMod runs, and leave what it uses as well
+    ///
+    /// With Kyverno that is everything that has its names: definitions, webhooks, accounts, roles, settings and its
+    /// namespace. With KubeMod it is the definition of ModRules.
+    #[arg(long)]
+    keep_shared: bool,
 
-    /// The context of the kubeconfig, if not the current one
-    #[arg(long, value_name = "NAME", help_heading = "Connection")]
-    context: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
+
+/// The parts of Kyverno that act on no rules of Kiln's, but need the definitions.
+const PARTS: [&str; 2] = ["kyverno/cleanup-controller", "kyverno/reports-controller"];
+
+/// A Deployment that runs, and the engine that it belongs to.
+type Engine = (String, &'static str);
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text])?;
-    let installed = kiln_install::Options {
-        namespace: args.namespace.clone(),
-        grant: kiln_install::Grant::Standard,
-        monitoring: true,
-        ..kiln_install::Options::default()
-    };
-    let options = Options {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        namespace: args.namespace.clone(),
-        ..Options::default()
-    };
-    let plan = Uninstall { objects: manifests(&installed), all: args.all, dry_run: args.dry_run };
+    let engines = engines(&args.connection)?;
+    if !engines.is_empty() && !args.keep_shared {
+        return Err(refusal(&engines).into());
+    }
+    let objects = installed(&args.namespace);
+    let plan =
+        Uninstall { kept: kept(&objects, &engines), objects, all: args.all, dry_run: args.dry_run };
+    let options =
+        kiln_live::Options { namespace: args.namespace.clone(), ..args.connection.options() };
     let mut out = ui.stdout();
     let mut written = Ok(());
     let done = uninstall(&options, &plan, &mut |line| {
@@ -64,4 +75,132 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     done.map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
     written?;
     Ok(Outcome::Done)
+}
+
+/// The Deployments that run other engines which use the same definitions.
+fn engines(connection: &Connection) -> Result<Vec<Engine>, Failure> {
+    let deployments = connection.reader()?.all(&Gvk::new("apps/v1", "Deployment"), "");
+    let deployments = deployments.map_err(|error| {
+        Diagnostic::error(format!("cannot see whether another engine runs: {error}"))
+            .hint("uninstalling takes the rights of whoever installed")
+    })?;
+    let engine = |deployment: &Value| {
+        let is_part = |image: &str| PARTS.iter().any(|part| image.contains(part));
+        let part = || runs(deployment, is_part).map(|name| (name, "Kyverno"));
+        other_engine(deployment).or_else(part)
+    };
+    Ok(deployments.iter().filter_map(engine).collect())
+}
+
+fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
+    let one = |(name, engine): &Engine| {
+        let (namespace, deployment) = name.split_once('/').unwrap_or(("", name));
+        let hint = format!(
+            "stop it first: kubectl scale deployment {deployment} -n {namespace} --replicas=0; or give --keep-shared, \
+             which leaves what {engine} uses as well"
+        );
+        let message = format!(
+            "{engine} runs, and would lose what it shares with Kiln: Deployment {name}; nothing is deleted"
+        );
+        Diagnostic::error(message).hint(hint)
+    };
+    engines.iter().map(one).collect()
+}
+
+/// Everything that `kiln install` may have printed.
+fn installed(namespace: &str) -> Vec<Value> {
+    let printed = |split| {
+        manifests(&kiln_install::Options {
+            namespace: namespace.to_owned(),
+            split,
+            grant: Grant::Standard,
+            monitoring: true,
+            ..kiln_install::Options::default()
+        })
+    };
+    let id = |object: &Value| ObjectId::of(object).ok();
+    let mut objects = printed(false);
+    let more = printed(true).into_iter();
+    let more = more.filter(|object| objects.iter().all(|known| id(known) != id(object)));
+    let more: Vec<Value> = more.collect();
+    objects.extend(more);
+    objects
+}
+
+/// What stays, and why.
+fn kept(objects: &[Value], engines: &[Engine]) -> BTreeMap<ObjectId, String> {
+    let runs = |engine: &str| engines.iter().any(|(_, running)| *running == engine);
+    let mut kept = BTreeMap::new();
+    for object in objects {
+        let Ok(id) = ObjectId::of(object) else { continue };
+        let group = object.str_at(["spec", "group"]).unwrap_or_default();
+        let lives_there = |(name, _): &&Engine| {
+            id.gvk.kind == "Namespace" && name.split('/').next() == Some(&id.name)
+        };
+        let why = match group {
+            "wgpolicyk8s.io" => "other tools report with it too".to_owned(),
+            "kyverno.io" | "policies.kyverno.io" if runs("Kyverno") => "Kyverno uses it".to_owned(),
+            "api.kubemod.io" if runs("KubeMod") => "KubeMod uses it".to_owned(),
+            _ if runs("Kyverno") && is_named_as_kyverno(&id.name) => "Kyverno uses it".to_owned(),
+            _ => match engines.iter().find(lives_there) {
+                Some((_, engine)) => format!("{engine} lives in it"),
+                None => continue,
+            },
+        };
+        kept.insert(id, why);
+    }
+    if runs("Kyverno") {
+        kept.extend(webhook_configurations().map(|id| (id, "Kyverno uses it".to_owned())));
+    }
+    kept
+}
+
+/// Whether an object of Kyverno's own installation may be called so.
+fn is_named_as_kyverno(name: &str) -> bool {
+    name.strip_prefix("kyverno").is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '-']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many objects of some kinds go, and which stay.
+    fn stays(engines: &[Engine]) -> Vec<String> {
+        let objects = installed("kyverno");
+        let all = kept(&objects, engines);
+        all.keys().map(|id| format!("{}/{}", id.gvk.kind, id.name)).collect()
+    }
+
+    #[test]
+    fn what_others_use_stays() {
+        let reports = [
+            "CustomResourceDefinition/clusterpolicyreports.wgpolicyk8s.io",
+            "CustomResourceDefinition/policyreports.wgpolicyk8s.io",
+        ];
+        assert_eq!(stays(&[]), reports, "other tools have reports too");
+
+        let kubemod = stays(&[("kubemod-system/kubemod-operator".to_owned(), "KubeMod")]);
+        assert_eq!(kubemod.len(), 3);
+        assert!(kubemod.contains(&"CustomResourceDefinition/modrules.api.kubemod.io".to_owned()));
+
+        let kyverno = stays(&[("kyverno/kyverno-cleanup-controller".to_owned(), "Kyverno")]);
+        for shared in [
+            "CustomResourceDefinition/clusterpolicies.kyverno.io",
+            "CustomResourceDefinition/generatingpolicies.policies.kyverno.io",
+            "ClusterRole/kyverno:background-controller",
+            "ClusterRoleBinding/kyverno:admission-controller",
+            "ServiceAccount/kyverno-admission-controller",
+            "ConfigMap/kyverno",
+            "Service/kyverno-svc",
+            "Namespace/kyverno",
+            "MutatingWebhookConfiguration/kyverno-resource-mutating-webhook-cfg",
+        ] {
+            assert!(kyverno.contains(&shared.to_owned()), "{shared} in {kyverno:?}");
+        }
+        let own = ["Deployment/kiln", "Deployment/kiln-controller", "Role/kiln:act-as"];
+        for own in own {
+            assert!(!kyverno.contains(&own.to_owned()), "{own}");
+        }
+        assert!(!kyverno.contains(&"CustomResourceDefinition/modrules.api.kubemod.io".to_owned()));
+    }
 }

@@ -50,7 +50,7 @@ fn says_what_is_wrong_and_what_to_do() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(
         run.stdout
-            .starts_with("problem  definitions: the cluster does not know ClusterPolicy, Policy"),
+            .starts_with("problem  definitions: the cluster does not know clusterpolicies.kyverno.io, policies.kyverno.io"),
         "{}",
         run.stdout
     );
@@ -61,7 +61,7 @@ fn says_what_is_wrong_and_what_to_do() {
     cluster.kubectl(&["create", "-f", &rules.display().to_string()]).unwrap();
     let run = doctor(&[]);
     for wanted in [
-        "ok       definitions: the cluster knows policies",
+        "ok       definitions: the cluster knows every kind of rules, UpdateRequests and reports",
         "problem  controller: nobody holds the Lease kiln-controller",
         "warning  watches: the engine cannot be asked",
         "ok       other engines: neither Kyverno nor KubeMod runs",
@@ -77,6 +77,7 @@ fn says_what_is_wrong_and_what_to_do() {
 
     cluster.apply(BROKEN).unwrap();
     cluster.kubectl_with_input(&["create", "-f", "-"], REQUESTS).unwrap();
+    // Words alone decide nothing.
     let status = r#"{"status": {"state": "Failed", "message": "somebody else keeps changing it"}}"#;
     let patch = ["--subresource=status", "--type=merge", "--patch", status];
     let patch = [&["patch", "updaterequest", "ur-1", "--namespace=kyverno"][..], &patch].concat();
@@ -86,13 +87,94 @@ fn says_what_is_wrong_and_what_to_do() {
         "problem  controller: kiln-0 held the Lease, and renewed it",
         "problem  other engines: Kyverno runs too: Deployment kyverno/kyverno-admission-controller",
         "problem  certificates: mutate.kyverno.svc-fail in kyverno-resource-mutating-webhook-cfg trusts no certificate",
-        "problem  loops: policy zk-kafka-address: work failed (1 time): somebody else keeps changing it",
+        "problem  work: policy zk-kafka-address: work failed (1 time): somebody else keeps changing it",
     ] {
         assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);
     }
     assert_eq!(run.code, 1);
     let run = doctor(&["--format=json"]);
-    assert!(run.stdout.contains("\"about\": \"loops\""), "{}", run.stdout);
+    assert!(run.stdout.contains("\"about\": \"other engines\""), "{}", run.stdout);
+
+    let gone = ["generatingpolicies.policies.kyverno.io", "modrules.api.kubemod.io"];
+    let reports = "policyreports.wgpolicyk8s.io";
+    cluster.kubectl(&["delete", "crd", gone[0], gone[1], reports]).unwrap();
+    let run = doctor(&[]);
+    for wanted in [
+        format!("problem  definitions: the cluster does not know {}, {}\n", gone[0], gone[1]),
+        format!("warning  definitions: the cluster does not know {reports}: nothing is reported\n"),
+        "ok       policies: 1 policy can be run\n".to_owned(),
+    ] {
+        assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+}
+
+/// Two policies that want different things of one ConfigMap, and one that fires on what it makes.
+const AT_ODDS: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: first}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace], names: [odd]}}]}
+    generate: {synchronize: true, apiVersion: v1, kind: ConfigMap, name: shared, namespace: odd, data: {data: {by: first}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: second}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace], names: [odd]}}]}
+    generate: {synchronize: true, apiVersion: v1, kind: ConfigMap, name: shared, namespace: odd, data: {data: {by: second}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: round}
+spec:
+  rules:
+  - name: again
+    match: {any: [{resources: {kinds: [ConfigMap], namespaces: [odd], names: ['r*']}}]}
+    skipBackgroundRequests: false
+    generate:
+      synchronize: true
+      apiVersion: v1
+      kind: ConfigMap
+      name: '{{request.object.metadata.name}}r'
+      namespace: odd
+      data: {data: {a: b}}
+";
+
+#[test]
+fn rules_at_odds_and_loops_are_found_by_what_the_engine_writes() {
+    let Some(running) = Running::start(&["--grant=standard", "--no-workload"], &[]) else { return };
+    running.cluster.apply(AT_ODDS).unwrap();
+    running.cluster.kubectl(&["create", "namespace", "odd"]).unwrap();
+    running.cluster.kubectl(&["create", "configmap", "r", "-n", "odd"]).unwrap();
+    let kubeconfig = running.cluster.kubeconfig().display().to_string();
+    let mut said = String::new();
+    let contested = "loops: policy second: what it makes is contested (1 time): v1/ConfigMap/odd/shared is made by \
+                     kyverno:first/make for v1/Namespace/odd as well";
+    let contested_too =
+        contested.replace("second", "first").replace("kyverno:first", "kyverno:second");
+    let looping = "problem  loops: policy round: it was stopped (1 time): rule kyverno:round/again fires on objects that it made itself";
+    running.wait("both are found", || {
+        let run = running.folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
+        said = run.stdout;
+        (said.contains(contested) || said.contains(&contested_too)) && said.contains(looping)
+    });
+    assert!(!said.contains("problem  work:"), "{said}");
+    for hint in ["or two rules, want different things", "narrow what the rule fires on"] {
+        assert!(said.contains(hint), "{hint:?} is missing in\n{said}");
+    }
+    let born = running.get(&["updaterequests", "-n", "kyverno"]);
+    let reasons = born.get("items").unwrap().as_list().unwrap().iter();
+    let mut reasons: Vec<_> = reasons
+        .filter_map(|ur| ur.str_at(["status", "reason"]))
+        .filter(|reason| !reason.is_empty())
+        .collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["Contested", "Loop"]);
 }
 
 #[test]

@@ -12,6 +12,158 @@ fn uninstall(cluster: &Cluster, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
+/// It says no, deletes nothing, and says so beforehand as well.
+fn refused(cluster: &Cluster, wanted: &[&str]) {
+    let said = |args: &[&str]| {
+        let refused = uninstall(cluster, args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(refused.stdout.is_empty(), "{}", String::from_utf8_lossy(&refused.stdout));
+        String::from_utf8(refused.stderr).unwrap()
+    };
+    let words = said(&["--all"]);
+    for wanted in wanted {
+        assert!(words.contains(wanted), "{wanted:?} is missing in {words}");
+    }
+    assert!(!words.contains("run it again"), "{words}");
+    assert_eq!(said(&["--all", "--dry-run"]), words);
+    for installed in ["crd/clusterpolicies.kyverno.io", "clusterrole/kyverno:background-controller"]
+    {
+        assert!(cluster.kubectl(&["get", installed]).is_ok(), "{installed} is gone");
+    }
+}
+
+/// Kyverno's images in a Deployment; there is no node that would run them.
+const KYVERNO: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kyverno-background-controller, namespace: kyverno}
+spec:
+  selector: {matchLabels: {app: kyverno}}
+  template:
+    metadata: {labels: {app: kyverno}}
+    spec: {containers: [{name: kyverno, image: 'reg.kyverno.io/kyverno/background-controller:v1.15.0'}]}
+";
+
+/// A pod of the engine that nobody's Deployment made.
+const STRAY: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: stray
+  namespace: kyverno
+  labels: {app.kubernetes.io/name: kiln, app.kubernetes.io/component: engine}
+spec: {containers: [{name: kiln, image: 'kiln:7'}]}
+";
+
+/// What `kiln install` prints with these options.
+fn installed(cluster: &Cluster, args: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let printed = command.arg("install").args(args).output().unwrap();
+    cluster.apply(&String::from_utf8(printed.stdout).unwrap()).unwrap();
+}
+
+#[test]
+fn another_engine_keeps_what_it_uses() {
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(KYVERNO).unwrap();
+    let stop = "kubectl scale deployment kyverno-background-controller -n kyverno --replicas=0";
+    let which = "Kyverno runs, and would lose what it shares with Kiln: Deployment \
+                 kyverno/kyverno-background-controller";
+    refused(&cluster, &[which, stop, "--keep-shared"]);
+
+    let uids = |what: &[&str]| {
+        let path = "jsonpath={.metadata.uid}{.items[*].metadata.uid}";
+        cluster.kubectl(&[&["get", "-o", path], what].concat()).unwrap()
+    };
+    let kyvernos: [&[&str]; 4] = [
+        &["crd", "clusterpolicies.kyverno.io", "--ignore-not-found"],
+        &["clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/part-of=kyverno"],
+        &["namespace", "kyverno"],
+        &["crd", "policyreports.wgpolicyk8s.io"],
+    ];
+    let before = kyvernos.map(uids);
+    let gone = uninstall(&cluster, &["--all", "--keep-shared"]);
+    let words = String::from_utf8(gone.stdout).unwrap();
+    assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
+    for wanted in [
+        "leaves apiextensions.k8s.io/v1/CustomResourceDefinition/clusterpolicies.kyverno.io: Kyverno uses it",
+        "leaves apiextensions.k8s.io/v1/CustomResourceDefinition/policyreports.wgpolicyk8s.io: other tools",
+        "leaves v1/Namespace/kyverno: Kyverno uses it",
+        "deleted rbac.authorization.k8s.io/v1/Role/kyverno/kiln:act-as",
+        "deleted apiextensions.k8s.io/v1/CustomResourceDefinition/modrules.api.kubemod.io",
+    ] {
+        assert!(words.contains(wanted), "{wanted:?} is missing in {words}");
+    }
+    assert_eq!(kyvernos.map(uids), before);
+    cluster.wait("the definition goes", || cluster.kubectl(&["get", "modrules", "-A"]).is_err());
+
+    // One that is scaled to nothing runs no more.
+    let scale = ["scale", "deployment", "kyverno-background-controller", "-n", "kyverno"];
+    cluster.kubectl(&[&scale[..], &["--replicas=0"]].concat()).unwrap();
+    let tried = uninstall(&cluster, &["--dry-run"]);
+    assert!(tried.status.success(), "{}", String::from_utf8_lossy(&tried.stderr));
+    cluster
+        .kubectl(&["delete", "deployment", "kyverno-background-controller", "-n", "kyverno"])
+        .unwrap();
+    install(&cluster);
+}
+
+#[test]
+fn a_workload_ends_first_and_what_is_not_ours_stays() {
+    let Some(cluster) = cluster() else { return };
+    installed(&cluster, &["--replicas=2"]);
+    let pods = || {
+        let labels = "app.kubernetes.io/name=kiln,app.kubernetes.io/component=engine";
+        let names = ["get", "pods", "-n", "kyverno", "-l", labels, "-o", "name"];
+        let names = cluster.kubectl(&names).unwrap_or_default();
+        names.lines().map(|name| name.replace("pod/", "")).collect::<Vec<_>>()
+    };
+    cluster.wait("pods are there", || pods().len() == 2);
+
+    // A pod that would go on is a reason not to begin.
+    cluster.wait("the account of pods", || cluster.apply(STRAY).is_ok());
+    refused(&cluster, &["the pod kyverno/stray runs the engine", "end it first"]);
+    cluster.kubectl(&["delete", "pod", "stray", "-n", "kyverno", "--force"]).unwrap();
+
+    // One of the pods acts: it ends with its Deployment.
+    let _ = cluster.kubectl(&["delete", "lease", "kiln-controller", "-n", "kyverno"]);
+    cluster
+        .apply(&format!(
+            "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: kiln-controller, namespace: kyverno}}\n\
+             spec: {{holderIdentity: {}-7-a1, leaseDurationSeconds: 3}}\n",
+            pods()[0]
+        ))
+        .unwrap();
+    // Somebody else's, whatever it is called.
+    let foreign = ["label", "poddisruptionbudget", "kiln", "-n", "kyverno"];
+    cluster
+        .kubectl(&[&foreign[..], &["--overwrite", "app.kubernetes.io/name=other"]].concat())
+        .unwrap();
+
+    let tried = uninstall(&cluster, &["--dry-run"]);
+    assert!(tried.status.success(), "{}", String::from_utf8_lossy(&tried.stderr));
+    let tried = String::from_utf8(tried.stdout).unwrap();
+    assert!(tried.starts_with("would delete apps/v1/Deployment/kyverno/kiln\n"), "{tried}");
+    assert_eq!(pods().len(), 2, "nothing has gone");
+    let gone = uninstall(&cluster, &[]);
+    let words = String::from_utf8(gone.stdout).unwrap();
+    assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
+    assert!(
+        words.starts_with("deleted apps/v1/Deployment/kyverno/kiln\nnobody acts any more\n"),
+        "{words}"
+    );
+    assert!(pods().is_empty());
+    let left = "leaves policy/v1/PodDisruptionBudget/kyverno/kiln: it does not carry the label";
+    assert!(words.contains(left), "{words}");
+    let told = |text: &str| {
+        let lines = text.lines().filter(|line| *line != "nobody acts any more");
+        lines.map(|line| line.replace("would delete", "deleted")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&tried), told(&words), "it does what it said");
+    cluster.kubectl(&["delete", "poddisruptionbudget", "kiln", "-n", "kyverno"]).unwrap();
+    install(&cluster);
+}
+
 #[test]
 fn what_rules_made_stays_whatever_goes() {
     let Some(cluster) = cluster() else { return };
@@ -27,10 +179,7 @@ fn what_rules_made_stays_whatever_goes() {
     let before = uids();
 
     // Nothing goes while somebody acts: with its policy would go what it made.
-    let refused = uninstall(&cluster, &["--all"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(words.contains("acts on the cluster from elsewhere; end it first"), "{words}");
+    refused(&cluster, &["acts on the cluster from elsewhere", "end it first"]);
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some());
 
     engine.kill();

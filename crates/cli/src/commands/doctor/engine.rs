@@ -14,19 +14,57 @@ const PASSING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(200);
 const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
 
-/// Whether the cluster knows policies at all.
+/// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
 pub(super) fn definitions(look: &mut Examination<'_>) -> bool {
     let about = "definitions";
-    let missing: Vec<&str> = ["ClusterPolicy", "Policy", "UpdateRequest", "PolicyException"]
-        .into_iter()
-        .filter(|kind| look.reader.kinds().preferred("kyverno.io", kind).is_none())
-        .collect();
-    if missing.is_empty() {
-        look.good(about, "the cluster knows policies, exceptions and UpdateRequests");
-        return true;
+    let kinds = look.reader.kinds();
+    let Unknown { used, reports, all_rules } =
+        Unknown::find(|group, kind| kinds.preferred(group, kind).is_some());
+    if !used.is_empty() {
+        look.bad(about, format!("the cluster does not know {}", used.join(", ")), INSTALL);
     }
-    look.bad(about, format!("the cluster does not know {}", missing.join(", ")), INSTALL);
-    look.reader.kinds().preferred("kyverno.io", "ClusterPolicy").is_some()
+    if !reports.is_empty() {
+        let reports = reports.join(", ");
+        let message = format!("the cluster does not know {reports}: nothing is reported");
+        look.doubtful(about, message, INSTALL);
+    } else if used.is_empty() {
+        look.good(about, "the cluster knows every kind of rules, UpdateRequests and reports");
+    }
+    !all_rules
+}
+
+/// Definitions that a cluster lacks, by name.
+#[derive(Debug, PartialEq, Eq)]
+struct Unknown {
+    /// Of rules, and of what engines need to act on them.
+    used: Vec<String>,
+    /// Of what they write about them.
+    reports: Vec<String>,
+    /// Whether no kind of rules is known.
+    all_rules: bool,
+}
+
+impl Unknown {
+    /// Asks for every kind that Kiln uses.
+    fn find(is_known: impl Fn(&str, &str) -> bool) -> Self {
+        let mut unknown = Unknown { used: Vec::new(), reports: Vec::new(), all_rules: true };
+        for definition in kiln_install::definitions() {
+            let text = |path: &[&str]| definition.str_at(path.iter().copied()).unwrap_or_default();
+            let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+            // They are installed for those who have such policies; no engine of ours acts on them.
+            if kind.ends_with("CleanupPolicy") {
+                continue;
+            }
+            if is_known(group, kind) {
+                unknown.all_rules &= !(kind.ends_with("Policy") || kind == "ModRule");
+                continue;
+            }
+            let list =
+                if group == "wgpolicyk8s.io" { &mut unknown.reports } else { &mut unknown.used };
+            list.push(text(&["metadata", "name"]).to_owned());
+        }
+        unknown
+    }
 }
 
 /// Whether somebody holds the Lease, and has renewed it.
@@ -131,18 +169,66 @@ fn repository(image: &str) -> &str {
 
 /// The name of a Deployment that runs another engine, and of that engine.
 pub(in crate::commands) fn other_engine(deployment: &Value) -> Option<(String, &'static str)> {
+    let is = |wanted: &[&str], image: &str| wanted.contains(&repository(image));
+    let kyverno = runs(deployment, |image| is(&["kyverno", "background-controller"], image));
+    let kubemod = || Some((runs(deployment, |image| is(&["kubemod"], image))?, "KubeMod"));
+    kyverno.map(|name| (name, "Kyverno")).or_else(kubemod)
+}
+
+/// The name of a Deployment that has pods with such an image.
+pub(in crate::commands) fn runs(
+    deployment: &Value,
+    wanted: impl Fn(&str) -> bool,
+) -> Option<String> {
     let replicas = deployment.get_path(["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(1);
     let containers = deployment.get_path(["spec", "template", "spec", "containers"])?.as_list()?;
-    let runs = |wanted: &str| {
-        let mut images = containers.iter().filter_map(|container| container.str_at(["image"]));
-        images.any(|image| repository(image) == wanted)
-    };
-    let engine = match () {
-        () if replicas == 0 => return None,
-        () if runs("kyverno") || runs("background-controller") => "Kyverno",
-        () if runs("kubemod") => "KubeMod",
-        () => return None,
-    };
+    let mut images = containers.iter().filter_map(|container| container.str_at(["image"]));
+    if replicas == 0 || !images.any(wanted) {
+        return None;
+    }
     let namespace = metadata::namespace(deployment).unwrap_or_default();
-    Some((format!("{namespace}/{}", metadata::name(deployment)?), engine))
+    Some(format!("{namespace}/{}", metadata::name(deployment)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_that_is_missing_is_named() {
+        let names = |known: &dyn Fn(&str, &str) -> bool| Unknown::find(known);
+        let nothing = names(&|_, _| true);
+        assert_eq!(nothing, Unknown { used: vec![], reports: vec![], all_rules: false });
+        for (group, kind, name) in [
+            ("kyverno.io", "ClusterPolicy", "clusterpolicies.kyverno.io"),
+            ("kyverno.io", "Policy", "policies.kyverno.io"),
+            ("kyverno.io", "UpdateRequest", "updaterequests.kyverno.io"),
+            ("kyverno.io", "PolicyException", "policyexceptions.kyverno.io"),
+            ("kyverno.io", "GlobalContextEntry", "globalcontextentries.kyverno.io"),
+            ("policies.kyverno.io", "GeneratingPolicy", "generatingpolicies.policies.kyverno.io"),
+            (
+                "policies.kyverno.io",
+                "NamespacedGeneratingPolicy",
+                "namespacedgeneratingpolicies.policies.kyverno.io",
+            ),
+            ("policies.kyverno.io", "MutatingPolicy", "mutatingpolicies.policies.kyverno.io"),
+            (
+                "policies.kyverno.io",
+                "NamespacedMutatingPolicy",
+                "namespacedmutatingpolicies.policies.kyverno.io",
+            ),
+            ("policies.kyverno.io", "PolicyException", "policyexceptions.policies.kyverno.io"),
+            ("api.kubemod.io", "ModRule", "modrules.api.kubemod.io"),
+        ] {
+            let found = names(&|g, k| (g, k) != (group, kind));
+            let used = vec![name.to_owned()];
+            assert_eq!(found, Unknown { used, reports: vec![], all_rules: false });
+        }
+        let found = names(&|group, _| group != "wgpolicyk8s.io");
+        assert_eq!(found.reports.len(), 2);
+        assert!(found.used.is_empty());
+        let found = names(&|_, kind| kind == "UpdateRequest");
+        assert_eq!((found.used.len(), found.all_rules), (10, true));
+        assert!(!names(&|_, kind| kind == "ModRule").all_rules);
+    }
 }

@@ -6,7 +6,7 @@ mod engine;
 mod policies;
 mod webhooks;
 
-pub(super) use engine::other_engine;
+pub(super) use engine::{other_engine, runs};
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
