@@ -115,7 +115,7 @@ impl Remover<'_> {
     async fn delete(&self, id: &ObjectId, said: &mut dyn FnMut(&str)) -> Result<(), ConnectError> {
         let deleting = |error: &ApiError| failed(&format!("cannot delete {id}"), error);
         let found = match carry_out(&self.client, &self.kinds, &Call::Get(id.clone())).await {
-            Ok(reply) => reply.object().cloned().unwrap_or_default(),
+            Ok(reply) => reply.object().unwrap_or(Value::Null),
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(deleting(&error)),
         };

@@ -10,4 +10,5 @@ mod proxy;
 mod replicas;
 mod requests;
 mod settings;
+mod split;
 mod uninstall;

@@ -1,7 +1,17 @@
 //! Whether the certificates that the API server trusts webhooks by count.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kiln_admission::certificates::{Names, Stored, bundle_validity, validity};
 use kiln_object::Gvk;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::Examination;
 
@@ -9,6 +19,14 @@ const DAY: i64 = 24 * 3600;
 /// So long before its end a certificate that nobody renewed is worth a word.
 const SOON: i64 = 7 * DAY;
 const RENEWAL: &str = "`kiln run` renews certificates 30 days before their end: look at its logs, or delete the Secret and it makes a new one";
+
+/// What engines serve, as a Secret holds it.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    secret: String,
+    /// Certificates in PEM.
+    chain: String,
+}
 
 /// Looks at the Secrets.
 pub(super) fn look(look: &mut Examination<'_>) {
@@ -22,6 +40,10 @@ pub(super) fn look(look: &mut Examination<'_>) {
     let authority = look.object(about, secret(), &names.authority_secret());
     let serving = look.object(about, secret(), &names.serving_secret());
     let stored = Stored::read(authority.as_ref(), serving.as_ref());
+    look.served = stored
+        .serving
+        .as_ref()
+        .map(|pair| Served { secret: names.serving_secret(), chain: pair.certificates.clone() });
     for (name, pair) in
         [(names.authority_secret(), stored.authority), (names.serving_secret(), stored.serving)]
     {
@@ -34,16 +56,50 @@ pub(super) fn look(look: &mut Examination<'_>) {
     }
 }
 
-/// Looks at what a webhook trusts; whether there is nothing to complain about.
-pub(super) fn bundle(look: &mut Examination<'_>, which: &str, bundle: &str) -> bool {
+/// Looks at what a webhook trusts, and whether that is what is served by the name that it calls; whether there is
+/// nothing to complain about.
+pub(super) fn bundle(
+    look: &mut Examination<'_>,
+    configuration: &str,
+    bundle: &str,
+    called: &str,
+) -> bool {
+    let (about, now) = ("certificates", look.now);
     let counts = bundle_validity(bundle);
-    let now = look.now;
-    if counts.iter().any(|(from, until)| *from <= now && now < *until) {
-        return true;
+    if !counts.iter().any(|(from, until)| *from <= now && now < *until) {
+        let message = format!("{configuration} trusts no certificate that counts");
+        look.bad(about, message, "`kiln run` writes the bundle: look at its logs");
+        return false;
     }
-    let message = format!("{which} trusts no certificate that counts");
-    look.bad("certificates", message, "`kiln run` writes the bundle: look at its logs");
+    let Some(Served { secret, chain }) = look.served.clone() else { return true };
+    let Err(why) = trust(bundle, &chain, called, now) else { return true };
+    let message =
+        format!("the certificate in the Secret {secret} is not what {configuration} trusts: {why}");
+    look.bad(about, message, RENEWAL);
     false
+}
+
+/// Whether somebody who trusts some certificates takes what is served for what it calls. Whether it counts at this
+/// moment is another question.
+fn trust(bundle: &str, chain: &str, called: &str, now: i64) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let read = |pem: &[u8]| -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(read(&STANDARD.decode(bundle).map_err(|error| text(&error))?));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| text(&error))?;
+    let served = read(chain.as_bytes());
+    let (first, rest) = served.split_first().ok_or("it holds none")?;
+    let name = ServerName::try_from(called.to_owned()).map_err(|error| text(&error))?;
+    let (from, until) = validity(chain).first().copied().unwrap_or((now, now + 1));
+    let moment = u64::try_from(now.min(until - 1).max(from)).unwrap_or_default();
+    let moment = UnixTime::since_unix_epoch(Duration::from_secs(moment));
+    let verified = verifier.verify_server_cert(first, rest, &name, &[], moment);
+    verified.map(|_| ()).map_err(|error| text(&error))
 }
 
 fn judge(look: &mut Examination<'_>, which: &str, counts: &[(i64, i64)]) {

@@ -6,12 +6,15 @@ use kiln_object::{Gvk, metadata};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::{Examination, address};
+use super::Examination;
+use super::address::Address;
 
 /// What is over by then was the beginning of an engine.
 const PASSING: Duration = Duration::from_secs(2);
 /// How often it is asked meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
+/// The Service of those who act, where they do nothing else.
+const CONTROLLER: &str = "kiln-controller";
 const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
@@ -101,29 +104,54 @@ pub(super) fn lease(look: &mut Examination<'_>) {
     }
 }
 
-/// What the engine says of its watches, webhooks and server.
-pub(super) fn health(look: &mut Examination<'_>) {
-    let about = "watches";
-    let address = address::of_webhooks(look.reader);
-    let ask = || match &address {
-        Some(address) => address.health(),
-        None => {
-            let said = look.reader.health(&look.settings.namespace, look.service);
-            said.map_err(|error| error.to_string())
+/// Where an engine is asked how it is.
+enum Place {
+    At(Address),
+    Behind(String),
+}
+
+impl Place {
+    fn ask(&self, look: &Examination<'_>) -> Result<String, String> {
+        match self {
+            Place::At(address) => address.health().map_err(|why| why.to_string()),
+            Place::Behind(service) => {
+                let said = look.reader.health(&look.settings.namespace, service);
+                said.map_err(|error| error.to_string())
+            }
         }
-    };
+    }
+}
+
+/// What engines say of their watches, webhooks and servers: where webhooks find them, or through their Services.
+pub(super) fn health(look: &mut Examination<'_>) {
+    let mut places: Vec<Place> = look.said.keys().cloned().map(Place::At).collect();
+    if places.is_empty() {
+        places.push(Place::Behind(look.service.to_owned()));
+    }
+    // Those who act have a Service of their own where the sides are split.
+    if look.object("watches", Gvk::new("v1", "Service"), CONTROLLER).is_some() {
+        places.push(Place::Behind(CONTROLLER.to_owned()));
+    }
+    let mut is_well = true;
+    for place in places {
+        is_well &= one(look, &place);
+    }
+    if is_well {
+        look.good("watches", "the engine says that all is well");
+    }
+}
+
+/// Whether one engine is well.
+fn one(look: &mut Examination<'_>, place: &Place) -> bool {
+    let about = "watches";
     let began = Instant::now();
-    let mut said = ask();
+    let mut said = place.ask(look);
     while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
         std::thread::sleep(LOOK);
-        said = ask();
+        said = place.ask(look);
     }
-    let place = address.map_or_else(
-        || "through its Service".to_owned(),
-        |address| format!("at {}", address.origin),
-    );
     match said {
-        Ok(said) if said.trim() == "ok" => look.good(about, "the engine says that all is well"),
+        Ok(said) if said.trim() == "ok" => return true,
         Ok(said) => {
             for line in said.lines().filter(|line| !line.trim().is_empty()) {
                 let hint = "look at the logs of the engine";
@@ -134,12 +162,19 @@ pub(super) fn health(look: &mut Examination<'_>) {
                 }
             }
         }
-        Err(error) => look.doubtful(
-            about,
-            format!("the engine cannot be asked {place}: {error}"),
-            "GET /health at the address that it listens on says which watches are stale",
-        ),
+        Err(error) => {
+            let place = match place {
+                Place::At(address) => format!("at {}", address.origin),
+                Place::Behind(service) => format!("through the Service {service}"),
+            };
+            look.doubtful(
+                about,
+                format!("the engine cannot be asked {place}: {error}"),
+                "GET /health at the address that it listens on says which watches are stale",
+            );
+        }
     }
+    false
 }
 
 /// Engines that act on the same rules.

@@ -8,6 +8,7 @@ mod webhooks;
 
 pub(super) use engine::{other_engine, runs};
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,7 @@ use kiln_live::Reader;
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::Value;
 
+use self::address::{Address, Unanswered};
 use super::connection::{Connection, settings_of};
 use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
@@ -63,7 +65,7 @@ impl State {
 }
 
 /// What was found when something was looked at.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Finding {
     about: &'static str,
     state: State,
@@ -79,6 +81,10 @@ struct Examination<'r> {
     service: &'r str,
     /// Seconds since 1970.
     now: i64,
+    /// What engines serve, if that could be read.
+    served: Option<certificates::Served>,
+    /// What engines said of themselves at the addresses that webhooks call.
+    said: BTreeMap<Address, Result<String, Unanswered>>,
     findings: Vec<Finding>,
 }
 
@@ -103,7 +109,16 @@ impl Examination<'_> {
         hint: Option<&str>,
     ) {
         let hint = hint.map(str::to_owned);
-        self.findings.push(Finding { about, state, message: message.into(), hint });
+        let finding = Finding { about, state, message: message.into(), hint };
+        // Several webhooks may lack the same thing.
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
+    /// What an engine says of itself at an address, asked once.
+    fn said_at(&mut self, address: &Address) -> Result<String, Unanswered> {
+        self.said.entry(address.clone()).or_insert_with(|| address.health()).clone()
     }
 
     /// One object; what keeps it from being read is a finding.
@@ -143,14 +158,16 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         reader: &reader,
         service: &args.service,
         now: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        served: None,
+        said: BTreeMap::new(),
         findings: Vec::new(),
     };
     if engine::definitions(&mut examination) {
         engine::lease(&mut examination);
-        engine::health(&mut examination);
         engine::others(&mut examination);
-        webhooks::look(&mut examination);
         certificates::look(&mut examination);
+        webhooks::look(&mut examination);
+        engine::health(&mut examination);
         policies::look(&mut examination)?;
         policies::work(&mut examination);
     }

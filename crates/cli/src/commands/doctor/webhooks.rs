@@ -4,16 +4,18 @@ use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
+use super::address::{Address, Unanswered};
 use super::{Examination, certificates};
 
+const ABOUT: &str = "webhooks";
+
 pub(super) fn look(look: &mut Examination<'_>) {
-    let about = "webhooks";
     for (kind, name) in CONFIGURATIONS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
-        let Some(found) = look.object(about, gvk, name) else {
+        let Some(found) = look.object(ABOUT, gvk, name) else {
             let message = format!("{name} is not registered");
             let hint = "`kiln run` registers it unless it runs with --only controller; rules at admission do not act without it";
-            look.doubtful(about, message, hint);
+            look.doubtful(ABOUT, message, hint);
             continue;
         };
         let webhooks = found.get("webhooks").and_then(Value::as_list).cloned().unwrap_or_default();
@@ -22,14 +24,13 @@ pub(super) fn look(look: &mut Examination<'_>) {
             is_well &= one(look, name, webhook);
         }
         if is_well {
-            look.good(about, format!("{name} is registered, and somebody answers"));
+            look.good(ABOUT, format!("{name} is registered, and somebody answers"));
         }
     }
 }
 
-/// Whether a webhook can be answered.
+/// Whether a webhook is answered.
 fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool {
-    let about = "webhooks";
     let name = webhook.str_at(["name"]).unwrap_or_default();
     let which = format!("{name} in {configuration}");
     let stops = if webhook.str_at(["failurePolicy"]) == Some("Ignore") {
@@ -37,39 +38,75 @@ fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool
     } else {
         "requests that it is asked about are refused"
     };
-    let bundle = webhook.str_at(["clientConfig", "caBundle"]).unwrap_or_default();
-    if !certificates::bundle(look, &which, bundle) {
-        return false;
+    let config = webhook.get("clientConfig").cloned().unwrap_or_default();
+    let bundle = config.str_at(["caBundle"]).unwrap_or_default();
+    if let Some(address) = Address::of(&config) {
+        let is_trusted = certificates::bundle(look, configuration, bundle, &address.host);
+        return is_there(look, &which, &address, stops) && is_trusted;
     }
-    let text = |field| webhook.str_at(["clientConfig", "service", field]).unwrap_or_default();
-    let (namespace, service) = (text("namespace").to_owned(), text("name").to_owned());
-    if service.is_empty() {
-        // A developer's machine: only the API server can tell whether it is there.
-        return true;
+    let text = |field| config.str_at(["service", field]).unwrap_or_default();
+    let (namespace, service) = (text("namespace"), text("name"));
+    let called = format!("{service}.{namespace}.svc");
+    let is_trusted = certificates::bundle(look, configuration, bundle, &called);
+    has_endpoints(look, &which, namespace, service, stops) && is_trusted
+}
+
+/// Whether an engine answers at an address.
+fn is_there(look: &mut Examination<'_>, which: &str, address: &Address, stops: &str) -> bool {
+    let origin = &address.origin;
+    let start = "start `kiln run`, or delete the configuration";
+    match look.said_at(address) {
+        Ok(_) => return true,
+        Err(Unanswered::Nobody(why)) => {
+            let message = format!("{which} calls {origin}, where nobody answers: {stops}: {why}");
+            look.bad(ABOUT, message, start);
+        }
+        Err(Unanswered::Distrusted(why)) => {
+            let message = format!(
+                "{which} calls {origin}, where nobody answers whom it trusts: {stops}: {why}"
+            );
+            look.bad(ABOUT, message, start);
+        }
+        Err(Unanswered::Unreachable(why)) => look.doubtful(
+            ABOUT,
+            format!("{which} calls {origin}, which cannot be reached from here: {why}"),
+            "only the API server has to reach it: ask from where it runs",
+        ),
     }
-    let id = ObjectId::new(Gvk::new("v1", "Service"), &namespace, &service);
+    false
+}
+
+/// Whether somebody is ready behind a Service.
+fn has_endpoints(
+    look: &mut Examination<'_>,
+    which: &str,
+    namespace: &str,
+    service: &str,
+    stops: &str,
+) -> bool {
+    let id = ObjectId::new(Gvk::new("v1", "Service"), namespace, service);
     match look.reader.object(&id) {
         Ok(Some(_)) => {}
         Ok(None) => {
             let message = format!(
                 "{which} calls the Service {namespace}/{service}, which is not there: {stops}"
             );
-            look.bad(about, message, "start `kiln run`, or delete the configuration");
+            look.bad(ABOUT, message, "start `kiln run`, or delete the configuration");
             return false;
         }
         Err(error) => {
             look.doubtful(
-                about,
+                ABOUT,
                 format!("cannot read {id}: {error}"),
                 "ask with other credentials",
             );
             return false;
         }
     }
-    let slices = look.all(about, &Gvk::new("discovery.k8s.io/v1", "EndpointSlice"), &namespace);
+    let slices = look.all(ABOUT, &Gvk::new("discovery.k8s.io/v1", "EndpointSlice"), namespace);
     let is_answered = slices
         .iter()
-        .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(&service))
+        .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
         .filter_map(|slice| slice.get("endpoints")?.as_list())
         .flat_map(|endpoints| endpoints.iter())
         .any(|endpoint| {
@@ -79,7 +116,7 @@ fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool
         let message = format!(
             "nobody answers behind the Service {namespace}/{service} that {which} calls: {stops}"
         );
-        look.bad(about, message, "start `kiln run`, or look at why its pods are not ready");
+        look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
     }
     is_answered
 }
