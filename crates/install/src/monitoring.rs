@@ -4,6 +4,7 @@
 
 use kiln_value::{Value, value};
 
+use crate::workload::CONTROLLER;
 use crate::{Options, labels};
 
 /// Where alerts send people.
@@ -374,21 +375,25 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
     let named =
         |name: &str| value!({"name": name, "namespace": namespace, "labels": labels("monitoring")});
     let service = format!("kyverno-svc.{namespace}.svc");
-    let scraping = value!({
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "ServiceMonitor",
-        "metadata": named("kiln"),
-        "spec": {
-            "selector": {"matchLabels": {"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": "admission-controller"}},
-            "endpoints": [{
-                "port": "https", "scheme": "https", "path": "/metrics",
-                "tlsConfig": {
-                    "serverName": service.as_str(),
-                    "ca": {"secret": {"name": format!("{service}.kyverno-tls-ca"), "key": "tls.crt"}},
-                },
-            }],
-        },
+    let scraping = |name: &str, component: &str, trust: Value| {
+        value!({
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "ServiceMonitor",
+            "metadata": named(name),
+            "spec": {
+                "selector": {"matchLabels": {"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": component}},
+                "endpoints": [{"port": "https", "scheme": "https", "path": "/metrics", "tlsConfig": trust}],
+            },
+        })
+    };
+    let trust = value!({
+        "serverName": service.as_str(),
+        "ca": {"secret": {"name": format!("{service}.kyverno-tls-ca"), "key": "tls.crt"}},
     });
+    let answers = options.workload.then(|| scraping("kiln", "admission-controller", trust));
+    // Those who answer no requests serve a certificate that nobody else knows.
+    let acts = (options.workload && options.split)
+        .then(|| scraping(CONTROLLER, "controller", value!({"insecureSkipVerify": true})));
     let rules = value!({
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -403,7 +408,6 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
         "metadata": shown,
         "data": {"kiln.json": kiln_value::json::to_string(&dashboard())},
     });
-    // It selects the Service of the workload.
-    let scraping = options.workload.then_some(scraping);
-    scraping.into_iter().chain([rules, dashboard]).collect()
+    // They select the Services of the workload.
+    answers.into_iter().chain(acts).chain([rules, dashboard]).collect()
 }

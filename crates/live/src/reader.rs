@@ -1,6 +1,7 @@
 //! Read access for commands that ask a cluster and change nothing: blocking, one question at a time.
 
 use std::fmt;
+use std::time::Duration;
 
 use http::Method;
 use kiln_admission::access::ACCESS_REVIEWS;
@@ -15,6 +16,9 @@ use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
 use crate::options::Options;
 use crate::path::{Address, BadPart, path};
+
+/// How long an engine may take to say how it is.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cluster that can only be read.
 pub struct Reader {
@@ -108,7 +112,11 @@ impl Reader {
             ..Address::default()
         };
         let path = path(&health, &[]).map_err(|bad| unaskable(&bad))?;
-        self.runtime.block_on(self.client.text(&path))
+        self.runtime.block_on(async {
+            let asked = tokio::time::timeout(HEALTH_PATIENCE, self.client.text(&path)).await;
+            let late = || ApiError::new(Reason::Unavailable, "no answer came in time");
+            asked.unwrap_or_else(|_| Err(late()))
+        })
     }
 }
 

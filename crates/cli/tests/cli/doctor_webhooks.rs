@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Pair, Stored};
 use kiln_testkit::control_plane::ControlPlane;
@@ -90,7 +90,7 @@ impl Patient {
                  ports: [{{name: https, port: {port}}}]\n\
                  endpoints: [{{addresses: ['{address}'], conditions: {{ready: {ready}}}}}]\n\
                  ---\napiVersion: v1\nkind: Endpoints\nmetadata: {{name: kyverno-svc, namespace: kyverno}}\n\
-                 subsets: [{{addresses: [{{ip: '{address}'}}], ports: [{{name: https, port: {port}}}]}}]\n"
+                 subsets: [{{addresses: [{{ip: '{address}', targetRef: {{kind: Pod, name: engine, namespace: kyverno}}}}], ports: [{{name: https, port: {port}}}]}}]\n"
             ))
             .unwrap();
     }
@@ -135,8 +135,7 @@ impl Stub {
                     return;
                 }
                 // Whoever does not trust it goes away, which is their right.
-                let done = answer(&config, connection, words);
-                eprintln!("DEBUG {done:?}");
+                let _ = answer(&config, connection, words);
             }
         });
         Stub { port, says, listener }
@@ -214,6 +213,19 @@ fn webhooks_that_call_a_service() {
         return;
     };
     let stub = Stub::start(&certificates.serving);
+    // API servers pass requests on to pods only.
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: engine, namespace: kyverno}\n\
+               spec: {containers: [{name: a, image: none}]}\n";
+    let begin = Instant::now();
+    while let Err(error) = patient.cluster.apply(pod) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no account for pods: {error}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let status =
+        format!(r#"{{"status": {{"podIP": "{address}", "podIPs": [{{"ip": "{address}"}}]}}}}"#);
+    let patch = ["--subresource=status", "--type=merge", "--patch", &status];
+    let patch = [&["patch", "pod", "engine", "--namespace=kyverno"][..], &patch].concat();
+    patient.cluster.kubectl(&patch).unwrap();
     patient.endpoint(address, stub.port, false);
     patient.says(&[&nobody]);
     patient.endpoint(address, stub.port, true);

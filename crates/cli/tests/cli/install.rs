@@ -99,6 +99,11 @@ fn monitoring_is_printed_on_demand() {
     ] {
         assert!(with.contains(text), "{text}");
     }
+    let monitors = |text: &str| text.matches("kind: ServiceMonitor").count();
+    assert_eq!(monitors(&with), 1);
+    let split = folder.kiln(&["install", "--monitoring", "--split"]).stdout;
+    assert_eq!(monitors(&split), 2, "each side has its own numbers");
+    assert!(split.contains("insecureSkipVerify: true"), "one of them serves its own certificate");
     // An engine outside of the cluster has no Service that could be selected.
     let outside = folder.kiln(&["install", "--monitoring", "--no-workload"]);
     assert_eq!(outside.code, 0);
