@@ -96,18 +96,18 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
             "ingress": [{"ports": [{"protocol": "TCP", "port": HTTPS}]}],
         },
     });
-    let mut objects = vec![service(named("kyverno-svc"), &answers), deployment(options, &answers)];
+    let mut objects = vec![service(&named("kyverno-svc"), &answers), deployment(options, &answers)];
     if let Some(acts) = &acts {
         // Nobody sends reviews there: it is for health and metrics.
         let about =
             value!({"name": CONTROLLER, "namespace": namespace, "labels": labels("controller")});
-        objects.extend([service(about, acts), deployment(options, acts)]);
+        objects.extend([service(&about, acts), deployment(options, acts)]);
     }
     objects.extend([disruption, network]);
     objects
 }
 
-fn service(metadata: Value, part: &Part) -> Value {
+fn service(metadata: &Value, part: &Part) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -334,7 +334,7 @@ fn certificates_and_what_webhooks_trust() {
     let own = Pair { certificates: key.cert.pem(), key: key.signing_key.serialize_pem() };
     for foreign in [own, made(0).serving] {
         let replaced = Certificates { serving: foreign, ..certificates.clone() };
-        let said = check(&replaced, &certificates.ca_bundle(), &[distrust.clone()]);
+        let said = check(&replaced, &certificates.ca_bundle(), std::slice::from_ref(&distrust));
         assert_eq!(said.matches("is not what").count(), 1, "{said}");
     }
     // One for others is as bad.
