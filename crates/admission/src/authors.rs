@@ -2,8 +2,9 @@
 //! rights. [`policies`](crate::policies) asks for these rights when the policy is stored; whoever carries out the writes
 //! asks again.
 
-use kiln_controller::author::{AUTHOR, is_namespaced, signature};
+use kiln_controller::author::{AUTHOR, author_of, is_namespaced, signature};
 use kiln_engine::Event;
+use kiln_object::Gvk;
 use kiln_patch::diff;
 use kiln_rules::Operation;
 use kiln_schema::Schema;
@@ -48,6 +49,14 @@ impl Authors {
             Authors::All => true,
         }
     }
+}
+
+/// Whether a policy would be held to the rights of its author, and nobody wrote down who that is: it was stored while no
+/// webhook of the engine was there.
+pub fn is_unsigned(policy: &Value, authors: Authors) -> bool {
+    // All that ModRules do, they do to requests of others.
+    let is_signed = Gvk::of(policy).is_some_and(|gvk| gvk.group.ends_with("kyverno.io"));
+    is_signed && authors.hold(policy) && author_of(policy).is_none()
 }
 
 /// Answers a request for a policy: it gets the author of its `spec`, whatever it says itself.

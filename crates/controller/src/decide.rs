@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{Failure, FailureKind};
 use kiln_object::{Gvk, ObjectId};
-use kiln_rules::{Dialect, Rule};
+use kiln_rules::Rule;
 
 use crate::controller::Controller;
 use crate::keys::{Condition, Key};
@@ -140,7 +140,7 @@ impl Controller {
     /// Whether another engine, which made an object, would delete it when its rule makes others of the trigger.
     fn would_go(&self, rule: &Rule, mark: &Mark) -> bool {
         // Kyverno: rules let go of what they no longer make, unless it is a copy whose source is gone.
-        self.source_is_gone(mark) || rule.id.policy.dialect == Dialect::GeneratingPolicy
+        self.source_is_gone(mark) || rule.lifecycle.clears_adopted
     }
 
     /// Whether labels name a source that is not there.

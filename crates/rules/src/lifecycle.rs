@@ -16,6 +16,9 @@ pub struct Lifecycle {
     pub write: Write,
     /// Which ownership labels downstream objects carry.
     pub labels: OwnershipLabels,
+    /// Whether objects that another engine made for the rule go when the rule makes others of their trigger; otherwise
+    /// they are let go, as that engine would.
+    pub clears_adopted: bool,
 }
 
 /// What happens to synchronised objects when the policy or the rule goes away. Objects of rules that

@@ -29,6 +29,17 @@ pub(crate) fn made(cluster: &ControlPlane, namespace: &str, mode: &str) -> Strin
     json::to_string(&made_by_kyverno(object, by, &trigger, None))
 }
 
+const SETTINGS_OF_A_NAMESPACE: &str = "
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: NAME, namespace: default}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [ConfigMap], names: [NAME]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: made-NAME, namespace: default, data: {data: {a: b}}}
+";
+
 #[test]
 fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
     let Some(cluster) = ControlPlane::for_test() else { return };
@@ -249,6 +260,23 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
         assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
     }
     assert!(!run.stdout.contains("bystander"), "{}", run.stdout);
+
+    // A policy of a namespace that was stored while nobody wrote down by whom.
+    cluster.apply(&SETTINGS_OF_A_NAMESPACE.replace("NAME", "unsigned")).unwrap();
+    let signed = SETTINGS_OF_A_NAMESPACE.replace("NAME", "signed").replace(
+        "namespace: default}\nspec",
+        "namespace: default, annotations: {kiln.dev/author: '{\"username\":\"ann\",\"groups\":[]}'}}\nspec",
+    );
+    cluster.apply(&signed).unwrap();
+    let run = adopt();
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let wanted = "unchanged kyverno.io/v1/Policy/default/unsigned\n          nobody wrote down who stored it";
+    assert!(run.stdout.contains(wanted), "{}", run.stdout);
+    assert_eq!(run.stdout.matches("nobody wrote down").count(), 1, "{}", run.stdout);
+    let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
+    let wanted = "nobody wrote down who stored kyverno.io/v1/Policy/default/unsigned";
+    assert!(run.stdout.contains(wanted), "{}", run.stdout);
+    assert_eq!(run.stdout.matches("nobody wrote down").count(), 1, "{}", run.stdout);
 
     for (policy, _) in REFUSED {
         cluster.kubectl_with_input(&["create", "-f", "-"], policy).unwrap();

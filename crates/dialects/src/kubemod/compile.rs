@@ -97,6 +97,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
             over: Existing::Keep,
             write: Write::Replace,
             labels: OwnershipLabels { rule: true, trigger_name: false, whole_source: false },
+            clears_adopted: false,
         },
         origin: origin.clone(),
     };

@@ -238,6 +238,7 @@ fn generate(
             Write::Replace
         },
         labels: LABELS,
+        clears_adopted: false,
     };
     Some((Program::Generate(program), lifecycle))
 }
@@ -260,6 +261,7 @@ fn mutate(
         over: Existing::Keep,
         write: Write::Replace,
         labels: LABELS,
+        clears_adopted: false,
     };
     Some((Program::Mutate(compiled.program), lifecycle))
 }

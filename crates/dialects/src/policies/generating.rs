@@ -77,6 +77,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
             _ => Write::Replace,
         },
         labels: LABELS,
+        clears_adopted: true,
     };
     let constraints = constraints?;
     let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));

@@ -55,6 +55,7 @@ pub(super) fn lifecycle(existing: bool) -> Lifecycle {
         over: Existing::Keep,
         write: Write::Replace,
         labels: OwnershipLabels { rule: false, trigger_name: true, whole_source: false },
+        clears_adopted: false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What Kiln refuses that the original tools do, as far as the text of a policy shows it.
 
+use kiln_admission::authors::{Authors, is_unsigned};
 use kiln_object::{Gvk, metadata};
 use kiln_services::Allowed;
 use kiln_value::Value;
@@ -15,6 +16,14 @@ const NO_REGISTRY: &str =
 // Kyverno: newer versions refuse these in policies of namespaces as well.
 const NO_GLOBALS: &str = "policies of a namespace do not see the global context";
 const NO_SERVICES: &str = "policies of a namespace do not ask services";
+
+const NO_AUTHOR: &str = "nobody wrote down who stored it, so it does in its namespace what the engine may: whoever stores it again is \
+     held to their own rights";
+
+/// What users may want to know of a policy that runs as it is.
+pub(super) fn remark(policy: &Value, authors: Authors) -> Option<&'static str> {
+    is_unsigned(policy, authors).then_some(NO_AUTHOR)
+}
 
 /// Everything that a policy asks for and does not get, each once.
 pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {

@@ -4,6 +4,7 @@ mod differences;
 
 use std::io::Write;
 
+use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{compile, is_exception, is_policy};
 use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
@@ -143,7 +144,7 @@ fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<Value>, Failure> {
 fn fates(documents: &[Document], reader: &Reader, around: &Around) -> Result<Vec<Fate>, Failure> {
     let policies = documents.iter().filter(|document| !is_exception(document));
     let mut fates: Vec<Fate> =
-        policies.map(|document| fate(document, reader, &around.settings.services)).collect();
+        policies.map(|document| fate(document, reader, &around.settings)).collect();
     let globals = reader.kinds().preferred("kyverno.io", "GlobalContextEntry");
     let entries = globals.map(|kind| all(reader, &kind.gvk())).transpose()?;
     fates.extend(entries.into_iter().flatten().filter_map(|entry| {
@@ -154,7 +155,7 @@ fn fates(documents: &[Document], reader: &Reader, around: &Around) -> Result<Vec
 }
 
 /// What becomes of one policy.
-fn fate(document: &Document, reader: &Reader, services: &Allowed) -> Fate {
+fn fate(document: &Document, reader: &Reader, settings: &Settings) -> Fate {
     let policy = describe(document.value());
     if !is_policy(document) {
         let kind = document.value().str_at(["kind"]).unwrap_or_default();
@@ -170,7 +171,7 @@ fn fate(document: &Document, reader: &Reader, services: &Allowed) -> Fate {
             .filter(|problem| problem.severity >= Severity::Warning)
             .map(|problem| problem.message.clone()),
     );
-    why.extend(differences::of(document.value(), services));
+    why.extend(differences::of(document.value(), &settings.services));
     why.dedup();
     let acts = compiled.policies.iter().any(|policy| !policy.rules.is_empty());
     let runs = match (acts, why.is_empty()) {
@@ -178,6 +179,7 @@ fn fate(document: &Document, reader: &Reader, services: &Allowed) -> Fate {
         (true, true) => Runs::Unchanged,
         (true, false) => Runs::InPart,
     };
+    why.extend(differences::remark(document.value(), settings.authors).map(str::to_owned));
     Fate { policy, runs, why }
 }
 

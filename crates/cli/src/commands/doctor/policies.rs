@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_admission::access::{needs, questions, refusal};
+use kiln_admission::authors::is_unsigned;
 use kiln_dialects::{compile, is_exception, is_policy};
 use kiln_live::Waiting;
 use kiln_object::Gvk;
@@ -39,6 +40,17 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             let name = kiln_object::identity::describe(document.value());
             look.bad(about, format!("{name} is not ready: {why}"), "correct the policy");
         }
+    }
+    let unsigned = documents.iter().map(kiln_yaml::Document::value);
+    let unsigned: Vec<String> = unsigned
+        .filter(|policy| is_unsigned(policy, look.settings.authors))
+        .map(kiln_object::identity::describe)
+        .collect();
+    for name in unsigned {
+        let message = format!(
+            "nobody wrote down who stored {name}: it may do what the engine may in its namespace"
+        );
+        look.doubtful("authors", message, "let somebody who may do what it does store it again, for example with kubectl annotate");
     }
     let count = compiled.policies.len();
     look.good(about, format!("{} can be run", counted(count, "policy", "policies")));
