@@ -179,18 +179,35 @@ fn end_namespaces(server: &Server) -> bool {
             busy |= delete(server, kind, object, Propagation::Background);
         }
         if inside.is_empty() {
-            let mut state = server.write();
-            if write::take(&mut state, "", "namespaces", "", &name).is_some() {
-                let revision = state.store.revision();
-                drop(state);
-                server.outside.changed(revision);
-                busy = true;
-            }
+            busy |= finalize(server, &name);
         } else {
             busy |= tell_remaining(server, &namespace, &inside);
         }
     }
     busy
+}
+
+/// What was in a namespace is gone: the server's own finalizer goes, and the namespace unless somebody else holds it.
+fn finalize(server: &Server, name: &str) -> bool {
+    let mut state = server.write();
+    let stored = state.store.get(&TableKey::new("", "namespaces"), "", name).cloned();
+    let Some(mut namespace) = stored else { return false };
+    let old = namespace.clone();
+    let finalizers = namespace.get_path_mut(["spec", "finalizers"]).and_then(Value::as_list_mut);
+    if let Some(finalizers) = finalizers {
+        finalizers.retain(|finalizer| finalizer.as_str() != Some("kubernetes"));
+    }
+    if write::is_over(&namespace) {
+        write::take(&mut state, "", "namespaces", "", name);
+    } else if namespace != old {
+        write::store(&mut state, "", "namespaces", namespace);
+    } else {
+        return false;
+    }
+    let revision = state.store.revision();
+    drop(state);
+    server.outside.changed(revision);
+    true
 }
 
 /// Says in a namespace what keeps it from ending.

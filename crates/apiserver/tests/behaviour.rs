@@ -167,6 +167,21 @@ fn finalizers_hold_objects_and_namespaces() {
     server.settle();
     assert_eq!(get(&server, "/api/v1/namespaces/term").status, 404);
     assert_eq!(server.call(&Request::new("DELETE", "/api/v1/namespaces/default")).status, 403);
+    // A finalizer of the namespace itself.
+    let metadata = value!({"name": "own", "finalizers": ["example.com/hold"]});
+    let own = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    create(&server, "/api/v1/namespaces", &own);
+    create(&server, "/api/v1/namespaces/own/configmaps", &config_map("inside"));
+    server.call(&Request::new("DELETE", "/api/v1/namespaces/own"));
+    server.settle();
+    assert_eq!(get(&server, "/api/v1/namespaces/own/configmaps/inside").status, 404);
+    let held = get(&server, "/api/v1/namespaces/own");
+    assert_eq!(held.value().str_at(["status", "phase"]), Some("Terminating"), "{}", held.status);
+    let free = Request::new("PATCH", "/api/v1/namespaces/own")
+        .with_body("application/merge-patch+json", r#"{"metadata":{"finalizers":null}}"#);
+    assert_eq!(server.call(&free).status, 200);
+    server.settle();
+    assert_eq!(get(&server, "/api/v1/namespaces/own").status, 404);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) use create::{Creation, create, create_object};
 pub(crate) use delete::{delete, delete_collection, remove_object};
 pub(crate) use patch::patch;
 pub(crate) use subresource::create_subresource;
-pub(crate) use update::{update, update_object};
+pub(crate) use update::{is_over, update, update_object};
 
 use crate::managed::{Keeping, Kinded};
 use crate::options::{FieldValidation, WriteOptions};

@@ -183,7 +183,7 @@ pub(crate) fn update_object(
 }
 
 /// Whether a deleted object waits for nobody any more.
-pub(super) fn is_over(object: &Value) -> bool {
+pub(crate) fn is_over(object: &Value) -> bool {
     let list = |path: [&'static str; 2]| {
         object.get_path(path).and_then(Value::as_list).is_some_and(|l| !l.is_empty())
     };
