@@ -11,8 +11,7 @@ use kiln_engine::{
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
-use kiln_text::wildcard;
-use kiln_value::{Str, Value, value};
+use kiln_value::{Value, value};
 use support::{Fixed, Objects, compiled, objects, rules};
 
 /// Objects, and a record of what was read.
@@ -563,77 +562,6 @@ spec:
         }
     }
     assert!(made > 0);
-}
-
-/// Row 5: objects do not choose the namespaces that a cluster lives on. Whoever writes a policy may.
-#[test]
-fn objects_do_not_choose_protected_namespaces() {
-    let generate = |namespace: &str, context: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    exclude: {{any: [{{resources: {{namespaces: [kube-system]}}}}]}}\n    context: [{context}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: \"{namespace}\", data: {{stringData: {{a: b}}}}}}\n"
-        )
-    };
-    let cel = |namespace: &str| {
-        format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {{name: p}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  matchConditions: [{{name: c, expression: \"object.metadata.namespace != 'kube-system'\"}}]\n  generate:\n  - expression: \"generator.Apply({namespace}, [{{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {{'name': 'made'}}}}])\"\n"
-        )
-    };
-    let targets = |namespace: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
-        )
-    };
-    let x = "{{ request.object.data.x }}";
-    let protected = ["kube-*".into(), "engine".into()];
-    for (policy, x, wanted) in [
-        (generate(x, ""), "kube-system", false),
-        (generate(x, ""), "engine", false),
-        (generate(x, ""), "other", true),
-        (generate("kube-system", ""), "", true),
-        (generate("{{ to }}", "{name: to, variable: {value: kube-system}}"), "", true),
-        (
-            generate(
-                "{{ to }}",
-                "{name: to, variable: {value: not-kube-system, jmesPath: \"replace_all(@, 'not-', '')\"}}",
-            ),
-            "",
-            false,
-        ),
-        (generate("kube-{{ request.object.data.x }}", ""), "system", false),
-        // The trigger lives there, so whoever stored it may write there.
-        (generate("{{ request.namespace }}", ""), "home", true),
-        (cel("object.data.x"), "kube-system", false),
-        (cel("object.data.x"), "other", true),
-        (cel("'kube-system'"), "", true),
-        (targets(x), "kube-system", false),
-        (targets(x), "*", false),
-        (targets(x), "other", true),
-        (targets("kube-system"), "", true),
-        (targets("*"), "", true),
-    ] {
-        let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
-        let view = Spied::new(SECRETS);
-        let world = World { sources: &sources, protected: &protected, ..World::of(&view, &kinds) };
-        let outcomes = rules(&policy).evaluate(&Event::created(trigger(x)), &world);
-        let writes = outcomes.iter().flat_map(|outcome| &outcome.effects);
-        let into =
-            |namespace: &str| protected.iter().any(|p: &Str| wildcard::matches(p, namespace));
-        let done = writes
-            .map(|effect| match effect {
-                Effect::Ensure(ensure) => ensure.target.namespace.to_string(),
-                Effect::Patch(patch) => {
-                    patch.after.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned()
-                }
-                other => panic!("{other:?}"),
-            })
-            .collect::<Vec<_>>();
-        let said = format!("{outcomes:?}").contains("it is protected");
-        assert_eq!(said, !wanted, "{x:?} of {policy}: {done:?}");
-        match wanted {
-            true => assert!(!done.is_empty(), "{x:?} of {policy}: {outcomes:?}"),
-            false => assert!(!done.iter().any(|namespace| into(namespace)), "{policy}: {done:?}"),
-        }
-    }
 }
 
 /// Row 7: whoever sends the same object in another way does not get around a rule.
