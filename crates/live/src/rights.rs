@@ -199,7 +199,7 @@ mod tests {
     fn calls_become_questions() {
         let secret = value!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
         assert_eq!(
-            asked(&Call::create(secret)),
+            asked(&Call::create(secret.clone())),
             [r#"{"namespace":"n","resource":"secrets","verb":"create","version":"v1"}"#]
         );
         let binding = value!({
@@ -207,7 +207,7 @@ mod tests {
             "metadata": {"name": "b", "namespace": "n"},
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
         });
-        let asked_of_binding = asked(&Call::create(binding));
+        let asked_of_binding = asked(&Call::create(binding.clone()));
         assert_eq!(asked_of_binding.len(), 2);
         assert_eq!(
             asked_of_binding[1],
@@ -217,7 +217,28 @@ mod tests {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "r", "namespace": "n"}, "rules": [],
         });
-        assert!(asked(&Call::create(role))[1].contains(r#""verb":"escalate""#));
+        assert!(asked(&Call::create(role.clone()))[1].contains(r#""verb":"escalate""#));
+        // Every way to write is a right of its own, and roles are more than objects in each of them.
+        let verbs = |call: &Call| -> Vec<String> {
+            let verb =
+                |map: &Map| map.get("verb").and_then(Value::as_str).unwrap_or_default().to_owned();
+            questions(call, &Kinds::builtin()).iter().map(verb).collect()
+        };
+        let update = |object: &Value, subresource: &str| Call::Update {
+            object: object.clone(),
+            subresource: subresource.into(),
+            dry_run: false,
+        };
+        assert_eq!(verbs(&update(&role, "")), ["update", "escalate"]);
+        assert_eq!(verbs(&update(&binding, "")), ["update", "bind"]);
+        assert_eq!(verbs(&update(&secret, "")), ["update"]);
+        let scaled = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"}});
+        assert_eq!(
+            asked(&update(&scaled, "scale")),
+            [
+                r#"{"group":"apps","name":"d","namespace":"n","resource":"deployments","subresource":"scale","verb":"update","version":"v1"}"#
+            ]
+        );
         let id = kiln_object::ObjectId::new(Gvk::new("v1", "Secret"), "n", "s");
         assert!(asked(&Call::delete(id.clone())).is_empty() && asked(&Call::Get(id)).is_empty());
     }
