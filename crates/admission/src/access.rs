@@ -295,6 +295,43 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
     Ok(needs)
 }
 
+/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it.
+pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for rule in &policy.rules {
+        let verbs = match rule.program.changes_trigger() {
+            true => vec!["get", "update"],
+            false => vec!["get"],
+        };
+        let patterns = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+        for pattern in patterns {
+            let parts = [&pattern.group, &pattern.version, &pattern.kind];
+            let [group, version, kind] = parts.map(Clone::clone);
+            let asked = Gvk { group, version, kind };
+            // What rules for any kind fire on is asked when they fire.
+            let any = wildcard::contains_wildcard(&asked.kind) || pattern.plural.is_some();
+            for kind in if any { Vec::new() } else { meant(&asked, kinds) } {
+                let Ok(resource) = plural(&kind, kinds) else { continue };
+                let namespace = rule.scope.namespace().unwrap_or_default();
+                needs.push(Need {
+                    path: format!("{}.match.", rule.origin.path()),
+                    account: Account::Background,
+                    resource,
+                    kind,
+                    subresource: String::new(),
+                    namespace: namespace.to_owned(),
+                    written_namespace: namespace.to_owned(),
+                    name: String::new(),
+                    verbs: verbs.clone(),
+                    changes: true,
+                });
+            }
+        }
+    }
+    needs.dedup();
+    needs
+}
+
 fn of_generate(
     rule: &Rule,
     program: &Generate,

@@ -1,8 +1,9 @@
-//! Who stores a policy: written down where nobody else can, so that what its rules write can be held to that person's
-//! rights. [`policies`](crate::policies) asks for these rights when the policy is stored; whoever carries out the writes
-//! asks again.
+//! Who stores a policy: written down where nobody else can, so that what its rules read and write can be held to that
+//! person's rights. [`policies`](crate::policies) asks for these rights when the policy is stored; whoever reads and writes
+//! for it asks again.
 
-use kiln_controller::author::{AUTHOR, author_of, is_namespaced, signature};
+pub use kiln_controller::author::Authors;
+use kiln_controller::author::{AUTHOR, author_of, signature};
 use kiln_engine::Event;
 use kiln_object::Gvk;
 use kiln_patch::diff;
@@ -14,42 +15,6 @@ use crate::review::Response;
 
 /// The path at which policies get their author.
 pub const AUTHOR_PATH: &str = "/policymutate";
-
-/// Whose policies are held to the rights of those who store them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Authors {
-    /// Nobody's.
-    Off,
-    /// Policies that live in a namespace: their authors need be no administrators.
-    #[default]
-    Namespaced,
-    /// All of them.
-    All,
-}
-
-impl Authors {
-    /// Reads the word of a setting.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn read(word: &str) -> Result<Self, String> {
-        match word.trim() {
-            "off" => Ok(Authors::Off),
-            "namespaced" => Ok(Authors::Namespaced),
-            "all" => Ok(Authors::All),
-            other => Err(format!("{other:?} is neither off, namespaced nor all")),
-        }
-    }
-
-    /// Whether a policy is held to the rights of its author.
-    pub fn hold(self, policy: &Value) -> bool {
-        match self {
-            Authors::Off => false,
-            Authors::Namespaced => is_namespaced(policy),
-            Authors::All => true,
-        }
-    }
-}
 
 /// Whether a policy would be held to the rights of its author, and nobody wrote down who that is: it was stored while no
 /// webhook of the engine was there.

@@ -23,6 +23,8 @@ pub struct Check {
     warnings: Vec<String>,
     /// The rights that it needs.
     needs: Vec<Need>,
+    /// The rights that whoever stores it needs, if its rules are held to them.
+    of_author: Vec<Need>,
     policy: String,
     /// Who stores it, if its rules are held to their rights.
     author: Option<User>,
@@ -90,7 +92,11 @@ impl Check {
         for policy in &compiled.policies {
             self.warnings.extend(loops(policy, &others));
             match access::needs(policy, kinds) {
-                Ok(needs) => self.needs.extend(needs),
+                Ok(needs) => {
+                    self.of_author.extend(needs.iter().cloned());
+                    self.of_author.extend(access::needs_of_author(policy, kinds));
+                    self.needs.extend(needs);
+                }
                 Err(unknown) => {
                     self.unknown_kind = true;
                     return Err(unknown);
@@ -149,7 +155,7 @@ impl Check {
         }
         let mut questions = access::questions(&self.needs);
         if let Some(author) = &self.author {
-            questions.extend(access::questions_about(author, &self.needs));
+            questions.extend(access::questions_about(author, &self.of_author));
         }
         questions
     }
@@ -161,7 +167,7 @@ impl Check {
         let refusal = self
             .refusal
             .or_else(|| access::refusal(&self.policy, &self.needs, own, settings))
-            .or_else(|| access::refusal_to(self.author.as_ref()?, &self.needs, authors));
+            .or_else(|| access::refusal_to(self.author.as_ref()?, &self.of_author, authors));
         let mut response = refusal.map_or_else(Response::allowed, Response::refused);
         response.warnings = self.warnings;
         response

@@ -425,6 +425,10 @@ mod tests {
         );
         assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
         assert!(!read("kiln.services", "prices.shop.svc:8080, *.example.com").services.is_empty());
+        let protected = read("kiln.protectedNamespaces", "kube-system, openshift-*").protected;
+        assert_eq!(protected, ["kube-system", "openshift-*"]);
+        assert!(read("kiln.protectedNamespaces", "").protected.is_empty());
+        assert!(read("kiln.services", "").protected.contains(&"kube-public".into()));
         assert_eq!(read("maxContextSize", "4Mi").limits.context_bytes, 4 << 20);
         let conditions = "- name: a\n  expression: 'true'\n";
         assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);

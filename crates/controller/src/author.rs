@@ -1,12 +1,53 @@
 //! Who stored a policy, as the admission side wrote it down.
 //!
-//! The annotation is written by the engine's own webhook whenever a policy is stored with another `spec`, and kept as it
-//! was otherwise, so it says what the API server knew about the request and not what somebody claims. What rules of such a
-//! policy write is held to the rights of this person.
+//! The annotation is written by the engine's own webhook whenever a policy is stored with another `spec` or has none yet,
+//! and kept as it was otherwise, so it says what the API server knew about the request and not what somebody claims. What
+//! rules of such a policy read and write is held to the rights of this person.
 
 use kiln_engine::User;
 use kiln_object::metadata;
 use kiln_value::{Str, Value, json, value};
+
+/// Whose policies are held to the rights of those who store them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authors {
+    /// Nobody's.
+    Off,
+    /// Policies that live in a namespace: their authors need be no administrators.
+    #[default]
+    Namespaced,
+    /// All of them.
+    All,
+}
+
+impl Authors {
+    /// Reads the word of a setting.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn read(word: &str) -> Result<Self, String> {
+        match word.trim() {
+            "off" => Ok(Authors::Off),
+            "namespaced" => Ok(Authors::Namespaced),
+            "all" => Ok(Authors::All),
+            other => Err(format!("{other:?} is neither off, namespaced nor all")),
+        }
+    }
+
+    /// Whether a policy is held to the rights of its author.
+    pub fn hold(self, policy: &Value) -> bool {
+        self.hold_those(is_namespaced(policy))
+    }
+
+    /// Whether policies of namespaces, or of the cluster, are held to the rights of their authors.
+    pub fn hold_those(self, namespaced: bool) -> bool {
+        match self {
+            Authors::Off => false,
+            Authors::Namespaced => namespaced,
+            Authors::All => true,
+        }
+    }
+}
 
 /// The annotation of a policy that says who stored it.
 pub const AUTHOR: &str = "kiln.dev/author";

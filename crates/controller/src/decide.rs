@@ -52,7 +52,11 @@ impl Controller {
         if !missing.is_empty() {
             return Decision::Follow(missing);
         }
-        let questions = sight.services.missing.take();
+        let mut questions = sight.services.missing.take();
+        // What may not be read must not be sent to services either.
+        if questions.iter().any(|asked| matches!(asked, Asked::Right(_))) {
+            questions.retain(|asked| matches!(asked, Asked::Right(_)));
+        }
         if !questions.is_empty() {
             return Decision::Ask(questions);
         }

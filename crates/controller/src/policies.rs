@@ -327,7 +327,7 @@ impl Controller {
 
     /// Whose rights the reads and writes of a key are held to.
     pub(crate) fn author(&self, key: &Key) -> Option<User> {
-        if !self.settings.authors {
+        if !self.settings.authors.hold_those(key.rule.policy.namespace.is_some()) {
             return None;
         }
         let held = self.policies.values().find(|held| held.record.policy == key.rule.policy)?;

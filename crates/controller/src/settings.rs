@@ -5,6 +5,8 @@ use kiln_rules::KindPattern;
 use kiln_text::wildcard;
 use kiln_value::Str;
 
+use crate::author::Authors;
+
 /// The namespaces that a cluster and the engine live on.
 pub fn protected_namespaces(engine: &str) -> Vec<Str> {
     ["kube-system", "kube-public", "kube-node-lease", engine].map(Str::from).into()
@@ -54,8 +56,8 @@ pub struct Settings {
     pub filters: Vec<ResourceFilter>,
     /// What rules come to is reported.
     pub reports: bool,
-    /// What rules read and write is held to the rights of those who stored them, where that is written down.
-    pub authors: bool,
+    /// Whose policies are held to the rights of those who stored them, where that is written down.
+    pub authors: Authors,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
     pub protected: Vec<Str>,
     /// Rules may ask services; whom exactly, the host decides.
@@ -87,7 +89,7 @@ impl Default for Settings {
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
             reports: true,
-            authors: true,
+            authors: Authors::All,
             protected: protected_namespaces("kyverno"),
             services: false,
             limits: Limits::default(),

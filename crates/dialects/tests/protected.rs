@@ -38,6 +38,11 @@ fn objects_do_not_choose_protected_namespaces() {
             "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
         )
     };
+    let scripted_targets = |targets: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: MutatingPolicy\nmetadata: {{name: p}}\nspec:\n  evaluation: {{mutateExisting: {{enabled: true}}}}\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  targetMatchConstraints: {{expression: \"{targets}\"}}\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: \"Object{{metadata: Object.metadata{{labels: {{'a': 'b'}}}}}}\"}}\n"
+        )
+    };
     let x = "{{ request.object.data.x }}";
     let protected = ["kube-*".into(), "engine".into()];
     for (policy, x, wanted) in [
@@ -60,6 +65,73 @@ fn objects_do_not_choose_protected_namespaces() {
         (cel("object.data.x"), "kube-system", false),
         (cel("object.data.x"), "other", true),
         (cel("'kube-system'"), "", true),
+        // Words that say something else open nothing.
+        (
+            generate(x, "")
+                .replace("stringData: {a: b}", "metadata: {labels: {created-by: engine}}"),
+            "engine",
+            false,
+        ),
+        (
+            generate(x, "{name: c, configMap: {name: c, namespace: kube-system}}"),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(x, "").replace(
+                "data: {stringData: {a: b}}",
+                "clone: {name: key, namespace: kube-system}",
+            ),
+            "kube-public",
+            false,
+        ),
+        (
+            generate(x, "").replace(
+                "data: {stringData: {a: b}}",
+                "clone: {name: key, namespace: kube-system}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (cel("object.data.x != 'kube-system' ? object.data.x : 'a'"), "kube-public", false),
+        (cel("object.data.x in ['kube-system'] ? object.data.x : 'a'"), "kube-system", false),
+        // A Namespace is what it is called.
+        (
+            generate("", "").replace(
+                "kind: Secret, name: made, namespace: \"\", data: {stringData: {a: b}}",
+                &format!(
+                    "kind: Namespace, name: \"{x}\", data: {{metadata: {{labels: {{a: b}}}}}}"
+                ),
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate("", "").replace(
+                "kind: Secret, name: made, namespace: \"\", data: {stringData: {a: b}}",
+                "kind: Namespace, name: kube-system, data: {metadata: {labels: {a: b}}}",
+            ),
+            "",
+            true,
+        ),
+        // A list of names is a way to name them.
+        (
+            generate("{{ element }}", "")
+                .replace(
+                    "generate: {apiVersion",
+                    "generate: {foreach: [{list: \"['other', 'kube-system']\", apiVersion",
+                )
+                .replace("{a: b}}}", "{a: b}}}]}"),
+            "",
+            true,
+        ),
+        (
+            scripted_targets("resource.Get('v1', 'secrets', object.data.x, 'key')"),
+            "kube-system",
+            false,
+        ),
+        (scripted_targets("resource.Get('v1', 'secrets', object.data.x, 'key')"), "other", true),
+        (scripted_targets("resource.Get('v1', 'secrets', 'kube-system', 'key')"), "", true),
         (targets(x), "kube-system", false),
         (targets(x), "*", false),
         (targets(x), "other", true),

@@ -13,8 +13,8 @@ use crate::context::{Context, text_of};
 use crate::effect::Ensure;
 use crate::failure::{Failure, FailureKind, MissingSource};
 use crate::script::Running;
-use crate::target;
 use crate::trace::{Answer, Step};
+use crate::{protected, target};
 
 /// Runs a program for one trigger.
 pub(crate) struct Run<'r> {
@@ -235,6 +235,10 @@ impl Run<'_> {
             for source in &found.objects {
                 let name = source.str_at(["metadata", "name"]).unwrap_or_default();
                 let id = ObjectId::new(kind.clone(), &into, name);
+                self.check_protected(&id, context, |named| {
+                    let into = select.target_namespace.as_ref();
+                    into.is_some_and(|into| protected::in_template(into, named, self.rule))
+                })?;
                 if ObjectRef::of(source).id.same_object(&id) {
                     self.skip(context, &id, "it is its own source");
                     continue;
@@ -284,7 +288,26 @@ impl Run<'_> {
             Some((kind, subresource)) => (Str::from(kind), Some(Str::from(subresource))),
             None => (kind, None),
         };
-        Ok((ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name), subresource))
+        let id = ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name);
+        self.check_protected(&id, context, |named| match &target.namespace {
+            TargetNamespace::Written(template) => {
+                protected::in_template(template, named, self.rule)
+            }
+            // A cluster-wide object: a Namespace is named by its name.
+            TargetNamespace::None => protected::in_template(&target.name, named, self.rule),
+            TargetNamespace::OfTrigger => true,
+        })?;
+        Ok((id, subresource))
+    }
+
+    /// Checks that an object is in no protected namespace, unless the rule names it.
+    pub(crate) fn check_protected(
+        &self,
+        id: &ObjectId,
+        context: &Context<'_>,
+        names: impl FnOnce(&str) -> bool,
+    ) -> Result<(), Failure> {
+        protected::check(id, self.rule, &self.trigger_namespace, context.shared.world, names)
     }
 
     pub(crate) fn ensure(
@@ -297,11 +320,7 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         context.shared.counters.object()?;
-        let world = context.shared.world;
-        target::check(&id, &self.rule.scope, world.kinds)?;
-        if id.namespace != self.trigger_namespace {
-            target::check_protected(&id.namespace, self.rule, world.protected)?;
-        }
+        target::check(&id, &self.rule.scope, context.shared.world.kinds)?;
         target::stringify_metadata(&mut object);
         let lifecycle = &self.rule.lifecycle;
         let content = ContentHash::of(&object);

@@ -43,6 +43,7 @@ mod modify;
 mod mutate;
 mod outcome;
 mod outside;
+mod protected;
 mod roles;
 mod rule_set;
 mod script;

@@ -1,9 +1,9 @@
 //! The write gate: what a rule makes must be an object that it may write.
 
 use kiln_object::{Kinds, ObjectId, name};
-use kiln_rules::{Rule, Scope};
-use kiln_text::{names, wildcard};
-use kiln_value::{Map, Str, Value};
+use kiln_rules::Scope;
+use kiln_text::names;
+use kiln_value::{Map, Value};
 
 use crate::failure::{Failure, FailureKind};
 
@@ -44,51 +44,6 @@ pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(
             Err(Failure::new(FailureKind::OutOfReach, message).hint("use a ClusterPolicy"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Checks that no object chooses one of the namespaces that a cluster lives on. Whoever writes a rule may.
-pub(crate) fn check_protected(
-    namespace: &str,
-    rule: &Rule,
-    protected: &[Str],
-) -> Result<(), Failure> {
-    let is_protected = protected.iter().any(|pattern| wildcard::matches(pattern, namespace));
-    if !is_protected || rule.scope.namespace() == Some(namespace) || is_written(rule, namespace) {
-        return Ok(());
-    }
-    let message = format!(
-        "cannot write into namespace {namespace}: it is protected, and not the policy but an object names it"
-    );
-    Err(Failure::new(FailureKind::OutOfReach, message)
-        .hint("write the namespace into the rule, or take it off kiln.protectedNamespaces"))
-}
-
-/// The parts of rules and of policies that say what is made.
-const MAKES: [&str; 5] = ["generate", "mutate", "mutations", "context", "variables"];
-
-/// Whether the part of a rule that says what is made names a namespace.
-fn is_written(rule: &Rule, namespace: &str) -> bool {
-    let Some(written) = rule.origin.document().value().get_path(rule.origin.path()) else {
-        return false;
-    };
-    let written = written.get("spec").unwrap_or(written);
-    MAKES.iter().filter_map(|part| written.get(part)).any(|part| names_in(part, namespace))
-}
-
-fn names_in(value: &Value, name: &str) -> bool {
-    match value {
-        Value::String(text) => {
-            let part_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-            text.match_indices(name).any(|(at, _)| {
-                let before = text.as_bytes()[..at].last().copied();
-                let after = text.as_bytes().get(at + name.len()).copied();
-                !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
-            })
-        }
-        Value::List(list) => list.iter().any(|value| names_in(value, name)),
-        Value::Map(map) => map.values().any(|value| names_in(value, name)),
-        _ => false,
     }
 }
 

@@ -63,7 +63,7 @@ pub trait View {
 pub struct Wish<'w> {
     /// The policy.
     pub policy: &'w PolicyId,
-    /// What it wants to do: `get` or `list`.
+    /// What it wants to do: `get`, `list`, or `update` what is sent.
     pub verb: &'static str,
     /// The kind.
     pub kind: &'w Gvk,
@@ -279,6 +279,12 @@ impl Gate<'_> {
         };
         self.note(read);
         Ok(found)
+    }
+
+    /// Whether the policy may be shown, or may change, the object that fires it.
+    pub(crate) fn trigger(&self, verb: &'static str, id: &ObjectId) -> Result<(), ReadError> {
+        let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        self.wish(verb, &id.gvk, namespace, Some(&id.name))
     }
 
     /// Whether the policy may be shown something.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
 use kiln_controller::{Asked, Compile, Controller, Hint, News, Request, Settings};
 use kiln_engine::{Globals, Outside as _};
@@ -233,12 +232,15 @@ impl Driver {
             let (client, kinds) =
                 (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
             let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
+            let permits = Arc::clone(&self.permits);
             tokio::spawn(async move {
                 let number = question.number;
                 let answer = match question.asked {
-                    Asked::Right(right) => kiln_controller::Answer::Right(
-                        rights.may_read(&client, &kinds, &right).await,
-                    ),
+                    Asked::Right(right) => {
+                        let Ok(_permit) = permits.acquire().await else { return };
+                        let allowed = rights.may_read(&client, &kinds, &right).await;
+                        kiln_controller::Answer::Right(allowed)
+                    }
                     Asked::Service(asked) => {
                         // Reviews need threads as well: a slow service must not take them all.
                         let Ok(_permit) = asking.acquire().await else { return };
@@ -386,7 +388,7 @@ const PATIENCE: u64 = 300;
 pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
     settings.filters = config.filters.clone();
     settings.limits = config.limits;
-    settings.authors = config.authors != Authors::Off;
+    settings.authors = config.authors;
     settings.protected.clone_from(&config.protected);
     settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
 }

@@ -59,7 +59,16 @@ impl Rights {
         Right { user, verb, object }: &Right,
     ) -> Result<bool, String> {
         let ObjectId { gvk, namespace, name } = object;
-        self.has(client, user, attributes(kinds, verb, gvk, "", namespace, name)).await
+        // Kubernetes: what is asked about a Namespace is asked in it.
+        let is_namespace = gvk.kind == "Namespace" && gvk.group.is_empty();
+        let namespace = if is_namespace { name } else { namespace };
+        // One answer about all objects of a kind serves many; where it is no, the one object counts.
+        let all = attributes(kinds, verb, gvk, "", namespace, "");
+        Ok(self.has(client, user, all).await?
+            || (!name.is_empty()
+                && self
+                    .has(client, user, attributes(kinds, verb, gvk, "", namespace, name))
+                    .await?))
     }
 
     async fn has(&self, client: &Client, user: &User, attributes: Map) -> Result<bool, String> {

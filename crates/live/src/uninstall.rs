@@ -84,7 +84,9 @@ impl Remover<'_> {
         let (deployments, rest): (Vec<_>, Vec<_>) =
             ids.iter().partition(|id| id.gvk.kind == "Deployment");
         let ending = self.ending_pods(&deployments).await?;
-        self.wait_for_lease(&ending).await?;
+        for namespace in self.leases().await? {
+            self.wait_for_lease(&namespace, &ending).await?;
+        }
 
         for id in deployments {
             self.delete(id, said).await?;
@@ -92,7 +94,7 @@ impl Remover<'_> {
         if !self.plan.dry_run {
             self.wait_for_pods().await?;
             if !ending.is_empty() {
-                self.wait_for_lease(&[]).await?;
+                self.wait_for_lease(self.namespace, &[]).await?;
             }
             said("nobody acts any more");
         }
@@ -152,14 +154,15 @@ impl Remover<'_> {
             let ends = owners.into_iter().flat_map(|owners| owners.iter()).any(|owner| {
                 // A ReplicaSet is named after its Deployment, and after the pods that it makes.
                 let name = owner.str_at(["name"]).and_then(|name| name.rsplit_once('-'));
-                owner.str_at(["kind"]) == Some("ReplicaSet")
+                metadata::namespace(&pod) == Some(self.namespace)
+                    && owner.str_at(["kind"]) == Some("ReplicaSet")
                     && deployments.iter().any(|id| name.is_some_and(|name| name.0 == id.name))
             });
             let name = metadata::name(&pod).unwrap_or_default().to_owned();
             if !ends {
+                let namespace = metadata::namespace(&pod).unwrap_or_default();
                 let message = format!(
-                    "the pod {}/{name} runs the engine, and belongs to no Deployment that goes",
-                    self.namespace
+                    "the pod {namespace}/{name} runs the engine, and belongs to no Deployment that goes"
                 );
                 return Err(still_acting(&message));
             }
@@ -172,7 +175,8 @@ impl Remover<'_> {
     async fn pods(&self) -> Result<Vec<Value>, ConnectError> {
         let call = Call::List {
             kind: Gvk::new("v1", "Pod"),
-            namespace: Some(self.namespace.into()),
+            // One that was installed elsewhere acts on the same cluster.
+            namespace: None,
             selector: Selector::parse(PODS).unwrap_or_else(|_| Selector::everything()),
             limit: None,
             resume: None,
@@ -199,10 +203,27 @@ impl Remover<'_> {
         }
     }
 
+    /// The namespaces in which engines hold Leases.
+    async fn leases(&self) -> Result<Vec<String>, ConnectError> {
+        let ours = lease::id(self.namespace);
+        let call = Call::List {
+            kind: ours.gvk.clone(),
+            namespace: None,
+            selector: Selector::everything(),
+            limit: None,
+            resume: None,
+        };
+        let listed = carry_out(&self.client, &self.kinds, &call).await;
+        let listed = listed.map_err(|error| failed("cannot see whether somebody acts", &error))?;
+        let found = listed.listing().unwrap_or_default().objects;
+        let named = found.iter().filter(|lease| metadata::name(lease) == Some(ours.name.as_str()));
+        Ok(named.filter_map(metadata::namespace).map(str::to_owned).collect())
+    }
+
     /// Waits until the Lease runs out or is given back, or is held by a pod that will end. Somebody else who renews it
     /// acts from elsewhere.
-    async fn wait_for_lease(&self, ending: &[String]) -> Result<(), ConnectError> {
-        let call = Call::Get(lease::id(self.namespace));
+    async fn wait_for_lease(&self, namespace: &str, ending: &[String]) -> Result<(), ConnectError> {
+        let call = Call::Get(lease::id(namespace));
         let mut seen: Option<(Value, Instant)> = None;
         let mut renewals = 0;
         loop {
@@ -231,7 +252,10 @@ impl Remover<'_> {
                 }
             }
             if renewals > 3 {
-                return Err(still_acting(&format!("{holder} acts on the cluster from elsewhere")));
+                let who = format!(
+                    "{holder}, with its Lease in {namespace}, acts on the cluster from elsewhere"
+                );
+                return Err(still_acting(&who));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }

@@ -21,8 +21,8 @@ pub(super) struct Judged {
     pub(super) object: Value,
     /// The rules that changed or refused it.
     pub(super) rules: Vec<RuleId>,
-    /// Why it is refused.
-    pub(super) refused: Option<String>,
+    /// The first rule that refuses it, and why.
+    pub(super) refused: Option<(RuleId, String)>,
 }
 
 impl AtAdmission<'_> {
@@ -48,7 +48,7 @@ impl AtAdmission<'_> {
             for effect in &outcome.effects {
                 match effect {
                     Effect::Reject { message, .. } => {
-                        refused.get_or_insert_with(|| message.to_string());
+                        refused.get_or_insert_with(|| (outcome.rule.clone(), message.to_string()));
                         rules.push(outcome.rule.clone());
                     }
                     Effect::Patch(patch) if patch.before != patch.after => {
@@ -60,7 +60,8 @@ impl AtAdmission<'_> {
             if outcome.verdict == Verdict::Error
                 && let Some(failure) = outcome.failures.first()
             {
-                refused.get_or_insert_with(|| format!("the rule fails: {}", failure.message));
+                let why = format!("the rule fails: {}", failure.message);
+                refused.get_or_insert_with(|| (outcome.rule.clone(), why));
                 rules.push(outcome.rule.clone());
             }
         }
@@ -78,10 +79,9 @@ impl AtAdmission<'_> {
         event.user = Some(User { username, ..User::default() });
         event.own = true;
         let judged = self.judge(&event);
-        match (judged.refused, judged.rules.last()) {
-            (None, _) => Ok(judged.object),
-            (Some(why), Some(rule)) => Err(format!("{rule} refuses it: {why}")),
-            (Some(why), None) => Err(why),
+        match judged.refused {
+            None => Ok(judged.object),
+            Some((rule, why)) => Err(format!("{rule} refuses it: {why}")),
         }
     }
 }

@@ -67,6 +67,16 @@ fn policies_of_namespaces_do_what_their_authors_may() {
     let refusal = as_jane(&policy("secrets", "", secret)).unwrap_err();
     assert!(refusal.contains("jane may not get, create v1/Secret in namespace shop"), "{refusal}");
 
+    // Nor may it fire on what she may not see, or change what she may not change.
+    let watches =
+        policy("watches", "", CONFIG_MAP).replace("kinds: [ConfigMap]", "kinds: [Secret]");
+    let refusal = as_jane(&watches).unwrap_err();
+    assert!(refusal.contains("jane may not get v1/Secret in namespace shop"), "{refusal}");
+    let (head, _) = watches.split_once("    generate:").unwrap();
+    let changes = "    mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}\n";
+    let refusal = as_jane(&format!("{head}{changes}").replace("[Secret]", "[Pod]")).unwrap_err();
+    assert!(refusal.contains("jane may not get, update v1/Pod in namespace shop"), "{refusal}");
+
     // What Jane may make is made.
     let ready = ["wait", "--for=condition=Ready", "policies.kyverno.io", "--all", "-n", "shop"];
     running.cluster.kubectl(&ready).unwrap();

@@ -12,6 +12,7 @@ use crate::context::{Context, text_of};
 use crate::effect::{Patch, PatchTarget};
 use crate::event::namespace_of;
 use crate::failure::{Failure, FailureKind};
+use crate::protected;
 use crate::trace::{Answer, Step};
 
 /// The object of an event, changed; `None` when nothing changes.
@@ -87,11 +88,12 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         let id = ObjectRef::of(object).id;
-        let chosen = target.namespace.as_ref().is_some_and(|namespace| !namespace.is_plain());
-        if chosen && id.namespace != self.trigger_namespace {
-            let protected = context.shared.world.protected;
-            crate::target::check_protected(&id.namespace, self.rule, protected)?;
-        }
+        let (rule, world) = (self.rule, context.shared.world);
+        protected::check(&id, rule, &self.trigger_namespace, world, |named| {
+            // Whoever names none means all.
+            let says = if id.namespace.is_empty() { &target.name } else { &target.namespace };
+            says.as_ref().is_none_or(|says| protected::in_template(says, named, rule))
+        })?;
         let known = PatchTarget::Stored { object: id.clone(), subresource: subresource.cloned() };
         // Two targets may mean one object: the second goes on where the first ended.
         let earlier = self.patches.iter().position(|patch| patch.target == known);

@@ -20,6 +20,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::matching::Matcher;
 use crate::mutate::size;
 use crate::outcome::Verdict;
+use crate::protected;
 use crate::target::stringify_changed_metadata;
 use crate::trace::{Answer, Step};
 
@@ -51,7 +52,10 @@ impl Changing<'_> {
             Some(Targets::Asked(asked)) => {
                 let found = self.asked(&asked.expression, object)?;
                 match found {
-                    Ok(targets) => self.targets(steps, &asked.conditions, targets),
+                    Ok(targets) => {
+                        let chosen_by = Some(asked.expression.program.source());
+                        self.targets(steps, &asked.conditions, targets, chosen_by)
+                    }
                     Err(ended) => Ok(Changed { ended: Some(ended), ..Changed::default() }),
                 }
             }
@@ -212,7 +216,7 @@ impl Changing<'_> {
                 }
             }
         }
-        self.targets(steps, &taken.conditions, found)
+        self.targets(steps, &taken.conditions, found, None)
     }
 
     /// The kinds that filters name.
@@ -237,10 +241,19 @@ impl Changing<'_> {
         steps: &[ScriptedPatch],
         conditions: &[Named],
         targets: Vec<Value>,
+        chosen_by: Option<&str>,
     ) -> Result<Changed, Failure> {
         let mut changed = Changed::default();
         for target in targets {
             let id: ObjectId = ObjectRef::of(&target).id;
+            let own = self.event.namespace.as_deref().unwrap_or_default();
+            let allowed = protected::check(&id, self.rule, own, self.shared.world, |named| {
+                chosen_by.is_none_or(|source| protected::in_expression(source, named))
+            });
+            if let Err(failure) = allowed {
+                changed.failures.push(failure.while_doing(format_args!("target {id}")));
+                continue;
+            }
             let bound = Bound { object: Some(&target), ..self.bound(&target) };
             let result = in_session(self.script, self.shared, &bound, |running| {
                 if let Some(excepted) = running.exceptions(self.exceptions)? {

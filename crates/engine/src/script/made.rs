@@ -11,7 +11,7 @@ use crate::claim::{ObjectRef, Slot};
 use crate::context::{Context, Remark};
 use crate::failure::{Failure, FailureKind};
 use crate::generate::{Run, enveloped};
-use crate::target;
+use crate::{protected, target};
 
 /// How often one evaluation says that objects are made elsewhere than they say.
 const MOST_REMARKS: usize = 16;
@@ -83,6 +83,7 @@ impl Run<'_> {
         let Origins { sources, whole } = running.log.borrow_mut().origins(&object);
         let asked = ObjectRef::of(&object).id;
         let id = self.called(&asked, into, emitter, context)?;
+        self.check_protected(&id, context, |named| protected::in_emitter(emitter, named))?;
         let carried = sources.iter().any(|source| source.id.namespace == asked.namespace);
         if into.is_some()
             && !asked.namespace.is_empty()

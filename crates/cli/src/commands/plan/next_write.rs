@@ -53,5 +53,6 @@ fn of(admission: &AtAdmission<'_>, target: ObjectId, before: Value) -> Option<Ne
         return None;
     }
     let Judged { object: after, rules, refused } = judged;
+    let refused = refused.map(|(_, why)| why);
     Some(NextWrite { target, rules, before, after, refused })
 }
