@@ -79,11 +79,24 @@ fn policies_of_namespaces_need_the_rights_of_their_author() {
             "background-controller create serviceaccounts default",
             "ann get serviceaccounts default",
             "ann create serviceaccounts default",
+            "ann get configmaps default",
         ]
     );
     let refusal = response.refusal.unwrap().message;
     let said = "ann may not create v1/ServiceAccount in namespace default, so a policy of theirs may not either";
     assert!(refusal.contains(said), "{refusal}");
+    // Who may not see what fires a rule, or change what it changes, does not store it.
+    let seen = |policy: &str, denied: &str| {
+        let response = answer(None, policy, |question| question != denied);
+        response.refusal.map(|refusal| refusal.message).unwrap_or_default()
+    };
+    let said = seen(&own, "ann get configmaps default");
+    assert!(said.contains("ann may not get v1/ConfigMap in namespace default"), "{said}");
+    let (head, _) = own.split_once("    generate:").unwrap();
+    let changes =
+        format!("{head}    mutate: {{patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n");
+    let said = seen(&changes, "ann update configmaps default");
+    assert!(said.contains("ann may not update v1/ConfigMap in namespace default"), "{said}");
     // What the engine lacks is said first, with the role that gives it.
     let both = answer(None, &own, |question| question.contains(" get ")).refusal.unwrap().message;
     assert!(both.contains("requires permissions create"), "{both}");
