@@ -122,7 +122,7 @@ fn policies_of_namespaces_do_what_their_authors_may() {
         number += 1;
         let name = format!("maps-{number}");
         running.cluster.kubectl(&["create", "configmap", &name, "-n", "shop"]).unwrap();
-        said("jane, may not create configmaps")
+        said("jane, may not get objects of kind ConfigMap in namespace shop")
     });
     assert!(!there(&format!("made-maps-{number}")));
 }

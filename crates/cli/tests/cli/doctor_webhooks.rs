@@ -310,7 +310,7 @@ fn certificates_and_what_webhooks_trust() {
     );
 
     // 150 days are the life of what is served.
-    let soon = made(147 * DAY);
+    let soon = made(147 * DAY + DAY / 2);
     let said = check(
         &soon,
         &soon.ca_bundle(),
