@@ -15,6 +15,8 @@ use tempfile::TempDir;
 use crate::input::cannot;
 
 const PREFIX: &str = "kiln-up-";
+/// A file that says that a folder is for temporary files: people may name their own folders as they like.
+const MARK: &str = ".temporary";
 /// How often a folder may be swept away between its making and its lock.
 const TRIES: usize = 10;
 
@@ -47,6 +49,7 @@ pub(in crate::commands) fn private_folder() -> Result<PrivateFolder, Diagnostic>
             .tempdir_in(&parent)
             .map_err(|error| failed(&error))?;
         if let Some(held) = hold(made.path()) {
+            fs::write(made.path().join(MARK), "").map_err(|error| failed(&error))?;
             return Ok(PrivateFolder { folder: made, _held: held });
         }
     }
@@ -70,7 +73,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(only.bits()).open(path)
 }
 
-/// Removes folders of this user that no process holds. What cannot be removed stays.
+/// Removes folders of this user for temporary files that no process holds. What cannot be removed stays.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -80,7 +83,7 @@ fn sweep(parent: &Path) {
         let Ok(file) = open(&entry.path()) else { continue };
         let is_ours = file.metadata().is_ok_and(|found| {
             found.uid() == Uid::effective().as_raw() && found.mode() & 0o777 == 0o700
-        });
+        }) && entry.path().join(MARK).exists();
         // The lock is held until the folder is gone: whoever is just making it sees that.
         if is_ours && file.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
@@ -99,6 +102,7 @@ mod tests {
             let path = parent.path().join(name);
             fs::create_dir(&path).unwrap();
             fs::write(path.join("kubeconfig"), "secret").unwrap();
+            fs::write(path.join(MARK), "").unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             path
         };
@@ -107,11 +111,13 @@ mod tests {
         let others = [make("kiln-up-of-mine", 0o755), make("something", 0o700)];
         let link = parent.path().join("kiln-up-link");
         std::os::unix::fs::symlink(&others[1], &link).unwrap();
+        let data = make("kiln-up-data", 0o700);
+        fs::remove_file(data.join(MARK)).unwrap();
         let held = hold(&alive).unwrap();
         assert!(hold(&alive).is_none());
         sweep(parent.path());
         assert!(!dead.exists());
-        for path in [&alive, &others[0], &others[1], &link] {
+        for path in [&alive, &others[0], &others[1], &link, &data] {
             assert!(path.join("kubeconfig").exists(), "{}", path.display());
         }
         drop(held);
@@ -131,6 +137,7 @@ mod tests {
                     .permissions(Permissions::from_mode(0o700))
                     .tempdir_in(parent.path())
                     .unwrap();
+                fs::write(made.path().join(MARK), "").unwrap_or_default();
                 if let Some(_held) = hold(made.path()) {
                     std::thread::yield_now();
                     assert!(made.path().exists());
