@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kiln_testkit::control_plane::{ControlPlane, Watched};
+use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 
 use super::trial::{self, Outcome};
 use super::{On, Settings, must};
@@ -228,6 +228,6 @@ fn free_address(shard: usize) -> Result<SocketAddr> {
     let free = own.find(|address| TcpListener::bind(address).is_ok());
     match free {
         Some(address) => Ok(address),
-        None => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?),
+        None => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?))),
     }
 }

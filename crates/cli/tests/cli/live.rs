@@ -1,11 +1,10 @@
 //! A real control plane with what `kiln install` prints, and `kiln run` beside it.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kiln_testkit::control_plane::{ControlPlane, Watched};
+use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 use kiln_value::{Value, json};
 
 use crate::harness::Folder;
@@ -26,8 +25,7 @@ impl Running {
         cluster.apply(&install.stdout).unwrap();
         let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
         cluster.kubectl(&wait).unwrap();
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port().unwrap();
         let account = "system:serviceaccount:kyverno:kyverno";
         let mut engine = Command::new(env!("CARGO_BIN_EXE_kiln"));
         engine.arg("run").args(run).arg("--kubeconfig").arg(cluster.kubeconfig());

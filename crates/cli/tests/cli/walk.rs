@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kiln_testkit::control_plane::{ControlPlane, Watched};
+use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 use kiln_testkit::project_root;
 
 const HEADING: &str = "## Five minutes on a real cluster";
@@ -75,7 +75,7 @@ fn run(cluster: &ControlPlane, root: &Path, command: &str) -> String {
 
 fn start(cluster: &ControlPlane, root: &Path, program: &str) -> Watched {
     // Another process may hold the port of the README.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let program = program.replace("9443", &port.to_string());
     Watched::spawn(
         &shell(cluster, root, &format!("exec {program}")),

@@ -1,7 +1,6 @@
 //! A real control plane with what `kiln install` prints, `kiln run` as processes on it, and looks at both.
 
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use kiln_testkit::control_plane::{ControlPlane, Watched};
+use kiln_testkit::control_plane::{self, ControlPlane, Watched};
 use kiln_value::{Value, json};
 
 /// The account that rules act as.
@@ -73,7 +72,7 @@ pub(crate) struct Engine {
 
 /// A port that nobody listens on now.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    control_plane::free_port().unwrap()
 }
 
 impl Engine {

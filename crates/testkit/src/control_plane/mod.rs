@@ -15,10 +15,11 @@
 
 mod binaries;
 mod keys;
+mod ports;
 mod process;
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use binaries::{Binaries, chainsaw, python_packages};
+pub use ports::free_port;
 pub use process::Watched;
 
 use keys::Keys;
@@ -131,7 +133,7 @@ impl ControlPlane {
     pub fn sandbox(kiln: &Path) -> Result<Self, Error> {
         let binaries = Binaries::find()?;
         let folder = temporary_folder()?;
-        let [port] = free_ports()?;
+        let port = free_port()?;
         let cluster = ControlPlane {
             processes: Mutex::default(),
             _removed: Removed::spawn(folder.path())?,
@@ -170,7 +172,8 @@ impl ControlPlane {
 
     fn attempt(binaries: Binaries) -> Result<Self, Error> {
         let folder = temporary_folder()?;
-        let [clients, peers, port, controllers] = free_ports()?;
+        let (clients, peers, port, controllers) =
+            (free_port()?, free_port()?, free_port()?, free_port()?);
         let keys = Keys::write(folder.path()).map_err(Error::Failed)?;
         let cluster = ControlPlane {
             processes: Mutex::default(),
@@ -383,15 +386,4 @@ fn temporary_folder() -> io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("kiln-cluster-");
     builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())
-}
-
-/// Ports that nobody listens on now.
-fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
-    // All are held until all are known, so that they differ.
-    let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(held) {
-        *port = listener?.local_addr()?.port();
-    }
-    Ok(ports)
 }

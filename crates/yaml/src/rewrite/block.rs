@@ -250,6 +250,15 @@ impl Rewriter<'_> {
     /// Where the text of a node ends, without the line breaks behind it.
     fn end(&self, spot: &Spot) -> usize {
         let span = spot.span();
+        let last = last_scalar(spot).span();
+        let text = &self.text[last.clone()];
+        let header = text.split_ascii_whitespace().next().unwrap_or_default();
+        // What an alias stands for may be written elsewhere.
+        let is_inside = span.start <= last.start && last.end <= span.end;
+        if is_inside && header.starts_with(['|', '>']) && header.contains('+') {
+            // The empty lines behind it are its own.
+            return last.start + text.strip_suffix('\n').unwrap_or(text).len();
+        }
         let start = span.start;
         start + self.text[span].trim_end().len()
     }
@@ -288,6 +297,16 @@ impl Rewriter<'_> {
     fn is_first_on_line(&self, at: usize) -> bool {
         self.text[self.line_start(at)..at].bytes().all(|b| b == b' ')
     }
+}
+
+/// The scalar or empty collection that a node ends with.
+fn last_scalar(spot: &Spot) -> &Spot {
+    let last = match spot.parts() {
+        Parts::Map(entries) => entries.last().map(|(_, _, value)| value),
+        Parts::List(elements) => elements.last(),
+        Parts::Scalar => None,
+    };
+    last.map_or(spot, last_scalar)
 }
 
 /// Fields that have the same value under another name: their text can stay.

@@ -179,8 +179,8 @@ impl<'t> Rewriter<'t> {
 
     /// The whole text with all changes.
     fn finish(mut self) -> String {
-        // Changes at one place keep the order in which they were made.
-        self.splices.sort_by_key(|(range, _)| range.start);
+        // What is put before a place comes before what changes there; otherwise the order in which they were made.
+        self.splices.sort_by_key(|(range, _)| (range.start, range.end));
         let windows = self.text.contains("\r\n");
         let mut out = String::with_capacity(self.text.len());
         let mut at = 0;
@@ -255,6 +255,8 @@ mod tests {
             ("a: 1", set, "a: 1\nk: new"),
             ("a: 1\n---\nb: 2\n", set, "a: 1\nk: new\n---\nb: 2\n"),
             ("a: 1\r\nb: 2\r\n", set, "a: 1\r\nb: 2\r\nk: new\r\n"),
+            ("k: |+\n  old\n\nz: 1\n", drop_k, "z: 1\n"),
+            ("z: 1\nk:\n  m: |2+\n\n# end\n", drop_k, "z: 1\n# end\n"),
             ("a: 1\n# why\nk: # x\n  m: 1\n  n: 2\nz: 1\n", drop_k, "a: 1\n# why\nz: 1\n"),
             ("l:\n- n: x # c\n  t: \"1\"\n- n: y\n", first, "l:\n- n: x # c\n  t: \"2\"\n- n: y\n"),
             ("l:\n- n: x\n- n: y\n", first, "l:\n- n: x\n  t: \"2\"\n- n: y\n"),
@@ -270,6 +272,8 @@ mod tests {
         let text = "# old\nbases: # these\n- ../a # one\n";
         let renamed = rewritten(text, |v| *v = value!({"resources": ["../a"]})).unwrap();
         assert_eq!(renamed, "# old\nresources: # these\n- ../a # one\n");
+        let behind = rewritten("d: {}\n", |v| *v = value!({"c": "new", "a": {}})).unwrap();
+        assert_eq!(behind, "c: new\na: {}\n");
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! The contenders: how each is installed, started and looked at.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kiln_testkit::control_plane::{ControlPlane, Watched};
+use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 use serde_json::Value;
 
 use super::Programs;
@@ -158,10 +157,6 @@ impl<'a> Stage<'a> {
 pub(super) fn unverified(patience: Duration) -> ureq::Agent {
     let tls = ureq::tls::TlsConfig::builder().disable_verification(true).build();
     ureq::Agent::config_builder().tls_config(tls).timeout_global(Some(patience)).build().into()
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The processes of a contender, which end with this value.
