@@ -71,6 +71,19 @@ pub fn signature(user: &User) -> String {
     json::to_canonical_string(&value!({"username": user.username.as_str(), "groups": groups}))
 }
 
+/// What is said when somebody may not do what a policy of theirs is about to do.
+pub fn refusal(author: &User, verb: &str, what: &str, namespace: &str) -> String {
+    let place = match namespace {
+        "" => String::new(),
+        namespace => format!(" in namespace {namespace}"),
+    };
+    format!(
+        "the author of the policy, {}, may not {verb} {what}{place}: grant them the right, or let somebody who has it \
+         store the policy",
+        author.username
+    )
+}
+
 /// Whether a policy lives in a namespace, so that people who are no administrators can store it.
 pub fn is_namespaced(policy: &Value) -> bool {
     metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty())

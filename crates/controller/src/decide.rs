@@ -23,7 +23,7 @@ pub(crate) enum Decision {
     Wait(Option<Condition>),
     /// These kinds have to be listed first.
     Follow(BTreeSet<Gvk>),
-    /// These services have to be asked first.
+    /// Services, or the API server about rights, have to be asked this first.
     Ask(Vec<Asked>),
     /// This is to be done.
     Do(Box<Plan>),
@@ -39,7 +39,7 @@ impl Controller {
         let sight = Sight {
             mirror: &self.mirror,
             kinds: &self.kinds,
-            services: self.services(),
+            answers: self.known_answers(),
             author: self.author(key),
             missing: RefCell::default(),
         };
@@ -52,7 +52,7 @@ impl Controller {
         if !missing.is_empty() {
             return Decision::Follow(missing);
         }
-        let mut questions = sight.services.missing.take();
+        let mut questions = sight.answers.missing.take();
         // What may not be read must not be sent to services either.
         if questions.iter().any(|asked| matches!(asked, Asked::Right(_))) {
             questions.retain(|asked| matches!(asked, Asked::Right(_)));

@@ -40,7 +40,7 @@ impl Controller {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         let chance = Chance { now: state.at.unwrap_or(self.now), next: Cell::new(seed) };
-        let outside = WithGlobals { outside: &sight.services, globals: &self.globals };
+        let outside = WithGlobals { outside: &sight.answers, globals: &self.globals };
         let world = World {
             view: sight,
             kinds: &self.kinds,

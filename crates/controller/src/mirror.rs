@@ -12,7 +12,7 @@ use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_value::{Str, Value};
 
 use crate::mark::Mark;
-use crate::questions::Services;
+use crate::questions::KnownAnswers;
 
 /// The objects that are known.
 #[derive(Debug, Default)]
@@ -294,7 +294,7 @@ pub(crate) fn differs(old: &Value, new: &Value) -> bool {
 pub(crate) struct Sight<'s> {
     pub(crate) mirror: &'s Mirror,
     pub(crate) kinds: &'s Kinds,
-    pub(crate) services: Services<'s>,
+    pub(crate) answers: KnownAnswers<'s>,
     /// Whose rights the reads are held to.
     pub(crate) author: Option<User>,
     pub(crate) missing: RefCell<BTreeSet<Gvk>>,
@@ -350,7 +350,7 @@ impl View for Sight<'_> {
 
     fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
         match &self.author {
-            Some(author) => self.services.permits(author, wish),
+            Some(author) => self.answers.permits(author, wish),
             None => Ok(()),
         }
     }

@@ -119,7 +119,7 @@ impl Controller {
                 self.leave_pass(key);
             }
             Decision::Ask(questions) => {
-                self.ask_services(key, questions);
+                self.put_questions(key, questions);
                 self.leave_pass(key);
             }
             Decision::Do(mut plan) => {

@@ -13,8 +13,7 @@ use kiln_object::ObjectId;
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
-use crate::author::signature;
-
+use crate::author::{refusal, signature};
 use crate::controller::Controller;
 use crate::keys::Key;
 
@@ -73,6 +72,29 @@ pub enum Answer {
     Service(Result<ServiceAnswer, OutsideError>),
     /// Whether somebody may do it, or why that cannot be known.
     Right(Result<bool, String>),
+}
+
+impl Right {
+    /// The right that the author of a policy needs for what it wants to read.
+    pub fn of(author: &User, wish: &Wish<'_>) -> Self {
+        let namespace = wish.namespace.unwrap_or_default();
+        let object = ObjectId::new(wish.kind.clone(), namespace, wish.name.unwrap_or_default());
+        Right { user: author.clone(), verb: wish.verb, object }
+    }
+
+    /// What follows from the answer whether somebody has it.
+    ///
+    /// # Errors
+    /// When they have not, or that is not known.
+    pub fn verdict(&self, has: Result<bool, String>) -> Result<(), ReadError> {
+        let Right { user, verb, object } = self;
+        let what = format!("objects of kind {}", object.gvk.kind);
+        match has {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ReadError::Forbidden(refusal(user, verb, &what, &object.namespace))),
+            Err(why) => Err(ReadError::Unavailable(why)),
+        }
+    }
 }
 
 impl ServiceQuestion {
@@ -152,40 +174,35 @@ impl Questions {
 }
 
 /// Services and rights as one evaluation sees them: what was answered, and what is still to be asked.
-pub(crate) struct Services<'c> {
+pub(crate) struct KnownAnswers<'c> {
     questions: &'c Questions,
     now: u64,
     on: bool,
     pub(crate) missing: RefCell<Vec<Asked>>,
 }
 
-impl Services<'_> {
-    fn answer(&self, asked: Asked) -> Option<&Answer> {
-        let known = self.questions.known(&asked, self.now);
+impl KnownAnswers<'_> {
+    fn answer(&self, asked: &Asked) -> Option<&Answer> {
+        let known = self.questions.known(asked, self.now);
         let mut missing = self.missing.borrow_mut();
-        if known.is_none() && !missing.contains(&asked) {
-            missing.push(asked);
+        if known.is_none() && !missing.contains(asked) {
+            missing.push(asked.clone());
         }
         known
     }
 
     /// Whether the author of a policy may read what it wants to read.
     pub(crate) fn permits(&self, author: &User, wish: &Wish<'_>) -> Result<(), ReadError> {
-        let namespace = wish.namespace.unwrap_or_default();
-        let name = wish.name.unwrap_or_default();
-        let object = ObjectId::new(wish.kind.clone(), namespace, name);
-        let right = Right { user: author.clone(), verb: wish.verb, object };
-        match self.answer(Asked::Right(right)) {
-            Some(Answer::Right(Ok(true))) => Ok(()),
-            Some(Answer::Right(Ok(false))) => Err(wish.forbidden_to(author)),
-            Some(Answer::Right(Err(why))) => Err(ReadError::Unavailable(why.clone())),
+        let right = Right::of(author, wish);
+        match self.answer(&Asked::Right(right.clone())) {
+            Some(Answer::Right(has)) => right.verdict(has.clone()),
             // The evaluation goes on, to find out what else is to be asked; nothing comes of it.
             _ => Ok(()),
         }
     }
 }
 
-impl Outside for Services<'_> {
+impl Outside for KnownAnswers<'_> {
     fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
         self.exchange(request)?.good(request.url)
     }
@@ -196,7 +213,7 @@ impl Outside for Services<'_> {
                 format!("the service {} is not asked: no services are allowed", request.url);
             return Err(OutsideError::refused(words));
         }
-        match self.answer(Asked::Service(ServiceQuestion::of(request))) {
+        match self.answer(&Asked::Service(ServiceQuestion::of(request))) {
             Some(Answer::Service(answer)) => answer.clone(),
             _ => Err(OutsideError::failed(format!("{} is being asked", request.url))),
         }
@@ -204,9 +221,9 @@ impl Outside for Services<'_> {
 }
 
 impl Controller {
-    /// The services as an evaluation sees them.
-    pub(crate) fn services(&self) -> Services<'_> {
-        Services {
+    /// What an evaluation is answered.
+    pub(crate) fn known_answers(&self) -> KnownAnswers<'_> {
+        KnownAnswers {
             questions: &self.questions,
             now: self.now,
             on: self.settings.services,
@@ -215,7 +232,7 @@ impl Controller {
     }
 
     /// Asks for a key, which waits for the answers.
-    pub(crate) fn ask_services(&mut self, key: &Key, questions: Vec<Asked>) {
+    pub(crate) fn put_questions(&mut self, key: &Key, questions: Vec<Asked>) {
         for asked in questions {
             let hash = asked.hash();
             let waiting = self.questions.asked.values_mut().find(|(known, _)| *known == hash);

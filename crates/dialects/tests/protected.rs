@@ -5,7 +5,8 @@ mod support;
 use kiln_engine::{Effect, Event, World};
 use kiln_object::Kinds;
 use kiln_text::wildcard;
-use kiln_value::{Str, Value, value};
+use kiln_value::Str;
+use support::policies::{config_map, kyverno, labelling, scripted};
 use support::{Fixed, Objects, objects, rules};
 
 const SECRETS: &str = "
@@ -14,34 +15,30 @@ const SECRETS: &str = "
 {apiVersion: v1, kind: Secret, metadata: {name: key, namespace: kube-system}}
 ";
 
-fn trigger(x: &str) -> Value {
-    value!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "home"},
-        "data": {"x": x},
-    })
-}
-
 #[test]
 fn objects_do_not_choose_protected_namespaces() {
     let generate = |namespace: &str, context: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    exclude: {{any: [{{resources: {{namespaces: [kube-system]}}}}]}}\n    context: [{context}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: \"{namespace}\", data: {{stringData: {{a: b}}}}}}\n"
-        )
+        let rule = format!(
+            "exclude: {{any: [{{resources: {{namespaces: [kube-system]}}}}]}}\ncontext: [{context}]\ngenerate: {{apiVersion: v1, kind: Secret, name: made, namespace: \"{namespace}\", data: {{stringData: {{a: b}}}}}}"
+        );
+        kyverno("ClusterPolicy", "ConfigMap", &rule)
     };
-    let cel = |namespace: &str| {
-        format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {{name: p}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  matchConditions: [{{name: c, expression: \"object.metadata.namespace != 'kube-system'\"}}]\n  generate:\n  - expression: \"generator.Apply({namespace}, [{{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {{'name': 'made'}}}}])\"\n"
-        )
+    let cel_with = |variables: &str, namespace: &str, object: &str| {
+        let spec = format!(
+            "variables: [{variables}]\nmatchConditions: [{{name: c, expression: \"object.metadata.namespace != 'kube-system'\"}}]\ngenerate:\n- expression: \"generator.Apply({namespace}, [{object}])\""
+        );
+        scripted("GeneratingPolicy", "configmaps", &spec)
     };
+    let made = "{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'made'}}";
+    let cel = |namespace: &str| cel_with("", namespace, made);
     let targets = |namespace: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
-        )
+        let rule = format!(
+            "mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}"
+        );
+        kyverno("ClusterPolicy", "ConfigMap", &rule)
     };
     let scripted_targets = |targets: &str| {
-        format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: MutatingPolicy\nmetadata: {{name: p}}\nspec:\n  evaluation: {{mutateExisting: {{enabled: true}}}}\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  targetMatchConstraints: {{expression: \"{targets}\"}}\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: \"Object{{metadata: Object.metadata{{labels: {{'a': 'b'}}}}}}\"}}\n"
-        )
+        labelling("MutatingPolicy", "configmaps", &format!("expression: \"{targets}\""))
     };
     let x = "{{ request.object.data.x }}";
     let protected = ["kube-*".into(), "engine".into()];
@@ -65,6 +62,26 @@ fn objects_do_not_choose_protected_namespaces() {
         (cel("object.data.x"), "kube-system", false),
         (cel("object.data.x"), "other", true),
         (cel("'kube-system'"), "", true),
+        (cel_with("{name: to, expression: \"'kube-system'\"}", "variables.to", made), "", true),
+        (
+            cel_with("{name: to, expression: \"['a', 'kube-system']\"}", "variables.to[1]", made),
+            "",
+            true,
+        ),
+        (
+            cel_with("{name: not, expression: \"'kube-system'\"}", "object.data.x", made),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with(
+                "{name: to, expression: \"object.data.x == 'kube-system' ? object.data.x : 'a'\"}",
+                "variables.to",
+                made,
+            ),
+            "kube-system",
+            false,
+        ),
         // Words that say something else open nothing.
         (
             generate(x, "")
@@ -95,6 +112,19 @@ fn objects_do_not_choose_protected_namespaces() {
         ),
         (cel("object.data.x != 'kube-system' ? object.data.x : 'a'"), "kube-public", false),
         (cel("object.data.x in ['kube-system'] ? object.data.x : 'a'"), "kube-system", false),
+        // Where something is read from is not where it goes, and what an object is called is not where it is.
+        (
+            cel_with("", "object.data.x", "resource.Get('v1', 'secrets', 'kube-system', 'key')"),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with("", "object.data.x", "resource.Get('v1', 'secrets', 'kube-system', 'key')"),
+            "other",
+            true,
+        ),
+        (cel_with("", "object.data.x", &made.replace("'made'", "'engine'")), "engine", false),
+        (cel_with("", "object.data.x", &made.replace("'made'", "'engine'")), "other", true),
         // A Namespace is what it is called.
         (
             generate("", "").replace(
@@ -141,7 +171,7 @@ fn objects_do_not_choose_protected_namespaces() {
         let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
         let view = Objects(objects(SECRETS));
         let world = World { sources: &sources, protected: &protected, ..World::of(&view, &kinds) };
-        let outcomes = rules(&policy).evaluate(&Event::created(trigger(x)), &world);
+        let outcomes = rules(&policy).evaluate(&Event::created(config_map(x)), &world);
         let writes = outcomes.iter().flat_map(|outcome| &outcome.effects);
         let into =
             |namespace: &str| protected.iter().any(|p: &Str| wildcard::matches(p, namespace));

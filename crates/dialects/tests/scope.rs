@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use kiln_engine::{Effect, Event, ListQuery, Page, PatchTarget, ReadError, View, World};
 use kiln_object::{Gvk, Kinds};
 use kiln_value::{Value, value};
+use support::policies::{kyverno, labelling};
 use support::{Fixed, Objects, objects, rules};
 
 const EVERYWHERE: &str = "
@@ -33,22 +34,19 @@ fn trigger(x: &str) -> Value {
 /// Rules that change stored objects, with `X` where the object of the request has its say.
 fn changing() -> Vec<String> {
     let x = "{{ request.object.stringData.x }}";
-    let kyverno = |target: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {{name: p, namespace: home}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [Secret]}}}}]}}\n    mutate: {{targets: [{{{target}}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
-        )
+    let targeting = |target: &str| {
+        let rule = format!(
+            "mutate: {{targets: [{{{target}}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}"
+        );
+        kyverno("Policy", "Secret", &rule)
     };
-    let scripted = |targets: &str| {
-        format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: NamespacedMutatingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  evaluation: {{mutateExisting: {{enabled: true}}}}\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [secrets]}}]}}\n  targetMatchConstraints: {{{targets}}}\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: \"Object{{metadata: Object.metadata{{labels: {{'a': 'b'}}}}}}\"}}\n"
-        )
-    };
+    let scripted = |targets: &str| labelling("NamespacedMutatingPolicy", "secrets", targets);
     vec![
-        kyverno(&format!("apiVersion: v1, kind: ConfigMap, name: key, namespace: \"{x}\"")),
-        kyverno("apiVersion: v1, kind: ConfigMap, name: '*'"),
-        kyverno(&format!("apiVersion: v1, kind: ConfigMap, name: \"{x}\"")),
-        kyverno(&format!("apiVersion: v1, kind: \"{x}\", name: key")),
-        kyverno("apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: key"),
+        targeting(&format!("apiVersion: v1, kind: ConfigMap, name: key, namespace: \"{x}\"")),
+        targeting("apiVersion: v1, kind: ConfigMap, name: '*'"),
+        targeting(&format!("apiVersion: v1, kind: ConfigMap, name: \"{x}\"")),
+        targeting(&format!("apiVersion: v1, kind: \"{x}\", name: key")),
+        targeting("apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: key"),
         scripted(
             "resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*']}]",
         ),

@@ -12,6 +12,7 @@ use kiln_engine::{
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
 use kiln_value::{Value, value};
+use support::policies::{config_map, kyverno, scripted};
 use support::{Fixed, Objects, compiled, objects, rules};
 
 /// Objects, and a record of what was read.
@@ -155,12 +156,13 @@ const REFUSED: [&str; 5] = [
     "'secrets', 'home', object.data.x)",
 ];
 
+/// Makes an object of what a context entry saw.
+const SHOWN: &str = "generate: {apiVersion: v1, kind: Secret, name: made, namespace: home, data: {stringData: {seen: \"{{ to_string(seen) }}\"}}}";
+
 /// Every way to read, with `X` where the object of the request has its say.
 fn reads() -> Vec<String> {
-    let kyverno = |context: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {{name: p, namespace: home}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, {context}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}\n"
-        )
+    let seeing = |context: &str| {
+        kyverno("Policy", "ConfigMap", &format!("context: [{{name: seen, {context}}}]\n{SHOWN}"))
     };
     let x = "{{ request.object.data.x }}";
     let mut policies: Vec<String> = [
@@ -173,17 +175,17 @@ fn reads() -> Vec<String> {
         "/apis/X/v1/namespaces/home/secrets",
     ]
     .iter()
-    .map(|path| kyverno(&format!("apiCall: {{urlPath: \"{}\"}}", path.replace('X', x))))
+    .map(|path| seeing(&format!("apiCall: {{urlPath: \"{}\"}}", path.replace('X', x))))
     .collect();
-    policies.push(kyverno(&format!("configMap: {{name: \"{x}\", namespace: home}}")));
-    policies.push(kyverno(&format!("configMap: {{name: key, namespace: \"{x}\"}}")));
-    let clone = kyverno("variable: {value: a}").replace(
+    policies.push(seeing(&format!("configMap: {{name: \"{x}\", namespace: home}}")));
+    policies.push(seeing(&format!("configMap: {{name: key, namespace: \"{x}\"}}")));
+    let clone = seeing("variable: {value: a}").replace(
         "data: {stringData: {seen: \"{{ to_string(seen) }}\"}}",
         &format!("clone: {{name: \"{x}\", namespace: home}}"),
     );
     policies.push(clone);
     policies.push(
-        kyverno("variable: {value: a}")
+        seeing("variable: {value: a}")
             .replace(
                 "apiVersion: v1, kind: Secret, name: made, namespace: home, ",
                 "namespace: home, ",
@@ -194,11 +196,10 @@ fn reads() -> Vec<String> {
             ),
     );
     for target in [format!("name: key, namespace: \"{x}\""), format!("name: \"{x}\"")] {
-        let generate = "generate: {apiVersion: v1, kind: Secret, name: made, namespace: home, data: {stringData: {seen: \"{{ to_string(seen) }}\"}}}";
         let mutate = format!(
             "mutate: {{targets: [{{apiVersion: v1, kind: Secret, {target}}}], patchStrategicMerge: {{metadata: {{annotations: {{seen: '{{{{ target.stringData.key }}}}'}}}}}}}}"
         );
-        policies.push(kyverno("variable: {value: a}").replace(generate, &mutate));
+        policies.push(seeing("variable: {value: a}").replace(SHOWN, &mutate));
     }
     for expression in [
         "resource.Get('v1', 'secrets', object.data.x)",
@@ -209,27 +210,20 @@ fn reads() -> Vec<String> {
         "resource.List('v1', 'secrets', object.data.x).items[0]",
         "resource.List(object.data.x, 'secrets').items[0]",
     ] {
-        policies.push(format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: NamespacedGeneratingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  generate:\n  - expression: \"generator.apply([{expression}])\"\n"
-        ));
+        let spec = format!("generate:\n- expression: \"generator.apply([{expression}])\"");
+        policies.push(scripted("NamespacedGeneratingPolicy", "configmaps", &spec));
     }
     for expression in [
         "resource.Get('v1', 'secrets', object.data.x).stringData.key",
         "resource.List('v1', object.data.x).items[0].metadata.name",
         "resource.List(object.data.x, 'secrets').items[0].stringData.key",
     ] {
-        policies.push(format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: NamespacedMutatingPolicy\nmetadata: {{name: p, namespace: home}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {{expression: \"Object{{data: {{'seen': {expression}}}}}\"}}\n"
-        ));
+        let spec = format!(
+            "mutations:\n- patchType: ApplyConfiguration\n  applyConfiguration: {{expression: \"Object{{data: {{'seen': {expression}}}}}\"}}"
+        );
+        policies.push(scripted("NamespacedMutatingPolicy", "configmaps", &spec));
     }
     policies
-}
-
-fn trigger(x: &str) -> Value {
-    value!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "home"},
-        "data": {"x": x, "y": "other"},
-    })
 }
 
 fn evaluate(rules: &RuleSet, event: &Event, view: &dyn View) -> Vec<Outcome> {
@@ -255,7 +249,7 @@ fn no_read_of_a_namespaced_policy_leaves_its_namespace() {
         for x in texts.iter().map(String::as_str).chain(["own", "home", "secrets", "v1", ""]) {
             tried += 1;
             let view = Spied::new(SECRETS);
-            let event = Event::created(trigger(x));
+            let event = Event::created(config_map(x));
             let outcomes = evaluate(&rules, &event, &view);
             let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
             let world = World { sources: &sources, ..World::of(&view, &kinds) };
@@ -324,7 +318,7 @@ spec:
         ] {
             for x in ELSEWHERE.iter().chain(&["home"]) {
                 tried += 1;
-                let mut object = trigger(x);
+                let mut object = config_map(x);
                 object.set(["data", "version"], version).unwrap();
                 object.set(["data", "kind"], kind).unwrap();
                 let outcomes = evaluate(&rules, &Event::created(object), &Spied::new(SECRETS));
@@ -367,34 +361,40 @@ impl Outside for Everything {
 /// Row 1: what is there for the whole cluster is not there for a policy of a namespace.
 #[test]
 fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
-    let kyverno = |entry: &str| {
-        format!(
-            "apiVersion: kyverno.io/v1\nkind: KIND\nmetadata: {{name: p NAMESPACE}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, {entry}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ seen.key }}}}\"}}}}}}\n"
-        )
+    type Written<'w> = Box<dyn Fn(bool) -> String + 'w>;
+    let loading = |entry: &str| -> Written<'_> {
+        let shown = SHOWN.replace("to_string(seen)", "seen.key");
+        let rule = format!("context: [{{name: seen, {entry}}}]\n{shown}");
+        Box::new(move |of_cluster| {
+            kyverno(if of_cluster { "ClusterPolicy" } else { "Policy" }, "ConfigMap", &rule)
+        })
     };
-    let cel = |expression: &str| {
-        format!(
-            "apiVersion: policies.kyverno.io/v1\nkind: KINDGeneratingPolicy\nmetadata: {{name: p NAMESPACE}}\nspec:\n  matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}}]}}\n  generate:\n  - expression: >-\n      generator.Apply(INTO [{{'apiVersion': dyn('v1'), 'kind': dyn('Secret'), 'metadata': dyn({{'name': 'made', 'namespace': 'home'}}), 'stringData': dyn({{'seen': {expression}}})}}])\n"
-        )
+    let cel = |expression: &'static str| -> Written<'_> {
+        Box::new(move |of_cluster| {
+            let (kind, into) = match of_cluster {
+                true => ("GeneratingPolicy", "'home',"),
+                false => ("NamespacedGeneratingPolicy", ""),
+            };
+            let spec = format!(
+                "generate:\n- expression: >-\n    generator.Apply({into} [{{'apiVersion': dyn('v1'), 'kind': dyn('Secret'), 'metadata': dyn({{'name': 'made', 'namespace': 'home'}}), 'stringData': dyn({{'seen': {expression}}})}}])"
+            );
+            scripted(kind, "configmaps", &spec)
+        })
     };
     let post = |path: &str| format!("apiCall: {{method: POST, urlPath: '{path}', data: []}}");
     let (whole, part) =
         ("{{ request.object.data.x }}", "/api/v1/namespaces/home/{{ request.object.data.x }}");
     let mut tried = 0;
-    for (written, of_cluster, of_namespace) in [
-        (kyverno("globalReference: {name: g}"), "ClusterPolicy", "Policy"),
-        (kyverno("apiCall: {service: {url: 'https://prices.example'}}"), "ClusterPolicy", "Policy"),
-        (kyverno(&post(whole)), "ClusterPolicy", "Policy"),
-        (kyverno(&post(part)), "ClusterPolicy", "Policy"),
-        (cel("globalContext.Get('g', '').key"), "", "Namespaced"),
-        (cel("http.Get('https://prices.example').key"), "", "Namespaced"),
+    for written in [
+        loading("globalReference: {name: g}"),
+        loading("apiCall: {service: {url: 'https://prices.example'}}"),
+        loading(&post(whole)),
+        loading(&post(part)),
+        cel("globalContext.Get('g', '').key"),
+        cel("http.Get('https://prices.example').key"),
     ] {
-        for (kind, place, reached) in
-            [(of_cluster, "", true), (of_namespace, ", namespace: home", false)]
-        {
-            let into = if reached { "'home'," } else { "" };
-            let policy = written.replace("KIND", kind).replace(" NAMESPACE", place);
-            let policy = policy.replace("INTO", into);
+        for reached in [true, false] {
+            let policy = written(reached);
             let found = compiled(&policy);
             if found.has_errors() {
                 assert!(!reached, "{policy}: {:?}", found.diagnostics);
@@ -410,7 +410,7 @@ fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
                 let everything = Everything::default();
                 let (view, kinds) = (Spied::new(SECRETS), Kinds::builtin());
                 let world = World { outside: &everything, ..World::of(&view, &kinds) };
-                let outcomes = rules.evaluate(&Event::created(trigger(x)), &world);
+                let outcomes = rules.evaluate(&Event::created(config_map(x)), &world);
                 let shown = format!("{outcomes:?}");
                 assert_eq!(shown.contains("stolen"), reached, "{policy}: {shown}");
                 assert_eq!(!everything.0.borrow().is_empty(), reached, "{policy}");
@@ -438,9 +438,10 @@ fn no_rule_reaches_an_address() {
         "file:///var/run/secrets/kubernetes.io/serviceaccount/token",
         "gopher://127.0.0.1:6379/_",
     ] {
-        let policy = format!(
-            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}\n    context: [{{name: seen, apiCall: {{method: GET, service: {{url: \"{address}\"}}}}}}]\n    generate: {{apiVersion: v1, kind: Secret, name: made, namespace: home, data: {{stringData: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}\n"
+        let rule = format!(
+            "context: [{{name: seen, apiCall: {{method: GET, service: {{url: \"{address}\"}}}}}}]\n{SHOWN}"
         );
+        let policy = kyverno("ClusterPolicy", "ConfigMap", &rule);
         let view = Spied::new(SECRETS);
         let found = compiled(&policy);
         if found.has_errors() {
@@ -448,7 +449,8 @@ fn no_rule_reaches_an_address() {
         }
         tried += 1;
         // What every host gives to rules as long as nobody lists services: nobody outside.
-        let outcomes = evaluate(&RuleSet::new(found.policies), &Event::created(trigger("")), &view);
+        let outcomes =
+            evaluate(&RuleSet::new(found.policies), &Event::created(config_map("")), &view);
         assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Error), "{outcomes:?}");
         assert!(outcomes.iter().all(|outcome| outcome.effects.is_empty()), "{outcomes:?}");
         assert!(view.reads.borrow().is_empty(), "{address}");
@@ -514,14 +516,14 @@ spec:
         };
         for policy in [kyverno, cel] {
             let outcomes =
-                evaluate(&rules(policy), &Event::created(trigger(x)), &Spied::new(SECRETS));
+                evaluate(&rules(policy), &Event::created(config_map(x)), &Spied::new(SECRETS));
             let [Effect::Ensure(ensure)] = outcomes[0].effects.as_slice() else {
                 panic!("{x:?}: {outcomes:?}");
             };
             seen(&ensure.object);
         }
         let (kinds, view) = (Kinds::builtin(), Spied::new(SECRETS));
-        let event = Event::created(trigger(x));
+        let event = Event::created(config_map(x));
         seen(&rules(modrule).mutate(&event, &World::of(&view, &kinds)).object);
     }
 }
@@ -549,7 +551,7 @@ spec:
     let rules = rules(policy);
     let mut made = 0;
     for x in ELSEWHERE {
-        for effect in evaluate(&rules, &Event::created(trigger(x)), &Spied::new(SECRETS))
+        for effect in evaluate(&rules, &Event::created(config_map(x)), &Spied::new(SECRETS))
             .iter()
             .flat_map(|outcome| &outcome.effects)
         {

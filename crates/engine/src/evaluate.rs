@@ -200,7 +200,7 @@ impl<'e> Evaluation<'e> {
             return Ok(Verdict::NoMatch);
         }
         let verb = if program.changes_trigger() { "update" } else { "get" };
-        self.shared.gate.trigger(verb, &self.trigger(object).id)?;
+        self.shared.gate.trigger(verb, event, object)?;
         if let Some(script) = self.rule.script.clone() {
             return self.mutate_script(&script, program, object);
         }
@@ -381,7 +381,7 @@ impl<'e> Evaluation<'e> {
 
     /// The object matches: asks the guards, then runs the program.
     fn fire(&mut self, object: &Value, old: Option<&Value>) -> Result<Verdict, Failure> {
-        self.shared.gate.trigger("get", &self.trigger(object).id)?;
+        self.shared.gate.trigger("get", self.event, object)?;
         if let Some(script) = self.rule.script.clone() {
             return self.fire_script(&script, object, old);
         }

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 
-use kiln_object::{Gvk, ObjectId, Selector};
+use kiln_object::{Gvk, ObjectId, Selector, metadata};
 use kiln_rules::{PolicyId, Scope};
 use kiln_value::{Str, Value};
 
-use crate::event::User;
+use crate::event::Event;
 use crate::limits::{Counters, Exceeded};
 
 /// Read access to objects, given by a host. Everything is asked for by typed parts.
@@ -71,21 +71,6 @@ pub struct Wish<'w> {
     pub namespace: Option<&'w str>,
     /// The name; none for all of them.
     pub name: Option<&'w str>,
-}
-
-impl Wish<'_> {
-    /// What is said when the author of the policy may not read this.
-    pub fn forbidden_to(&self, author: &User) -> ReadError {
-        let place = match self.namespace {
-            Some(namespace) => format!(" in namespace {namespace}"),
-            None => String::new(),
-        };
-        ReadError::Forbidden(format!(
-            "the author of the policy, {}, may not {} objects of kind {}{place}: grant them the right, or let somebody \
-             who has it store the policy",
-            author.username, self.verb, self.kind.kind
-        ))
-    }
 }
 
 /// Which objects to list.
@@ -282,9 +267,17 @@ impl Gate<'_> {
     }
 
     /// Whether the policy may be shown, or may change, the object that fires it.
-    pub(crate) fn trigger(&self, verb: &'static str, id: &ObjectId) -> Result<(), ReadError> {
-        let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        self.wish(verb, &id.gvk, namespace, Some(&id.name))
+    pub(crate) fn trigger(
+        &self,
+        verb: &'static str,
+        event: &Event,
+        object: &Value,
+    ) -> Result<(), ReadError> {
+        // What the object does not say itself, the request does; a Namespace is sent into itself.
+        let own = metadata::namespace(object).filter(|namespace| !namespace.is_empty());
+        let sent_to = event.namespace.as_deref().filter(|_| !event.subresource.is_empty());
+        let name = metadata::name(object).unwrap_or(&event.name);
+        self.wish(verb, &event.kind, own.or(sent_to), Some(name))
     }
 
     /// Whether the policy may be shown something.

@@ -351,13 +351,13 @@ impl Driver {
         }
         self.reported = Some(Instant::now());
         let metrics = &self.shared.metrics;
-        let mut waiting: BTreeMap<String, u32> = BTreeMap::new();
+        let mut waiting: BTreeMap<&str, u32> = BTreeMap::new();
         for (_, condition) in self.controller.conditions() {
-            *waiting.entry(format!("{:?}", condition.reason)).or_default() += 1;
+            *waiting.entry(condition.reason.as_str()).or_default() += 1;
         }
         metrics.clear("kiln_conditions");
         for (reason, count) in waiting {
-            metrics.set("kiln_conditions", &[("reason", &reason)], f64::from(count));
+            metrics.set("kiln_conditions", &[("reason", reason)], f64::from(count));
         }
         #[allow(clippy::cast_precision_loss, reason = "a count for people")]
         metrics.set("kiln_keys", &[], self.controller.keys_held() as f64);

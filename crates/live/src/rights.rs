@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use kiln_admission::access::{ACCESS_REVIEWS, access_review};
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_controller::Right;
+use kiln_controller::{Right, author};
 use kiln_engine::User;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Map, Value};
@@ -108,16 +108,8 @@ fn said(author: &User, question: &Map) -> String {
         "" => String::new(),
         group => format!(".{group}"),
     };
-    let place = match text("namespace") {
-        "" => String::new(),
-        namespace => format!(" in namespace {namespace}"),
-    };
-    format!(
-        "the author of the policy, {}, may not {} {}{group}{place}: grant them the right, or let somebody who has it store the policy",
-        author.username,
-        text("verb"),
-        text("resource"),
-    )
+    let what = format!("{}{group}", text("resource"));
+    author::refusal(author, text("verb"), &what, text("namespace"))
 }
 
 /// What somebody must be allowed who makes a call themselves, as attributes of a review.

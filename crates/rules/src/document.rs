@@ -29,16 +29,18 @@ pub enum Piece {
 }
 
 impl Part {
-    /// The value at a key, if it is known before anything runs.
-    pub fn plain(&self, key: &str) -> Option<&Value> {
-        match self {
-            Part::Plain(value) => value.get(key),
-            Part::Map(entries) => {
-                entries.iter().find(|(k, _)| k.as_str() == key).and_then(|(_, part)| match part {
-                    Part::Plain(value) => Some(value),
-                    _ => None,
-                })
-            }
+    /// The value at a path, if it is known before anything runs.
+    pub fn plain<const N: usize>(&self, path: [&str; N]) -> Option<&Value> {
+        let mut part = self;
+        for (at, key) in path.iter().enumerate() {
+            part = match part {
+                Part::Plain(value) => return value.get_path(path[at..].iter().copied()),
+                Part::Map(entries) => &entries.iter().find(|(known, _)| known.as_str() == *key)?.1,
+                _ => return None,
+            };
+        }
+        match part {
+            Part::Plain(value) => Some(value),
             _ => None,
         }
     }

@@ -99,7 +99,7 @@ impl Emitter {
             What::Asked { named, .. } => named.clone(),
             What::Documents(documents) => {
                 let text = |part: &Part, key: &str| {
-                    part.plain(key).and_then(|value| value.as_str().map(str::to_owned))
+                    part.plain([key]).and_then(|value| value.as_str().map(str::to_owned))
                 };
                 let kind =
                     |part: &Part| Some(Gvk::new(&text(part, "apiVersion")?, &text(part, "kind")?));

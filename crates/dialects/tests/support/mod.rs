@@ -1,6 +1,8 @@
 //! Policies and objects as text, a view of them, and outcomes as text.
 #![allow(dead_code)]
 
+pub(crate) mod policies;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

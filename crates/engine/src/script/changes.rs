@@ -247,8 +247,8 @@ impl Changing<'_> {
         for target in targets {
             let id: ObjectId = ObjectRef::of(&target).id;
             let own = self.event.namespace.as_deref().unwrap_or_default();
-            let allowed = protected::check(&id, self.rule, own, self.shared.world, |named| {
-                chosen_by.is_none_or(|source| protected::in_expression(source, named))
+            let allowed = protected::check(&id, self.rule, own, self.shared.world, |_| {
+                chosen_by.is_none_or(|source| protected::in_targets(source, self.rule, &id))
             });
             if let Err(failure) = allowed {
                 changed.failures.push(failure.while_doing(format_args!("target {id}")));

@@ -83,7 +83,7 @@ impl Run<'_> {
         let Origins { sources, whole } = running.log.borrow_mut().origins(&object);
         let asked = ObjectRef::of(&object).id;
         let id = self.called(&asked, into, emitter, context)?;
-        self.check_protected(&id, context, |named| protected::in_emitter(emitter, named))?;
+        self.check_protected(&id, context, |_| protected::in_emitter(emitter, self.rule, &id))?;
         let carried = sources.iter().any(|source| source.id.namespace == asked.namespace);
         if into.is_some()
             && !asked.namespace.is_empty()

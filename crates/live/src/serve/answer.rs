@@ -15,10 +15,10 @@ use kiln_cluster::{Call, Reason};
 use kiln_engine::{Verdict, WithGlobals, World};
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
-use tokio::runtime::Handle;
 
 use super::Desk;
 use super::carriers::Carriers;
+use super::turns::{Meanwhile, Turn, Turns};
 use super::view::{LiveView, Machine};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
@@ -137,6 +137,7 @@ fn json(body: Vec<u8>) -> Answer {
 pub(crate) struct Told {
     pub(crate) shared: Shared,
     pub(crate) carriers: Carriers,
+    pub(crate) turns: Turns,
 }
 
 /// Answers a review within the asker's patience.
@@ -164,7 +165,7 @@ pub(crate) async fn review(told: Told, desk: Arc<Desk>, asked: Asked, body: Byte
 type Answered = (Answer, String, &'static str);
 
 async fn answer(
-    Told { shared, carriers }: &Told,
+    Told { shared, carriers, turns }: &Told,
     desk: Arc<Desk>,
     asked: Asked,
     body: Bytes,
@@ -172,12 +173,12 @@ async fn answer(
 ) -> Answered {
     let kinds = shared.kinds.borrow().clone();
     let policies = asked.path == POLICY_PATH;
-    let (client, runtime) = (shared.admission.clone(), Handle::current());
+    let client = shared.admission.clone();
     let settings = desk.settings.clone();
     let globals = shared.globals.borrow().clone();
     let rights = Arc::clone(&shared.rights);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
-    let work = tokio::task::spawn_blocking(move || {
+    let review = move |turn: &Turn<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
         let request = Request::read(&body, desk.settings.review_bytes, &kinds)?;
         drop(body);
         if policies {
@@ -190,12 +191,13 @@ async fn answer(
         let view = LiveView {
             client,
             kinds: kinds.clone(),
-            runtime,
+            turn,
             deadline,
             authors: Arc::clone(&desk.authors),
             rights,
         };
-        let outside = WithGlobals { outside: &desk.services, globals: &globals };
+        let services = Meanwhile { turn, services: &desk.services };
+        let outside = WithGlobals { outside: &services, globals: &globals };
         let world = World {
             view: &view,
             kinds: &kinds,
@@ -206,18 +208,14 @@ async fn answer(
         };
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
         Ok((request, Some(reviewed)))
-    });
-    let done: Result<(Request, Option<Reviewed>), BadReview> = match work.await {
-        Ok(done) => done,
-        Err(error) => {
-            tracing::error!(%error, "a review broke off");
+    };
+    let (request, reviewed) = match turns.take(review).await {
+        None => {
             let words = "an error in Kiln itself, which its log tells more about\n";
             return (text(StatusCode::INTERNAL_SERVER_ERROR, words), String::new(), "broken");
         }
-    };
-    let (request, reviewed) = match done {
-        Ok(done) => done,
-        Err(bad) => {
+        Some(Ok(done)) => done,
+        Some(Err(bad)) => {
             let status = StatusCode::from_u16(bad.status()).unwrap_or(StatusCode::BAD_REQUEST);
             return (text(status, &format!("{bad}\n")), String::new(), "unreadable");
         }

@@ -14,6 +14,7 @@
 //! | `answer` | what is answered at which path |
 //! | `carriers` | how many requests are written down for whoever acts |
 //! | `tls` | the certificate that is served now |
+//! | `turns` | how many reviews are at work at once |
 //! | `view` | objects and surroundings for rules that ask while a request waits |
 
 mod answer;
@@ -21,6 +22,7 @@ mod carriers;
 mod keeper;
 mod server;
 mod tls;
+mod turns;
 mod view;
 
 use std::collections::HashMap;

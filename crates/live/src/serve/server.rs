@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -19,6 +20,7 @@ use super::Desk;
 use super::answer::{self, Answer, Asked, text};
 use super::carriers::{CarrierLimits, Carriers};
 use super::tls::Served;
+use super::turns::Turns;
 use crate::state::Shared;
 
 /// What strangers may cost.
@@ -78,6 +80,7 @@ pub(crate) async fn serve(
     shared.health.good("server", None);
     let connections = Arc::new(Semaphore::new(limits.connections));
     let reviews = Arc::new(Semaphore::new(limits.reviews));
+    let turns = Turns::for_machine(Handle::current());
     let carriers = Carriers::new(limits.carriers, Instant::now());
     let graceful = GracefulShutdown::new();
     loop {
@@ -104,6 +107,7 @@ pub(crate) async fn serve(
             desk: desk.clone(),
             reviews: Arc::clone(&reviews),
             carriers: carriers.clone(),
+            turns: turns.clone(),
             is_known: false,
             limits,
         };
@@ -117,6 +121,7 @@ pub(crate) async fn serve(
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not come to their end");
     }
+    turns.close();
 }
 
 struct Connection {
@@ -124,6 +129,7 @@ struct Connection {
     desk: watch::Receiver<Arc<Desk>>,
     reviews: Arc<Semaphore>,
     carriers: Carriers,
+    turns: Turns,
     /// Whoever is at the other end has shown a certificate, or need not.
     is_known: bool,
     limits: Limits,
@@ -205,7 +211,11 @@ impl Connection {
             }
             Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come\n"),
         };
-        let told = answer::Told { shared: self.shared.clone(), carriers: self.carriers.clone() };
+        let told = answer::Told {
+            shared: self.shared.clone(),
+            carriers: self.carriers.clone(),
+            turns: self.turns.clone(),
+        };
         answer::review(told, desk, asked, body).await
     }
 }

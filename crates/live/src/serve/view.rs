@@ -14,35 +14,35 @@ use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::PolicyId;
 use kiln_value::{Str, Value};
-use tokio::runtime::Handle;
 
+use super::turns::Turn;
 use crate::calls::carry_out;
 use crate::client::Client;
 use crate::rights::Rights;
 
 /// Reads objects from the API server until the request's time is over.
-pub(crate) struct LiveView {
+pub(crate) struct LiveView<'t> {
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
-    pub(crate) runtime: Handle,
+    pub(crate) turn: &'t Turn<'t>,
     pub(crate) deadline: Instant,
     /// Whose rights the reads of which policies are held to.
     pub(crate) authors: Arc<HashMap<PolicyId, User>>,
     pub(crate) rights: Arc<Rights>,
 }
 
-impl LiveView {
+impl LiveView<'_> {
     fn ask(&self, call: &Call) -> Result<kiln_cluster::Reply, ApiError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let asking =
             async { tokio::time::timeout(left, carry_out(&self.client, &self.kinds, call)).await };
-        self.runtime.block_on(asking).unwrap_or_else(|_| {
+        self.turn.wait_for(asking).unwrap_or_else(|_| {
             Err(ApiError::new(Reason::Unavailable, "the time of the request is over"))
         })
     }
 }
 
-impl View for LiveView {
+impl View for LiveView<'_> {
     fn get(
         &self,
         kind: &Gvk,
@@ -72,20 +72,11 @@ impl View for LiveView {
 
     fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
         let Some(author) = self.authors.get(wish.policy) else { return Ok(()) };
-        let object = ObjectId::new(
-            wish.kind.clone(),
-            wish.namespace.unwrap_or_default(),
-            wish.name.unwrap_or_default(),
-        );
-        let right = Right { user: author.clone(), verb: wish.verb, object };
+        let right = Right::of(author, wish);
         let left = self.deadline.saturating_duration_since(Instant::now());
         let asking = self.rights.may_read(&self.client, &self.kinds, &right);
-        let asked = self.runtime.block_on(async { tokio::time::timeout(left, asking).await });
-        match asked.unwrap_or_else(|_| Err("the time of the request is over".to_owned())) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(wish.forbidden_to(author)),
-            Err(why) => Err(ReadError::Unavailable(why)),
-        }
+        let asked = self.turn.wait_for(async { tokio::time::timeout(left, asking).await });
+        right.verdict(asked.unwrap_or_else(|_| Err("the time of the request is over".to_owned())))
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -1,14 +1,17 @@
 //! Namespaces that objects cannot choose: rules write there where their authors say so, and not because a value does.
 
-use kiln_cel::Token;
+mod expression;
+
 use kiln_object::ObjectId;
-use kiln_rules::{ContextEntry, Emitter, ForEach, Load, Part, Program, QueryText, Rule, What};
+use kiln_rules::{ContextEntry, ForEach, Load, Program, QueryText, Rule};
 use kiln_text::wildcard;
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
 use crate::failure::{Failure, FailureKind};
 use crate::world::World;
+
+pub(crate) use expression::{in_emitter, in_targets};
 
 /// Checks that an object which a rule writes is in no namespace that an object chose and that is protected. `names` tells
 /// whether the author of the rule names a namespace for it.
@@ -19,9 +22,7 @@ pub(crate) fn check(
     world: &World<'_>,
     names: impl FnOnce(&str) -> bool,
 ) -> Result<(), Failure> {
-    // A Namespace is what it is called.
-    let is_namespace = id.gvk.kind == "Namespace" && id.gvk.group.is_empty();
-    let namespace: &Str = if is_namespace { &id.name } else { &id.namespace };
+    let (namespace, _) = namespace_of(id);
     let is_protected =
         || world.protected.iter().any(|pattern| wildcard::matches(pattern, namespace));
     if namespace.is_empty()
@@ -37,6 +38,15 @@ pub(crate) fn check(
     );
     Err(Failure::new(FailureKind::OutOfReach, message)
         .hint("write the namespace into the rule, or take it off kiln.protectedNamespaces"))
+}
+
+/// The namespace that a write into an object changes, and the field that says so: a Namespace is what it is called.
+fn namespace_of(id: &ObjectId) -> (&Str, &'static str) {
+    if id.gvk.kind == "Namespace" && id.gvk.group.is_empty() {
+        (&id.name, "name")
+    } else {
+        (&id.namespace, "namespace")
+    }
 }
 
 /// Whether a template, or a value without variables that it uses, names a namespace.
@@ -99,55 +109,4 @@ fn is_listed(list: &QueryText, name: &str) -> bool {
         found |= text == name;
     }
     found
-}
-
-/// Whether what emits an object in CEL names a namespace for it.
-pub(crate) fn in_emitter(emitter: &Emitter, namespace: &str) -> bool {
-    match &emitter.what {
-        What::Asked { expression, .. } => in_expression(expression.program.source(), namespace),
-        What::Documents(documents) => documents.iter().any(|document| {
-            let metadata = document.plain("metadata");
-            let plain = metadata.and_then(|metadata| metadata.str_at(["namespace"]));
-            plain == Some(namespace) || in_metadata(document, namespace)
-        }),
-        What::Data { .. } | What::Clone { .. } | What::CloneSelect(_) => false,
-    }
-}
-
-/// The same for metadata with expressions in it.
-fn in_metadata(document: &Part, namespace: &str) -> bool {
-    let part = |part: &Part, name: &str| match part {
-        Part::Map(entries) => {
-            entries.iter().find(|(key, _)| key.as_str() == name).map(|(_, part)| part.clone())
-        }
-        _ => None,
-    };
-    let metadata = part(document, "metadata");
-    metadata.is_some_and(|metadata| {
-        ["namespace", "name"]
-            .iter()
-            .any(|key| metadata.plain(key).and_then(Value::as_str) == Some(namespace))
-    })
-}
-
-/// Whether an expression has a name as an argument, in a list that is no question, or as `namespace` or `name`.
-pub(crate) fn in_expression(source: &str, name: &str) -> bool {
-    let tokens = kiln_cel::lex(source).unwrap_or_default();
-    let text = |at: usize| source.get(tokens[at].1.range()).unwrap_or_default();
-    let bare = |at: usize| text(at).trim_matches(['\'', '"']).to_owned();
-    (1..tokens.len()).any(|at| {
-        if tokens[at].0 != Token::String || bare(at) != name {
-            return false;
-        }
-        let after_dyn = tokens[at - 1].0 == Token::OpenParen && at >= 2 && text(at - 2) == "dyn";
-        let before = if after_dyn { at.saturating_sub(3) } else { at - 1 };
-        match tokens[before].0 {
-            Token::OpenParen | Token::Comma => true,
-            Token::OpenBracket => before == 0 || tokens[before - 1].0 != Token::In,
-            Token::Colon => {
-                before > 0 && ["namespace", "name"].contains(&bare(before - 1).as_str())
-            }
-            _ => false,
-        }
-    })
 }

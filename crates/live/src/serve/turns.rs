@@ -1,0 +1,280 @@
+//! How many reviews are at work at once.
+//!
+//! Reviews are evaluated on threads, and each thread that ever was at work keeps memory. More threads than processors
+//! can serve finish nothing sooner, so there are few, and reviews take turns in the order in which they came. Whoever waits
+//! for an answer from elsewhere gives its turn away until there is one; only then another thread takes its place.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_services::Services;
+use kiln_value::Value;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// Turns for each processor: one that reads its review while another one evaluates.
+const FOR_EACH_PROCESSOR: usize = 2;
+
+type Review = Box<dyn FnOnce(&Turn<'_>) + Send>;
+
+/// The turns of all reviews of a server.
+#[derive(Clone)]
+pub(crate) struct Turns(Arc<Threads>);
+
+struct Threads {
+    most: usize,
+    runtime: Handle,
+    state: Mutex<State>,
+    /// Wakes threads that have nothing to do.
+    work: Condvar,
+    /// Wakes those that want their turn back.
+    back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Reviews that have not begun.
+    waiting: VecDeque<Review>,
+    /// Reviews that have a turn.
+    at_work: usize,
+    /// Reviews that want their turn back.
+    returning: usize,
+    /// Threads that have nothing to do, or have not noticed yet that there is something.
+    idle: usize,
+    closed: bool,
+}
+
+/// The turn of one review.
+pub(crate) struct Turn<'t>(&'t Arc<Threads>);
+
+impl Turns {
+    /// As many as the machine has use for. Answers from elsewhere come by this runtime.
+    pub(crate) fn for_machine(runtime: Handle) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Self::at_once(processors * FOR_EACH_PROCESSOR, runtime)
+    }
+
+    fn at_once(most: usize, runtime: Handle) -> Self {
+        Turns(Arc::new(Threads {
+            most,
+            runtime,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            back: Condvar::new(),
+        }))
+    }
+
+    /// What a review comes to when it has had its turn; none when it broke off.
+    pub(crate) async fn take<T: Send + 'static>(
+        &self,
+        review: impl FnOnce(&Turn<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tell, told) = oneshot::channel();
+        let review: Review = Box::new(move |turn| {
+            // Nobody waits any more for a review whose time was over before it began.
+            if !tell.is_closed() {
+                let _ = tell.send(review(turn));
+            }
+        });
+        self.0.add(review);
+        told.await.ok()
+    }
+
+    /// Lets threads end that have nothing to do.
+    pub(crate) fn close(&self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_all();
+    }
+}
+
+impl Threads {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, review: Review) {
+        let mut state = self.lock();
+        state.waiting.push_back(review);
+        self.find_somebody(&mut state);
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        // Those who come back go first: others wait for what they hold.
+        state.at_work + state.returning < self.most
+    }
+
+    /// Lets a thread take the next review, if there is one and it may begin.
+    fn find_somebody(self: &Arc<Self>, state: &mut State) {
+        if state.waiting.is_empty() || !self.has_room(state) {
+            return;
+        }
+        if state.idle >= state.waiting.len()
+            || state.at_work + state.returning + state.idle >= self.most
+        {
+            self.work.notify_one();
+            return;
+        }
+        let threads = Arc::clone(self);
+        let begun = thread::Builder::new().name("reviews".to_owned()).spawn(move || threads.work());
+        match begun {
+            Ok(_) => state.idle += 1,
+            Err(error) => tracing::error!(%error, "no thread for a review; it waits for another"),
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        // Timers and connections of what is waited for belong to the runtime.
+        let _entered = self.runtime.enter();
+        let mut state = self.lock();
+        loop {
+            while state.waiting.is_empty() || !self.has_room(&state) {
+                if state.idle > self.most || (state.closed && state.waiting.is_empty()) {
+                    state.idle -= 1;
+                    return;
+                }
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let Some(review) = state.waiting.pop_front() else { continue };
+            state.idle -= 1;
+            state.at_work += 1;
+            drop(state);
+            // Whoever waits for it is told that there is no answer.
+            if catch_unwind(AssertUnwindSafe(|| review(&Turn(&self)))).is_err() {
+                tracing::error!("a review broke off");
+            }
+            state = self.lock();
+            state.at_work -= 1;
+            state.idle += 1;
+            self.back.notify_one();
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Waits for something while others have their turn.
+    pub(crate) fn wait_for<T>(&self, something: impl Future<Output = T>) -> T {
+        self.give_away(|| self.0.runtime.block_on(something))
+    }
+
+    fn give_away<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let mut state = self.0.lock();
+        state.at_work -= 1;
+        self.0.back.notify_one();
+        self.0.find_somebody(&mut state);
+        drop(state);
+        // What breaks off breaks off with its turn.
+        let result = catch_unwind(AssertUnwindSafe(meanwhile));
+        let mut state = self.0.lock();
+        state.returning += 1;
+        while state.at_work >= self.0.most {
+            state = self.0.back.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.returning -= 1;
+        state.at_work += 1;
+        drop(state);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Services that are asked while others have their turn.
+pub(crate) struct Meanwhile<'s> {
+    pub(crate) turn: &'s Turn<'s>,
+    pub(crate) services: &'s Services,
+}
+
+impl Outside for Meanwhile<'_> {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        self.turn.give_away(|| self.services.call(request))
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+        self.turn.give_away(|| self.services.exchange(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn turns(most: usize) -> Turns {
+        Turns::at_once(most, Handle::current())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_more_are_at_work_than_have_a_turn() {
+        let turns = turns(2);
+        let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut reviews = JoinSet::new();
+        for number in 0..100 {
+            let (turns, at_work, most) = (turns.clone(), Arc::clone(&at_work), Arc::clone(&most));
+            let work = move || {
+                most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                thread::sleep(Duration::from_micros(200));
+                at_work.fetch_sub(1, Ordering::SeqCst);
+            };
+            reviews.spawn(async move {
+                let review = move |turn: &Turn<'_>| {
+                    work();
+                    if number % 2 == 0 {
+                        turn.wait_for(tokio::time::sleep(Duration::from_millis(2)));
+                        work();
+                    }
+                };
+                turns.take(review).await.unwrap();
+            });
+        }
+        assert_eq!(reviews.join_all().await.len(), 100);
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_waits_for_nobody_needs_no_further_threads() {
+        let turns = turns(3);
+        let mut reviews = JoinSet::new();
+        for _ in 0..200 {
+            let turns = turns.clone();
+            reviews.spawn(async move { turns.take(|_| thread::current().id()).await.unwrap() });
+        }
+        let mut threads = reviews.join_all().await;
+        threads.sort_by_key(|id| format!("{id:?}"));
+        threads.dedup();
+        assert!(threads.len() <= 3, "{threads:?}");
+        turns.close();
+        while turns.0.lock().idle > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_waits_for_an_answer_holds_nobody_up() {
+        let turns = turns(1);
+        let (answer, answered) = oneshot::channel();
+        let other = turns.clone();
+        let first =
+            tokio::spawn(
+                async move { other.take(move |turn| turn.wait_for(answered).unwrap()).await },
+            );
+        // It gets the only turn, and gives what the first one waits for.
+        turns.take(move |_| answer.send("there").unwrap()).await.unwrap();
+        assert_eq!(first.await.unwrap(), Some("there"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_breaks_off_costs_no_turn() {
+        let turns = turns(1);
+        assert_eq!(turns.take(|_| -> u8 { panic!("a bug") }).await, None);
+        let waits = |turn: &Turn<'_>| -> u8 { turn.give_away(|| panic!("another bug")) };
+        assert_eq!(turns.take(waits).await, None);
+        let late = turns.take(|turn| turn.wait_for(std::future::pending::<()>()));
+        assert!(tokio::time::timeout(Duration::from_millis(1), late).await.is_err());
+        assert_eq!(turns.take(|_| 7).await, Some(7));
+    }
+}
