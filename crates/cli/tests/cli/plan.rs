@@ -126,7 +126,11 @@ fn says_what_would_change_and_changes_nothing() {
     let made = kiln("plan", &["g.yaml", "--all", "--format=json"]);
     let made = kiln_value::json::parse(&made.stdout).unwrap();
     for change in made.get("changes").unwrap().as_list().unwrap() {
-        cluster.apply(&kiln_yaml::emit(change.get("after").unwrap())).unwrap();
+        let mut after = change.get("after").unwrap().clone();
+        if after.str_at(["kind"]) == Some("Secret") {
+            after.set(["data", "password"], "aHVzaA==").unwrap();
+        }
+        cluster.apply(&kiln_yaml::emit(&after)).unwrap();
     }
     let run = kiln("plan", &["g.yaml", "--all"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "nothing would change\n"), "{}", run.stderr);
@@ -145,6 +149,71 @@ fn says_what_would_change_and_changes_nothing() {
     let run = kiln("plan", &["g.yaml", "--all", "--brief"]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     assert!(run.stdout.starts_with("change v1/LimitRange/team-b/limits"), "{}", run.stdout);
+}
+
+const SECRET: &str = "apiVersion: v1
+kind: Secret
+metadata: {name: login, namespace: team-a}
+stringData: {same: hush-same, old: hush-old}
+";
+
+/// What a stored Secret gets now, and on its next write.
+const SECRETIVE: &str = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: secretive}
+spec:
+  rules:
+  - name: now
+    match: {any: [{resources: {kinds: [Namespace], names: [team-a]}}]}
+    mutate:
+      mutateExistingOnPolicyUpdate: true
+      targets: [{apiVersion: v1, kind: Secret, name: login, namespace: team-a}]
+      patchStrategicMerge: {stringData: {old: hush-new}}
+  - name: later
+    match: {any: [{resources: {kinds: [Secret], namespaces: [team-a], names: [login]}}]}
+    mutate: {patchStrategicMerge: {stringData: {later: hush-later}}}
+";
+
+#[test]
+fn values_of_secrets_are_shown_in_no_form() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    cluster.apply(OBJECTS).unwrap();
+    // kubectl keeps what it applied.
+    cluster.kubectl_with_input(&["apply", "--server-side=false", "-f", "-"], SECRET).unwrap();
+    let folder = Folder::with(&[("g.yaml", GENERATE), ("s.yaml", SECRETIVE)]);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let plan = |form: &str| {
+        let args = ["plan", "g.yaml", "s.yaml", "--all", "--kubeconfig", &kubeconfig, form];
+        let run = folder.kiln(&args);
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        for hidden in ["hush", "aHVzaA", "aHVza"] {
+            assert!(!run.stdout.contains(hidden), "{form}: {hidden:?} in\n{}", run.stdout);
+        }
+        run.stdout
+    };
+    let text = plan("--format=text");
+    for wanted in [
+        "create v1/Secret/team-a/token (policy defaults, rule token)\n",
+        "change v1/Secret/team-a/login (policy secretive, rule now",
+        "-  old: '*** (as it is)'\n",
+        "+  old: '*** (as it would be)'\n",
+        "   same: '***'\n",
+        "on their next write:\nchange v1/Secret/team-a/login (policy secretive, rule later)\n",
+        "+  later: '*** (as it would be)'\n",
+    ] {
+        assert!(text.contains(wanted), "{wanted:?} is missing in\n{text}");
+    }
+    plan("--format=table");
+    let all = kiln_value::json::parse(&plan("--format=json")).unwrap();
+    let changes = all.get("changes").unwrap().as_list().unwrap();
+    let change = changes
+        .iter()
+        .find(|change| change.str_at(["object"]) == Some("v1/Secret/team-a/login"))
+        .unwrap();
+    for (side, old) in [("before", "*** (as it is)"), ("after", "*** (as it would be)")] {
+        assert_eq!(change.str_at([side, "data", "same"]), Some("***"), "{change:?}");
+        assert_eq!(change.str_at([side, "data", "old"]), Some(old), "{change:?}");
+    }
 }
 
 const GENERATING: &str = "apiVersion: policies.kyverno.io/v1

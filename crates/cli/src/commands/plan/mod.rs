@@ -1,6 +1,7 @@
 //! `kiln plan`
 
 mod next_write;
+mod secrets;
 mod show;
 
 use kiln_diagnostic::Diagnostic;
@@ -119,11 +120,12 @@ pub(super) fn plan(
     let waits = |rule: &kiln_rules::Rule| {
         !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))
     };
-    let plan = Plan {
+    let mut plan = Plan {
         now,
         next_write: next_write::all(&admission)?,
         waiting: set.rules().filter(|rule| waits(rule)).map(|rule| show::rule(&rule.id)).collect(),
     };
+    secrets::hide(&mut plan);
     show::plan(ui, args.brief, &plan)?;
     if compiled.has_errors() {
         // What is wrong has been shown already.

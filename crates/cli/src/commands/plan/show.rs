@@ -84,31 +84,9 @@ fn write_difference(
     before: Option<&Value>,
     after: Option<&Value>,
 ) -> io::Result<()> {
-    let (mut before, mut after) = (before.cloned(), after.cloned());
-    if id.gvk.kind == "Secret" && id.gvk.group.is_empty() {
-        mask(before.as_mut(), after.as_mut());
-    }
     let id = plain(id);
-    let text = difference(&format!("{id} as it is"), &id, before.as_ref(), after.as_ref());
+    let text = difference(&format!("{id} as it is"), &id, before, after);
     out.write_all(text.as_bytes())
-}
-
-/// Hides what a Secret holds, but not that it changes.
-fn mask(before: Option<&mut Value>, after: Option<&mut Value>) {
-    let new = after.as_ref().and_then(|after| after.get("data")).cloned();
-    let old = before.as_ref().and_then(|before| before.get("data")).cloned();
-    let hide = |object: Option<&mut Value>, other: Option<&Value>, changed: &str| {
-        let Some(data) = object.and_then(|o| o.get_mut("data")).and_then(Value::as_map_mut) else {
-            return;
-        };
-        let keys: Vec<_> = data.iter().map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let is_same = other.and_then(|other| other.get(&key)) == data.get(&key);
-            data.insert(key, if is_same { "***" } else { changed });
-        }
-    };
-    hide(before, new.as_ref(), "*** (as it is)");
-    hide(after, old.as_ref(), "*** (as it would be)");
 }
 
 /// How many changes of each kind.
