@@ -8,6 +8,7 @@ use kiln_diagnostic::{Diagnostic, Source};
 use kiln_dialects::{Compiled, compile, is_exception, is_policy};
 use kiln_live::{Around, Options, Reader};
 use kiln_object::{Gvk, ObjectId};
+use kiln_rules::Exception;
 use kiln_services::Allowed;
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, read};
@@ -74,10 +75,50 @@ pub(super) fn stored_rules(ui: &Ui, reader: &Reader) -> Result<Compiled, Failure
     Ok(compiled)
 }
 
+/// The exceptions that a cluster has, but for those whose places these documents take.
+pub(super) fn stored_exceptions(
+    ui: &Ui,
+    reader: &Reader,
+    given: &[Document],
+) -> Result<Vec<Arc<Exception>>, Failure> {
+    let taken: Vec<ObjectId> = given.iter().filter_map(place).collect();
+    let mut documents = stored_in(reader, is_kind_of_exceptions)?;
+    documents.retain(|document| {
+        let place = place(document);
+        is_exception(document)
+            && !place.is_some_and(|place| taken.iter().any(|taken| taken.same_object(&place)))
+    });
+    let compiled = compile(&documents, reader.kinds());
+    for problem in &compiled.diagnostics {
+        ui.problem(problem);
+    }
+    Ok(compiled.exceptions)
+}
+
+/// Where a cluster would store an exception.
+fn place(document: &Document) -> Option<ObjectId> {
+    let mut id = ObjectId::of(document.value()).ok()?;
+    if id.namespace.is_empty() {
+        id.namespace = "default".into();
+    }
+    Some(id)
+}
+
+fn is_kind_of_exceptions(kind: &str) -> bool {
+    kind.ends_with("PolicyException")
+}
+
 /// The objects of all kinds that hold rules.
 pub(super) fn stored_policies(reader: &Reader) -> Result<Vec<Document>, Failure> {
+    let is_wanted =
+        |kind: &str| kind.ends_with("Policy") || is_kind_of_exceptions(kind) || kind == "ModRule";
+    stored_in(reader, is_wanted)
+}
+
+/// The objects of some kinds in the groups that hold rules.
+fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Document>, Failure> {
     let mut documents = Vec::new();
-    for gvk in policy_kinds(reader) {
+    for gvk in rule_kinds(reader, is_wanted) {
         let found = reader.all(&gvk, "").map_err(|error| {
             Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)).hint(
                 "this command needs the right to list policies, exceptions and what rules read",
@@ -91,17 +132,13 @@ pub(super) fn stored_policies(reader: &Reader) -> Result<Vec<Document>, Failure>
 }
 
 /// Kinds of groups that hold rules, each in the version that the server prefers.
-fn policy_kinds(reader: &Reader) -> Vec<Gvk> {
+fn rule_kinds(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
     let groups = ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"];
     let mut kinds: Vec<Gvk> = reader
         .kinds()
         .iter()
         .filter(|kind| groups.contains(&kind.group()))
-        .filter(|kind| {
-            kind.kind().ends_with("Policy")
-                || kind.kind().ends_with("PolicyException")
-                || kind.kind() == "ModRule"
-        })
+        .filter(|kind| is_wanted(kind.kind()))
         .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
         .map(kiln_object::Kind::gvk)
         .collect();

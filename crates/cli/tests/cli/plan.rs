@@ -422,3 +422,48 @@ fn bad_input_is_told() {
         assert!(run.stderr.contains(wanted), "{args:?}: {}", run.stderr);
     }
 }
+
+/// An exception that lets one namespace be.
+fn exception(name: &str, excepted: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {{name: {name}, namespace: default}}\nspec:\n  \
+         exceptions: [{{policyName: settings, ruleNames: [make]}}]\n  \
+         match: {{any: [{{resources: {{kinds: [Namespace], names: [{excepted}]}}}}]}}\n"
+    )
+}
+
+#[test]
+fn exceptions_of_the_cluster_count_unless_files_take_their_place() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let folder = Folder::with(&[
+        ("rules.yaml", SETTINGS_POLICY),
+        ("same.yaml", &exception("first", "team-c").replace(", namespace: default", "")),
+        ("more.yaml", &exception("second", "team-b")),
+    ]);
+    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    cluster.kubectl_with_input(&["create", "-f", "-"], &exception("first", "team-a")).unwrap();
+    for name in ["team-a", "team-b", "team-c"] {
+        cluster.kubectl(&["create", "namespace", name]).unwrap();
+    }
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    for (more, made) in [
+        (None, ["team-b", "team-c"].as_slice()),
+        (Some("more.yaml"), &["team-c"]),
+        (Some("same.yaml"), &["team-a", "team-b"]),
+    ] {
+        for (command, flag) in [("plan", "--all"), ("apply", "--cluster")] {
+            let mut args =
+                vec![command, "rules.yaml", flag, "--brief", "--kubeconfig", &kubeconfig];
+            args.extend(more);
+            let run = folder.kiln(&args);
+            let created: String = made
+                .iter()
+                .map(|name| {
+                    format!("create v1/ConfigMap/{name}/settings (policy settings, rule make)\n")
+                })
+                .collect();
+            let wanted = format!("{created}{} to create, 0 to change, 0 to delete\n", made.len());
+            assert_eq!(run.stdout, wanted, "{args:?}: {}", run.stderr);
+        }
+    }
+}

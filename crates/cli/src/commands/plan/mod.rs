@@ -14,7 +14,7 @@ use kiln_value::Value;
 use kiln_yaml::Document;
 
 use super::at_admission::AtAdmission;
-use super::connection::{Connection, around, stored_rules};
+use super::connection::{Connection, around, stored_exceptions, stored_rules};
 use super::rules::{compile_rules, more_kinds, read_all, rule_set};
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -101,7 +101,10 @@ pub(super) fn plan(
     let compiled = if rules.is_empty() {
         stored_rules(ui, &reader)?
     } else {
-        compile_rules(ui, &documents, &[], &kinds)
+        let mut compiled = compile_rules(ui, &documents, &[], &kinds);
+        // A running engine would leave alone what they name.
+        compiled.exceptions.extend(stored_exceptions(ui, &reader, &documents)?);
+        compiled
     };
     let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
     let set = rule_set(&compiled);
