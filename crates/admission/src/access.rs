@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use kiln_engine::User;
 use kiln_object::{Gvk, Kinds};
-use kiln_rules::{Generate, Mutate, Policy, Program, Rule, TargetNamespace, What};
+use kiln_rules::{Generate, Mutate, Policy, PolicyId, Program, Rule, TargetNamespace, What};
 use kiln_text::wildcard;
 use kiln_value::{Map, Path, Str, Value};
 use kiln_variables::Template;
@@ -171,7 +171,7 @@ pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
 
 /// What users are told when some answers are no; none when all are yes.
 pub fn refusal(
-    policy: &str,
+    policy: &PolicyId,
     needs: &[Need],
     allowed: &[bool],
     settings: &Settings,
@@ -244,7 +244,7 @@ impl Need {
 
 /// A ClusterRole with what is missing, which the account gets by its label.
 fn cluster_role<'m>(
-    policy: &str,
+    policy: &PolicyId,
     account: Account,
     missing: impl Iterator<Item = &'m (&'m Need, Vec<&'static str>)>,
 ) -> String {
@@ -267,7 +267,7 @@ fn cluster_role<'m>(
     let mut labels = Map::new();
     labels.insert(format!("rbac.kyverno.io/aggregate-to-{component}"), "true");
     let mut metadata = Map::new();
-    metadata.insert("name", format!("kyverno:{component}:{policy}"));
+    metadata.insert("name", role_name(component, policy));
     metadata.insert("labels", labels);
     let mut role = Map::new();
     role.insert("apiVersion", "rbac.authorization.k8s.io/v1");
@@ -275,6 +275,14 @@ fn cluster_role<'m>(
     role.insert("metadata", metadata);
     role.insert("rules", Value::from_iter(rules));
     kiln_yaml::emit(&Value::Map(role))
+}
+
+/// The name of the role with what a policy needs: roles of policies of other namespaces have other names.
+fn role_name(component: &str, policy: &PolicyId) -> String {
+    match &policy.namespace {
+        Some(namespace) => format!("kyverno:{component}:{namespace}:{}", policy.name),
+        None => format!("kyverno:{component}:{}", policy.name),
+    }
 }
 
 /// The rights that a policy needs.

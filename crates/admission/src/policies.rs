@@ -5,7 +5,7 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::Compiled;
 use kiln_engine::{Event, User};
 use kiln_object::{Gvk, Kinds, metadata};
-use kiln_rules::{Operation, Policy, Rule, RuleId};
+use kiln_rules::{Operation, Policy, PolicyId, Rule, RuleId};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
@@ -23,9 +23,10 @@ pub struct Check {
     warnings: Vec<String>,
     /// The rights that it needs.
     needs: Vec<Need>,
+    /// Whose rights these are; none when it needs none.
+    policy: Option<PolicyId>,
     /// The rights that whoever stores it needs, if its rules are held to them.
     of_author: Vec<Need>,
-    policy: String,
     /// Who stores it, if its rules are held to their rights.
     author: Option<User>,
     /// Some kind is not known: perhaps it is just new.
@@ -44,10 +45,7 @@ impl Check {
             // Finalizers and labels of a policy that was good once, or never, can still be changed.
             return Check::default();
         }
-        let mut check = Check {
-            policy: metadata::name(object).unwrap_or_default().to_owned(),
-            ..Check::default()
-        };
+        let mut check = Check::default();
         if let Err(refusal) = check.look(event, object, others, kinds) {
             check.refusal = Some(refusal);
         }
@@ -96,6 +94,7 @@ impl Check {
                     self.of_author.extend(needs.iter().cloned());
                     self.of_author.extend(access::needs_of_author(policy, kinds));
                     self.needs.extend(needs);
+                    self.policy = Some(policy.id.clone());
                 }
                 Err(unknown) => {
                     self.unknown_kind = true;
@@ -166,7 +165,7 @@ impl Check {
         let (own, authors) = allowed.split_at(own);
         let refusal = self
             .refusal
-            .or_else(|| access::refusal(&self.policy, &self.needs, own, settings))
+            .or_else(|| access::refusal(self.policy.as_ref()?, &self.needs, own, settings))
             .or_else(|| access::refusal_to(self.author.as_ref()?, &self.of_author, authors));
         let mut response = refusal.map_or_else(Response::allowed, Response::refused);
         response.warnings = self.warnings;

@@ -183,6 +183,30 @@ fn missing_rights_are_named_with_what_grants_them() {
 }
 
 #[test]
+fn roles_of_policies_in_several_namespaces_have_names_of_their_own() {
+    let role = |namespace: &str| {
+        let text = SYNC
+            .replace("kind: ClusterPolicy", "kind: Policy")
+            .replace("name: sa}", &format!("name: sa, namespace: {namespace}}}"))
+            .replace("namespace: default", &format!("namespace: {namespace}"));
+        let message = answer(None, &text, |_| false).refusal.unwrap().message;
+        let (_, role) = message.split_once("to grant them, apply:\n").unwrap();
+        let names = role.lines().filter_map(|line| line.strip_prefix("  name: "));
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for namespace in ["shop", "lab"] {
+        let names = role(namespace);
+        assert_eq!(
+            names,
+            ["admission", "background"]
+                .map(|who| format!("kyverno:{who}-controller:{namespace}:sa"))
+        );
+        // Kubernetes: names of roles are parts of paths.
+        assert!(!names.iter().any(|name| name.contains(['/', '%'])), "{names:?}");
+    }
+}
+
+#[test]
 fn variables_in_kinds_are_not_reviewed() {
     let text = SYNC.replace("kind: ServiceAccount", "kind: '{{ request.object.data.kind }}'");
     assert!(answer(None, &text, |_| false).is_allowed());

@@ -97,7 +97,7 @@ fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {
             }
         }
     }
-    let Some(refusal) = refusal(&policy.id.key(), &needs, &allowed, &look.settings) else {
+    let Some(refusal) = refusal(&policy.id, &needs, &allowed, &look.settings) else {
         return true;
     };
     let (message, hint) = refusal.split_once('\n').unwrap_or((&refusal, ""));
