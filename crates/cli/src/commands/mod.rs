@@ -7,6 +7,7 @@ mod at_admission;
 mod build;
 mod check;
 mod completion;
+mod conditions;
 mod connection;
 mod create;
 mod doctor;

@@ -9,7 +9,9 @@ use kiln_live::Waiting;
 use kiln_object::Gvk;
 use kiln_text::time::Time;
 use kiln_value::Value;
+use kiln_yaml::Document;
 
+use super::super::conditions::{PolicyCondition, READABLE, unmet};
 use super::super::connection::stored_policies;
 use super::{Examination, State};
 use crate::exit::Failure;
@@ -36,12 +38,9 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
         look.note(about, state, problem.to_string(), None);
     }
     for document in documents.iter().filter(|document| is_policy(document)) {
-        if let Some(why) = unready(document.value()) {
-            let name = kiln_object::identity::describe(document.value());
-            look.bad(about, format!("{name} is not ready: {why}"), "correct the policy");
-        }
+        readiness(look, document);
     }
-    let unsigned = documents.iter().map(kiln_yaml::Document::value);
+    let unsigned = documents.iter().map(Document::value);
     let unsigned: Vec<String> = unsigned
         .filter(|policy| is_unsigned(policy, look.settings.authors))
         .map(kiln_object::identity::describe)
@@ -64,12 +63,45 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a policy says that it is not ready, if it does.
-fn unready(policy: &Value) -> Option<String> {
-    let conditions = policy.get_path(["status", "conditions"])?.as_list()?;
-    let ready = conditions.iter().find(|condition| condition.str_at(["type"]) == Some("Ready"))?;
-    (ready.str_at(["status"]) == Some("False"))
-        .then(|| ready.str_at(["message"]).unwrap_or_default().to_owned())
+/// Looks at what a policy says of itself.
+fn readiness(look: &mut Examination<'_>, policy: &Document) {
+    // What only webhooks lack is told of webhooks.
+    let keeps = |unmet: &PolicyCondition| !unmet.is_ready || unmet.condition == READABLE;
+    let unmet: Vec<_> = unmet(policy.value()).into_iter().filter(keeps).collect();
+    if unmet.is_empty() {
+        return;
+    }
+    let compiled = compile([policy], look.reader.kinds());
+    if compiled.not_run.iter().any(|not_run| not_run.rule.is_none()) {
+        // Whatever it says, another engine wrote it.
+        return;
+    }
+    let name = kiln_object::identity::describe(policy.value());
+    for unmet in unmet {
+        let message = match unmet.condition.as_str() {
+            READABLE => {
+                format!("{name} is not fired by everything that it names: {}", unmet.message)
+            }
+            _ => format!("{name} is not ready: {}", unmet.message),
+        };
+        look.bad("policies", message, what_helps(&unmet, !compiled.has_errors()));
+    }
+}
+
+/// What to do about a policy that says so of itself.
+fn what_helps(unmet: &PolicyCondition, is_sound: bool) -> &'static str {
+    match (unmet.condition.as_str(), unmet.reason.as_str()) {
+        (READABLE, _) => {
+            "let the engine's accounts list and watch these kinds, install what defines them, or take them out of the policy"
+        }
+        (_, "NoAdmission") => {
+            "the policy is sound: let an engine answer requests, with `kiln run` without `--only controller` or with `kiln run --only admission` beside it"
+        }
+        (_, _) if is_sound => {
+            "the policy is sound: do what it says, and look at the logs of the engine"
+        }
+        _ => "correct the policy",
+    }
 }
 
 fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {

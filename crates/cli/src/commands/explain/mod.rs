@@ -14,6 +14,7 @@ use kiln_rules::RuleId;
 use kiln_services::Allowed;
 use kiln_value::Value;
 
+use super::conditions::{PolicyCondition, unmet};
 use super::connection::{Connection, around, stored_policies, stored_rules};
 use super::eval::Surroundings;
 use super::rules::rule_set;
@@ -83,13 +84,6 @@ struct RuleExplanation {
     trace: Option<Step>,
 }
 
-/// Something that a policy's status says does not hold.
-struct PolicyCondition {
-    policy: String,
-    condition: String,
-    message: String,
-}
-
 /// An UpdateRequest.
 struct Request {
     name: String,
@@ -134,26 +128,6 @@ fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
     })?;
     let namespace = if kind.is_namespaced() { args.namespace.as_str() } else { "" };
     Ok(ObjectId::new(kind.gvk(), namespace, name))
-}
-
-/// The conditions in a policy's status that do not hold.
-fn unmet(policy: &Value) -> Vec<PolicyCondition> {
-    let name = policy.str_at(["metadata", "name"]).unwrap_or_default();
-    let name = match policy.str_at(["metadata", "namespace"]) {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name.to_owned(),
-    };
-    [&["status", "conditions"][..], &["status", "conditionStatus", "conditions"]]
-        .into_iter()
-        .filter_map(|path| policy.get_path(path.iter().copied())?.as_list())
-        .flat_map(|list| list.iter())
-        .filter(|condition| condition.str_at(["status"]) == Some("False"))
-        .map(|condition| PolicyCondition {
-            policy: name.clone(),
-            condition: condition.str_at(["type"]).unwrap_or_default().to_owned(),
-            message: condition.str_at(["message"]).unwrap_or_default().to_owned(),
-        })
-        .collect()
 }
 
 fn explain(

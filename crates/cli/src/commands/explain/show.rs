@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use kiln_object::ObjectId;
 use serde_json::json;
 
-use super::{Explanation, PolicyCondition, Request, RuleExplanation};
+use super::super::conditions::PolicyCondition;
+use super::{Explanation, Request, RuleExplanation};
 use crate::args::Format;
 use crate::ui::Ui;
 
@@ -26,7 +27,7 @@ fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Res
     if explanation.rules.is_empty() {
         writeln!(out, "  the cluster has no rules")?;
     }
-    for PolicyCondition { policy, condition, message } in &explanation.conditions {
+    for PolicyCondition { policy, condition, message, .. } in &explanation.conditions {
         writeln!(out, "policy {policy} is not {condition}: {}", plain(message))?;
     }
     for rule in &explanation.rules {

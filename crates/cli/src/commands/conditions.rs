@@ -1,0 +1,95 @@
+//! What policies say of themselves in their status.
+
+use kiln_value::Value;
+
+/// The condition that says which kinds cannot fire a policy.
+pub(super) const READABLE: &str = "TriggersReadable";
+
+/// Something that a policy's status says does not hold.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PolicyCondition {
+    /// `name`, or `namespace/name`.
+    pub(super) policy: String,
+    pub(super) condition: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// Whether the policy acts all the same.
+    pub(super) is_ready: bool,
+}
+
+/// The conditions in a policy's status that do not hold: those of rules, and those of policies in CEL, which have
+/// another place.
+pub(super) fn unmet(policy: &Value) -> Vec<PolicyCondition> {
+    let places = [&["status"][..], &["status", "conditionStatus"]];
+    let places = places.into_iter().filter_map(|path| policy.get_path(path.iter().copied()));
+    places.flat_map(|status| unmet_in(policy, status)).collect()
+}
+
+fn unmet_in(policy: &Value, status: &Value) -> Vec<PolicyCondition> {
+    let name = policy.str_at(["metadata", "name"]).unwrap_or_default();
+    let name = match policy.str_at(["metadata", "namespace"]) {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    };
+    let is_ready = status.get("ready").and_then(Value::as_bool);
+    let read = |condition: &Value, kind: &str| {
+        let text = |key: &str| condition.str_at([key]).unwrap_or_default().to_owned();
+        PolicyCondition {
+            policy: name.clone(),
+            condition: kind.to_owned(),
+            reason: text("reason"),
+            message: text("message"),
+            is_ready: is_ready == Some(true),
+        }
+    };
+    let conditions = status.get("conditions").and_then(Value::as_list);
+    let mut found: Vec<PolicyCondition> = conditions
+        .into_iter()
+        .flat_map(|list| list.iter())
+        .filter(|condition| condition.str_at(["status"]) == Some("False"))
+        .map(|condition| read(condition, condition.str_at(["type"]).unwrap_or_default()))
+        .collect();
+    // Some say so in one word.
+    if is_ready == Some(false) && found.iter().all(|condition| condition.condition == READABLE) {
+        found.insert(0, read(status, "Ready"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_value::value;
+
+    use super::*;
+
+    #[test]
+    fn both_places_are_read() {
+        let no =
+            |kind: &str| value!({"type": kind, "status": "False", "reason": "R", "message": "m"});
+        let yes = value!({"type": "Other", "status": "True"});
+        for (status, wanted) in [
+            (value!({}), vec![]),
+            (value!({"ready": true, "conditions": [yes.clone()]}), vec![]),
+            (value!({"conditions": [no("Ready"), yes.clone()]}), vec![("Ready", false)]),
+            (
+                value!({"ready": true, "conditions": [yes.clone(), no(READABLE)]}),
+                vec![(READABLE, true)],
+            ),
+            (
+                value!({"conditionStatus": {"ready": true, "conditions": [no("WebhookConfigured")]}}),
+                vec![("WebhookConfigured", true)],
+            ),
+            (
+                value!({"conditionStatus": {"ready": false, "message": "m", "conditions": [no(READABLE)]}}),
+                vec![("Ready", false), (READABLE, false)],
+            ),
+            (value!({"ready": false}), vec![("Ready", false)]),
+        ] {
+            let policy = value!({"metadata": {"name": "p", "namespace": "shop"}, "status": status});
+            let found = unmet(&policy);
+            let found: Vec<_> =
+                found.iter().map(|found| (found.condition.as_str(), found.is_ready)).collect();
+            assert_eq!(found, wanted, "{policy:?}");
+        }
+    }
+}
