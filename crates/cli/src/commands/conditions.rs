@@ -69,12 +69,9 @@ mod tests {
         let yes = value!({"type": "Other", "status": "True"});
         for (status, wanted) in [
             (value!({}), vec![]),
-            (value!({"ready": true, "conditions": [yes.clone()]}), vec![]),
-            (value!({"conditions": [no("Ready"), yes.clone()]}), vec![("Ready", false)]),
-            (
-                value!({"ready": true, "conditions": [yes.clone(), no(READABLE)]}),
-                vec![(READABLE, true)],
-            ),
+            (value!({"ready": true, "conditions": [yes]}), vec![]),
+            (value!({"conditions": [no("Ready"), yes]}), vec![("Ready", false)]),
+            (value!({"ready": true, "conditions": [yes, no(READABLE)]}), vec![(READABLE, true)]),
             (
                 value!({"conditionStatus": {"ready": true, "conditions": [no("WebhookConfigured")]}}),
                 vec![("WebhookConfigured", true)],

@@ -162,7 +162,7 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
 
     // Only webhooks are missing, which is told elsewhere.
     let no_webhook = condition("WebhookConfigured", "False", "Failed", "nobody answers");
-    says("generatingpolicies/notes", &in_cel(true, &[no_webhook.clone()]));
+    says("generatingpolicies/notes", &in_cel(true, std::slice::from_ref(&no_webhook)));
     assert_eq!(found(), [[""; 3]; 0]);
 
     let readable = condition("TriggersReadable", "False", "Failed", "rule notes: no");
