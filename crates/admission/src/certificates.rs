@@ -66,7 +66,7 @@ impl std::fmt::Debug for Pair {
 /// What Secrets hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// The authority; older ones that still count stand behind the newest.
+    /// The authority; older ones that still count stand behind the newest. Without a key it is somebody's own.
     pub authority: Option<Pair>,
     /// What is served.
     pub serving: Option<Pair>,
@@ -87,8 +87,26 @@ pub struct Certificates {
 
 /// Why there are no certificates.
 #[derive(Debug, Error)]
-#[error("cannot make a certificate for the webhooks: {0}")]
-pub struct CertificateError(#[from] rcgen::Error);
+pub enum CertificateError {
+    /// The machine cannot make one.
+    #[error("cannot make a certificate for the webhooks: {0}")]
+    Make(#[from] rcgen::Error),
+    /// Somebody gives an authority without its key, and nothing that could be served.
+    #[error(
+        "the authority in Secret {authority} has no key, and Secret {serving} {why}: store a certificate for {name} that \
+         the authority signed, or remove both Secrets"
+    )]
+    Given {
+        /// The name of the Secret of the authority.
+        authority: String,
+        /// The name of the Secret of what is served.
+        serving: String,
+        /// What is wrong with the latter.
+        why: &'static str,
+        /// Whom the certificate has to stand for.
+        name: String,
+    },
+}
 
 impl Names {
     /// The names of Kyverno's Service in a namespace.
@@ -123,19 +141,21 @@ impl Names {
 impl Stored {
     /// What two Secrets hold.
     pub fn read(authority: Option<&Value>, serving: Option<&Value>) -> Self {
-        Stored {
-            authority: authority.and_then(read_secret),
-            serving: serving.and_then(read_secret),
-        }
+        let serving =
+            serving.and_then(|secret| Some((field(secret, "tls.crt")?, field(secret, "tls.key")?)));
+        // Kyverno: an authority of one's own is called rootCA.crt.
+        let authority = authority.and_then(|secret| {
+            let certificates = field(secret, "tls.crt").or_else(|| field(secret, "rootCA.crt"))?;
+            Some((certificates, field(secret, "tls.key").unwrap_or_default()))
+        });
+        let pair = |(certificates, key)| Pair { certificates, key };
+        Stored { authority: authority.map(pair), serving: serving.map(pair) }
     }
 }
 
-fn read_secret(secret: &Value) -> Option<Pair> {
-    let text = |key: &str| {
-        let bytes = STANDARD.decode(secret.str_at(["data", key])?).ok()?;
-        String::from_utf8(bytes).ok()
-    };
-    Some(Pair { certificates: text("tls.crt")?, key: text("tls.key")? })
+fn field(secret: &Value, key: &str) -> Option<String> {
+    let bytes = STANDARD.decode(secret.str_at(["data", key])?).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }
 
 /// From when until when certificates in PEM count, in seconds since 1970.
@@ -150,11 +170,19 @@ pub fn bundle_validity(bundle: &str) -> Vec<(i64, i64)> {
 }
 
 impl Certificates {
-    /// Certificates that are good now: those that are stored as far as they are, new ones otherwise.
+    /// Certificates that are good now: those that are stored as far as they are, new ones otherwise. An authority without
+    /// a key is somebody's own: what is stored is served as it is.
     ///
     /// # Errors
-    /// When the machine cannot make keys.
+    /// When the machine cannot make keys, or somebody's own certificate is not good.
     pub fn ensure(stored: &Stored, names: &Names, now: i64) -> Result<Self, CertificateError> {
+        if let Some(authority) = stored
+            .authority
+            .as_ref()
+            .filter(|pair| pair.key.is_empty() && !certificates(&pair.certificates).is_empty())
+        {
+            return Self::given(authority, stored.serving.as_ref(), names, now);
+        }
         let counts = |certificate: &Certificate| {
             certificate.not_before <= now + SKEW && now < certificate.not_after
         };
@@ -230,6 +258,39 @@ impl Certificates {
             serving,
             changed,
             next: ends.map_or(next, |end| next.min(end)).max(now + 1),
+        })
+    }
+
+    fn given(
+        authority: &Pair,
+        serving: Option<&Pair>,
+        names: &Names,
+        now: i64,
+    ) -> Result<Self, CertificateError> {
+        let name = format!("{}.{}.svc", names.service, names.namespace);
+        let wrong = |why| CertificateError::Given {
+            authority: names.authority_secret(),
+            serving: names.serving_secret(),
+            why,
+            name: name.clone(),
+        };
+        let serving = serving.ok_or_else(|| wrong("holds no certificate with its key"))?;
+        let first = certificates(&serving.certificates).into_iter().next();
+        let first = first.ok_or_else(|| wrong("holds no certificate"))?;
+        if now >= first.not_after {
+            return Err(wrong("holds a certificate that has ended"));
+        }
+        if now < first.not_before {
+            return Err(wrong("holds a certificate that does not count yet"));
+        }
+        if !first.is_for(&name) && !first.is_for(&format!("*.{}.svc", names.namespace)) {
+            return Err(wrong("holds a certificate for other names"));
+        }
+        Ok(Certificates {
+            authority: authority.clone(),
+            serving: serving.clone(),
+            changed: false,
+            next: first.not_after.min(now + HOUR),
         })
     }
 
@@ -381,6 +442,37 @@ mod tests {
         let mut foreign = stored(&first);
         foreign.authority = stored(&ensure(&Stored::default(), NOW - DAY)).authority;
         assert_ne!(ensure(&foreign, NOW).serving, first.serving, "another authority signed it");
+    }
+
+    #[test]
+    fn certificates_of_ones_own_are_served_as_they_are() {
+        let made = ensure(&Stored::default(), NOW);
+        let [authority, serving] = made.secrets(&names());
+        let certificate = authority.get_path(["data", "tls.crt"]).unwrap().clone();
+        for key in ["tls.crt", "rootCA.crt"] {
+            let mut own = Map::new();
+            own.insert(key, certificate.clone());
+            let mut secret = Map::new();
+            secret.insert("data", own);
+            let secret = Value::Map(secret);
+            let stored = Stored::read(Some(&secret), Some(&serving));
+            // Names that only Kiln would ask for are not wanted of it, and it is not renewed before it ends.
+            let mut more = names();
+            more.others.push("kiln.example.org".into());
+            let kept = Certificates::ensure(&stored, &more, NOW + SERVING_LIFE - 1).unwrap();
+            assert!(!kept.changed, "{key}");
+            assert_eq!(kept.serving, made.serving);
+            assert_eq!(kept.ca_bundle(), made.ca_bundle());
+            let refusal = |stored: &Stored, names: &Names, now| {
+                Certificates::ensure(stored, names, now).unwrap_err().to_string()
+            };
+            assert!(refusal(&stored, &names(), NOW + SERVING_LIFE).contains("has ended"));
+            let elsewhere = Names::usual("elsewhere");
+            assert!(refusal(&stored, &elsewhere, NOW).contains("other names"));
+            let alone = Stored::read(Some(&secret), None);
+            let told = refusal(&alone, &names(), NOW);
+            assert!(told.contains("kyverno-svc.kyverno.svc.kyverno-tls-pair holds no"), "{told}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ const ALERTS: [Alert; 13] = [
         "KilnNobodyActs",
         "critical",
         "2m",
-        "sum(kiln_acting) == 0",
+        "(sum(kiln_acting) or vector(0)) == 0",
         "No process holds the Lease: nothing is generated or synchronised.",
     ),
     alert(

@@ -13,7 +13,7 @@ use kiln_schema::{Schema, Version};
 use kiln_services::Services;
 use kiln_value::Value;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::carry_out;
 use crate::client::Client;
@@ -52,8 +52,10 @@ pub(crate) struct Driver {
     shared: Shared,
     controller: Controller,
     watcher: Watcher,
-    /// The watches that run, and what they are called in [`crate::health::Health`].
-    watches: HashMap<KindKey, (JoinHandle<()>, String)>,
+    /// The watches that run.
+    watches: HashMap<KindKey, AbortHandle>,
+    /// Watches, calls and questions under way. They end with this value: whoever no longer holds the Lease writes no more.
+    tasks: JoinSet<()>,
     told: mpsc::Sender<(Gvk, Told)>,
     answers: mpsc::Sender<Answer>,
     /// What services answer to questions.
@@ -66,15 +68,6 @@ pub(crate) struct Driver {
     reported: Option<Instant>,
     /// Something may have changed since.
     owes_report: bool,
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        for (task, name) in self.watches.values() {
-            task.abort();
-            self.shared.health.forget(name);
-        }
-    }
 }
 
 /// Runs the controller until the process is to end, and lets calls that are under way come to their end.
@@ -92,12 +85,14 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         kinds: shared.kinds.clone(),
         stale_after: shared.options.stale_after,
         health: Arc::clone(&shared.health),
+        purpose: "controller".into(),
         metrics: Arc::clone(&shared.metrics),
     };
     let mut driver = Driver {
         controller: Controller::new(settings, known, Box::new(Stored)),
         watcher,
         watches: HashMap::new(),
+        tasks: JoinSet::new(),
         told,
         answers,
         told_answers,
@@ -180,9 +175,8 @@ impl Driver {
             Told::Event(event) => self.controller.watched(gvk, &event, now()),
             Told::Upto(revision) => self.controller.watched_upto(gvk, revision),
             Told::Lost => {
-                if let Some((task, name)) = self.watches.remove(&KindKey::of(gvk)) {
+                if let Some(task) = self.watches.remove(&KindKey::of(gvk)) {
                     task.abort();
-                    self.shared.health.forget(&name);
                 }
                 self.controller.watch_lost(gvk);
             }
@@ -213,6 +207,7 @@ impl Driver {
 
     /// Lets the controller decide, and begins what it wants done.
     fn act(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
         for request in self.controller.poll(now()) {
             self.begin(request);
         }
@@ -222,10 +217,12 @@ impl Driver {
                 continue;
             }
             let subject = Subject::all(gvk);
-            let name = subject.to_string();
             let (watcher, told) = (self.watcher.clone(), self.told.clone());
-            let task = tokio::spawn(async move { watcher.follow(&subject, revision, &told).await });
-            self.watches.insert(key, (task, name));
+            let standing = watcher.standing(&subject);
+            let task = self.tasks.spawn(async move {
+                watcher.follow(&subject, revision, &told, &standing).await;
+            });
+            self.watches.insert(key, task);
         }
         for question in self.controller.take_questions() {
             let (services, answers) = (self.services.clone(), self.told_answers.clone());
@@ -233,7 +230,7 @@ impl Driver {
                 (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
             let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
             let permits = Arc::clone(&self.permits);
-            tokio::spawn(async move {
+            self.tasks.spawn(async move {
                 let number = question.number;
                 let answer = match question.asked {
                     Asked::Right(right) => {
@@ -324,12 +321,12 @@ impl Driver {
         self.shared.troubles.send_replace(Some(troubles));
     }
 
-    fn begin(&self, request: Request) {
+    fn begin(&mut self, request: Request) {
         let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
         let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
         let metrics = Arc::clone(&self.shared.metrics);
         let rights = Arc::clone(&self.shared.rights);
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let Ok(_permit) = permits.acquire().await else { return };
             let refusal = match &request.author {
                 Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::registry::{Registry, follow, global_kind};
+use crate::registry::{News, Registry, follow, global_kind};
 use crate::state::Shared;
 use crate::status::{covers, rfc3339, timed};
 use crate::watch::{Subject, Watcher};
@@ -163,8 +163,9 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
                 continue;
             }
             let life = life_of(entry);
+            let purpose = Str::from(format!("global context: {name}"));
             let task = tasks.spawn(follow_entry(
-                watcher.clone(),
+                Watcher { purpose, ..watcher.clone() },
                 name.clone(),
                 life.clone(),
                 Written::read(entry),
@@ -269,7 +270,16 @@ async fn follow_entry(
             let following = follow(watcher.clone(), 0, subject, news);
             let telling = async {
                 let mut objects = BTreeMap::new();
+                let mut known = false;
                 while let Some(first) = read.recv().await {
+                    if let News::Unreadable(why) = first {
+                        // What was had stays while it cannot be had anew.
+                        if !known && told(Err(why)).await.is_err() {
+                            return;
+                        }
+                        continue;
+                    }
+                    known = true;
                     first.take_into(&mut objects);
                     tokio::time::sleep(TOGETHER).await;
                     while let Ok(more) = read.try_recv() {

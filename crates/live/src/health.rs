@@ -1,8 +1,11 @@
 //! Whether the process can do its work: what `/readyz` says.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Parts without which reviews can be answered all the same, by the beginning of their names.
+const ONLY_ACTS: [&str; 2] = ["controller", "global context"];
 
 /// Whether the process can do its work. Parts report here by name.
 #[derive(Debug, Default)]
@@ -36,9 +39,22 @@ impl Health {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(part);
     }
 
-    /// What keeps the process from being ready; empty when nothing does.
+    /// What is not well; empty when everything is.
     pub fn problems(&self) -> Vec<String> {
         self.unwell().into_iter().map(|(name, why)| format!("{name}: {why}")).collect()
+    }
+
+    /// What keeps the process from answering reviews. A controller that still reads, or a value of the global context that
+    /// cannot be had, does not; who does not know the rules cannot answer.
+    pub fn keeps_from_answering(&self) -> Vec<String> {
+        let mut problems = self.problems();
+        problems.retain(|problem| !ONLY_ACTS.iter().any(|part| problem.starts_with(part)));
+        problems
+    }
+
+    /// A part that is forgotten when nobody cares for it any more.
+    pub fn part(self: &Arc<Self>, name: String) -> Standing {
+        Standing { health: Arc::clone(self), name }
     }
 
     /// The parts that cannot do their work, each with the reason.
@@ -61,6 +77,41 @@ impl Health {
     }
 }
 
+/// How one part is.
+#[derive(Debug)]
+pub struct Standing {
+    health: Arc<Health>,
+    name: String,
+}
+
+impl Standing {
+    /// What the part is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// It is well, and says so again within some time.
+    pub fn good(&self, within: Duration) {
+        self.health.good(&self.name, Some(within));
+    }
+
+    /// It cannot do its work.
+    pub fn bad(&self, why: impl Into<String>) {
+        self.health.bad(&self.name, why);
+    }
+
+    /// It has nothing to do, or is about to begin anew.
+    pub fn rests(&self) {
+        self.health.forget(&self.name);
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.health.forget(&self.name);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +131,19 @@ mod tests {
         health.good("watch of Pod", Some(Duration::from_secs(60)));
         health.forget("watch of Secret");
         assert!(health.problems().is_empty());
+    }
+
+    #[test]
+    fn a_part_is_forgotten_with_whoever_cares_for_it() {
+        let health = Arc::new(Health::default());
+        let rules = health.part("rules: watch of Policy".to_owned());
+        let acting = health.part("controller: watch of Policy".to_owned());
+        rules.bad("forbidden");
+        acting.bad("it fell silent");
+        assert_eq!(health.problems().len(), 2);
+        assert_eq!(health.keeps_from_answering(), ["rules: watch of Policy: forbidden"]);
+        drop(rules);
+        assert_eq!(health.problems(), ["controller: watch of Policy: it fell silent"]);
+        assert!(health.keeps_from_answering().is_empty());
     }
 }

@@ -109,6 +109,8 @@ pub(crate) fn documents(object: &Value) -> Result<Vec<Document>, String> {
 pub(crate) enum News {
     All(usize, Vec<Value>),
     One(usize, WatchEvent),
+    /// Nothing: it cannot be listed, and why.
+    Unreadable(String),
 }
 
 impl News {
@@ -125,6 +127,7 @@ impl News {
             News::One(number, event) => {
                 objects.insert(place(number, &event.object), event.object);
             }
+            News::Unreadable(_) => {}
         }
     }
 }
@@ -186,6 +189,7 @@ pub(crate) async fn follow(
     news: mpsc::Sender<News>,
 ) {
     let mut pause = Duration::from_millis(500);
+    let standing = watcher.standing(&subject);
     while !news.is_closed() {
         let kinds = watcher.kinds.borrow().clone();
         let listed: Result<Listing, ApiError> =
@@ -196,11 +200,13 @@ pub(crate) async fn follow(
             Err(error) => {
                 let absent = error.reason == Reason::UnknownKind;
                 if absent {
+                    standing.rests();
                     // What nobody installed is not stored either.
                     let _ = news.send(News::All(number, Vec::new())).await;
                 } else {
                     tracing::warn!(what = %subject, %error, "cannot be listed");
-                    watcher.health.bad(&subject.to_string(), error.to_string());
+                    standing.bad(error.to_string());
+                    let _ = news.send(News::Unreadable(error.to_string())).await;
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(if absent { 2 } else { 20 }));
@@ -208,11 +214,12 @@ pub(crate) async fn follow(
             }
         };
         pause = Duration::from_millis(500);
+        standing.rests();
         if news.send(News::All(number, listing.objects)).await.is_err() {
             return;
         }
         let (sender, mut told) = mpsc::channel(256);
-        let watching = watcher.follow(&subject, listing.revision, &sender);
+        let watching = watcher.follow(&subject, listing.revision, &sender, &standing);
         let passing = async {
             while let Some((_, told)) = told.recv().await {
                 let Told::Event(event) = told else { continue };
@@ -222,7 +229,6 @@ pub(crate) async fn follow(
             }
         };
         tokio::select! { () = watching => {}, () = passing => {} }
-        watcher.health.forget(&subject.to_string());
     }
 }
 

@@ -86,6 +86,7 @@ pub async fn run_seen(
         kinds: shared.kinds.clone(),
         stale_after: options.stale_after,
         health: Arc::clone(&shared.health),
+        purpose: "rules".into(),
         metrics: Arc::clone(&shared.metrics),
     };
     let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());

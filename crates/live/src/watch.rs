@@ -12,12 +12,12 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use kiln_cluster::{ApiError, Change, Reason, WatchEvent};
 use kiln_object::{Gvk, Kinds, metadata};
-use kiln_value::{KeyTable, Value, json};
+use kiln_value::{KeyTable, Str, Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::calls::collection_path;
 use crate::client::{Client, sort};
-use crate::health::Health;
+use crate::health::{Health, Standing};
 use crate::metrics::Metrics;
 
 /// The longest event that is read.
@@ -59,6 +59,9 @@ impl Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "watch of {}", self.gvk)?;
+        if !self.namespace.is_empty() {
+            write!(f, " in {}", self.namespace)?;
+        }
         if self.fields.is_empty() { Ok(()) } else { write!(f, " with {}", self.fields) }
     }
 }
@@ -74,6 +77,8 @@ pub struct Watcher {
     pub stale_after: Duration,
     /// Where it says how it is.
     pub health: std::sync::Arc<Health>,
+    /// For whom it watches: the beginning of what it is called there.
+    pub purpose: Str,
     /// Where it counts.
     pub metrics: std::sync::Arc<Metrics>,
 }
@@ -86,17 +91,27 @@ enum End {
 }
 
 impl Watcher {
+    /// How a watch is, for as long as somebody cares for it.
+    pub fn standing(&self, subject: &Subject) -> Standing {
+        self.health.part(format!("{}: {subject}", self.purpose))
+    }
+
     /// Follows a kind from a revision on, until it is lost or nobody listens.
-    pub async fn follow(&self, subject: &Subject, from: u64, told: &mpsc::Sender<(Gvk, Told)>) {
+    pub async fn follow(
+        &self,
+        subject: &Subject,
+        from: u64,
+        told: &mpsc::Sender<(Gvk, Told)>,
+        standing: &Standing,
+    ) {
         let mut revision = from;
         let mut pause = PAUSES.0;
         // One that fell silent counts as well again when it has said something.
         let mut trusted = true;
-        let name = subject.to_string();
         let kind = subject.gvk.kind.to_string();
         loop {
             let begun = Instant::now();
-            let end = self.once(subject, &mut revision, told, &name, &mut trusted).await;
+            let end = self.once(subject, &mut revision, told, standing, &mut trusted).await;
             if told.is_closed() {
                 return;
             }
@@ -114,9 +129,12 @@ impl Watcher {
                 End::Usual if lasted => continue,
                 End::Usual => {}
                 End::Silent => {
-                    tracing::warn!(watch = %name, "nothing was heard for too long, begins anew");
+                    tracing::warn!(
+                        watch = standing.name(),
+                        "nothing was heard for too long, begins anew"
+                    );
                     trusted = false;
-                    self.health.bad(&name, "it fell silent");
+                    standing.bad("it fell silent");
                 }
                 End::Failed(error) => {
                     let forbidden = error.reason == Reason::Forbidden;
@@ -127,14 +145,14 @@ impl Watcher {
                         )
                     {
                         if forbidden {
-                            tracing::debug!(watch = %name, %error, "is listed instead");
+                            tracing::debug!(watch = standing.name(), %error, "is listed instead");
                             tokio::time::sleep(LISTING_PAUSE).await;
                         }
                         let _ = told.send((subject.gvk.clone(), Told::Lost)).await;
                         return;
                     }
-                    tracing::warn!(watch = %name, %error, "is tried again");
-                    self.health.bad(&name, error.to_string());
+                    tracing::warn!(watch = standing.name(), %error, "is tried again");
+                    standing.bad(error.to_string());
                 }
             }
             tokio::time::sleep(pause).await;
@@ -147,7 +165,7 @@ impl Watcher {
         subject: &Subject,
         revision: &mut u64,
         told: &mpsc::Sender<(Gvk, Told)>,
-        name: &str,
+        standing: &Standing,
         trusted: &mut bool,
     ) -> End {
         let from = revision.to_string();
@@ -173,7 +191,7 @@ impl Watcher {
         };
         let patience = self.stale_after;
         if *trusted {
-            self.health.good(name, Some(patience * 2));
+            standing.good(patience * 2);
         }
         let mut lines = Lines::default();
         let mut keys = KeyTable::new();
@@ -192,7 +210,7 @@ impl Watcher {
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             };
             *trusted = true;
-            self.health.good(name, Some(patience * 2));
+            standing.good(patience * 2);
             if !lines.add(&bytes) {
                 let message = "an event is too long".to_owned();
                 return End::Failed(ApiError::new(Reason::Unavailable, message));

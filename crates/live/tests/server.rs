@@ -316,16 +316,19 @@ async fn readiness_is_lost_with_a_watch_and_liveness_is_not() {
     for path in ["/healthz", "/livez", "/health/liveness", "/readyz", "/health/readiness"] {
         assert_eq!(status(path).await, Some(200), "{path}");
     }
-    running.shared.health.bad("watch of kyverno.io/v1/ClusterPolicy", "it fell silent");
+    running.shared.health.bad("rules: watch of kyverno.io/v1/ClusterPolicy", "it fell silent");
     let (code, words) = running.get("/readyz").await.unwrap();
     assert_eq!(
         (code, words.as_str()),
-        (503, "watch of kyverno.io/v1/ClusterPolicy: it fell silent\n")
+        (503, "rules: watch of kyverno.io/v1/ClusterPolicy: it fell silent\n")
     );
     assert_eq!(status("/healthz").await, Some(200));
-    running.shared.health.forget("watch of kyverno.io/v1/ClusterPolicy");
+    running.shared.health.forget("rules: watch of kyverno.io/v1/ClusterPolicy");
     running.shared.health.bad("controller", "it has not read everything yet");
+    running.shared.health.bad("global context: prices: watch of v1/Secret", "forbidden");
     assert_eq!(status("/readyz").await, Some(200), "reviews can be answered");
+    let (_, words) = running.get("/health").await.unwrap();
+    assert!(words.contains("prices") && words.contains("controller"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -368,8 +371,27 @@ async fn slow_clients_are_left() {
     body.write_all(b"POST /mutate/fail HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{")
         .await
         .unwrap();
+    // Those who shake hands and then say nothing, or not enough to tell what they want, in both protocols.
+    let mut mute = Vec::new();
+    for (is_http2, bytes) in [
+        (false, b"".as_slice()),
+        (false, b"PRI * HT"),
+        (true, b""),
+        (true, b"PRI * HT"),
+        (true, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+    ] {
+        let mut config = client().with_no_client_auth();
+        config.alpn_protocols = if is_http2 { vec![b"h2".to_vec()] } else { Vec::new() };
+        let mut stream = running.connect_with(config).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        mute.push(stream);
+    }
     let mut buffer = Vec::new();
     let patience = Duration::from_secs(10);
+    for (number, stream) in mute.iter_mut().enumerate() {
+        let ended = tokio::time::timeout(patience, stream.read_to_end(&mut buffer)).await;
+        assert!(ended.is_ok(), "connection {number} goes on without a request");
+    }
     for stream in [&mut silent, &mut noise] {
         let ended = tokio::time::timeout(patience, stream.read_to_end(&mut buffer)).await;
         assert!(ended.is_ok(), "a connection without a handshake goes on");

@@ -80,18 +80,19 @@ async fn a_stalled_watch_is_a_problem_until_it_speaks_again() {
         kinds,
         stale_after: Duration::from_millis(400),
         health: Arc::clone(&health),
+        purpose: "rules".into(),
         metrics: Arc::new(Metrics::default()),
     };
     let (sender, mut told) = mpsc::channel(16);
     let metrics = Arc::clone(&watcher.metrics);
     let task = tokio::spawn(async move {
         let subject = Subject::all(Gvk::new("v1", "ConfigMap"));
-        watcher.follow(&subject, 1, &sender).await;
+        watcher.follow(&subject, 1, &sender, &watcher.standing(&subject)).await;
     });
     assert!(matches!(told.recv().await, Some((_, Told::Event(event))) if event.revision == 5));
     assert!(health.problems().is_empty(), "{:?}", health.problems());
     until("the first silence", || !health.problems().is_empty()).await;
-    assert_eq!(health.problems(), ["watch of v1/ConfigMap: it fell silent"]);
+    assert_eq!(health.problems(), ["rules: watch of v1/ConfigMap: it fell silent"]);
     // Begun anew it says nothing either: being connected is not being well.
     counted.wait_for(|count| *count == 2).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use kiln_value::{Value, json};
@@ -392,6 +392,40 @@ fn watches_that_drop_stall_and_are_gone() {
     sleep(Duration::from_millis(800));
     scene.add(1);
     scene.ends_well(EACH);
+    scene.clean_up();
+}
+
+#[test]
+fn whoever_lost_the_lease_writes_no_more() {
+    let Some(cluster) = cluster() else { return };
+    let mut scene = Scene::new(&cluster, "ousted");
+    scene.proxy.fault(scene.meant(), 0, usize::MAX, Fault::Busy(3));
+    scene.add(2);
+    cluster.wait("its writes are put off", || scene.writes().len() >= EACH);
+    // Somebody else has the Lease, and renews it.
+    let mut renewed = 0;
+    let mut renew = || {
+        renewed += 1;
+        let spec = format!(
+            r#"{{"spec":{{"holderIdentity":"another","leaseDurationSeconds":60,"leaseTransitions":{renewed}}}}}"#
+        );
+        let args = ["patch", "lease", "kiln-controller", "-n", "kyverno", "--type=merge", "-p"];
+        cluster.kubectl(&[&args[..], &[&spec]].concat()).unwrap();
+    };
+    cluster.wait("it notices", || {
+        renew();
+        scene.engine.lock().unwrap().as_ref().unwrap().said("another process took the Lease")
+    });
+    scene.proxy.forget();
+    scene.proxy.calm();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(if long() { 35 } else { 5 }) {
+        renew();
+        sleep(Duration::from_millis(200));
+    }
+    assert_eq!(scene.writes(), [""; 0], "what was put off is not done beside the other one");
+    // The other one is gone: it begins anew.
+    scene.ends_well(2 * EACH);
     scene.clean_up();
 }
 

@@ -29,6 +29,8 @@ type Body = UnsyncBoxBody<Bytes, Error>;
 pub(crate) enum Fault {
     /// It is answered with a status, and never reaches the API server.
     Status(u16),
+    /// It is asked to come back after some seconds.
+    Busy(u16),
     /// It waits.
     Slow(Duration),
     /// The connection breaks before the API server hears of it.
@@ -215,14 +217,14 @@ impl Shared {
     }
 }
 
-fn status(code: u16) -> Response<Body> {
+fn status(code: u16, retry_after: u16) -> Response<Body> {
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"made up","code":{code}}}"#
     );
     let mut response = Response::new(whole(body.into()));
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     if code == 429 {
-        response.headers_mut().insert("retry-after", http::HeaderValue::from_static("1"));
+        response.headers_mut().insert("retry-after", http::HeaderValue::from(retry_after));
     }
     response
 }
@@ -249,7 +251,8 @@ async fn answer(
     }
     match fault {
         None | Some(Fault::LostAfter) => {}
-        Some(Fault::Status(code)) => return Ok(status(code)),
+        Some(Fault::Status(code)) => return Ok(status(code, 1)),
+        Some(Fault::Busy(seconds)) => return Ok(status(429, seconds)),
         Some(Fault::Slow(time)) => tokio::time::sleep(time).await,
         Some(Fault::LostBefore) => return broken_off(),
         Some(Fault::Stalled) => {

@@ -91,9 +91,7 @@ pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
     match asked.path.as_str() {
         "/health/liveness" | "/livez" | "/healthz" if is_get => text(StatusCode::OK, "ok\n"),
         "/health/readiness" | "/readyz" if is_get => {
-            // A controller that still reads can answer reviews all the same; who does not know the rules cannot.
-            let mut problems = shared.health.problems();
-            problems.retain(|problem| !problem.starts_with("controller:"));
+            let problems = shared.health.keeps_from_answering();
             if problems.is_empty() {
                 return text(StatusCode::OK, "ok\n");
             }

@@ -89,6 +89,8 @@ struct Keeper {
     names: Names,
     address: Address,
     certificates: Option<Certificates>,
+    /// A certificate is served that nobody else knows.
+    serves_own: bool,
     /// When the Secrets were last read.
     certified: Option<Instant>,
     /// What was last seen to be as it should be, and when.
@@ -112,6 +114,7 @@ impl Keeper {
             names: names(&shared),
             address,
             certificates: None,
+            serves_own: false,
             certified: None,
             published: BTreeMap::new(),
             shared,
@@ -186,50 +189,59 @@ impl Keeper {
             return Ok(());
         }
         self.certified = Some(Instant::now());
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            let authority = self.read(&self.names.authority_secret(), kinds).await;
-            let serving = self.read(&self.names.serving_secret(), kinds).await;
-            let (Ok(authority), Ok(serving)) = (&authority, &serving) else {
-                last = authority.err().or(serving.err()).map(|e| e.to_string()).unwrap_or_default();
-                break;
-            };
-            let secrets = Stored::read(authority.as_ref(), serving.as_ref());
-            let made = Certificates::ensure(&secrets, &self.names, now)
-                .map_err(|error| error.to_string())?;
-            if made.changed {
-                let [first, second] = made.secrets(&self.names);
-                let stored = self.store(&first, authority.as_ref(), kinds).await;
-                let stored = match stored {
-                    Ok(()) => self.store(&second, serving.as_ref(), kinds).await,
-                    error => error,
-                };
-                match stored {
-                    Ok(()) => tracing::info!("new certificates are stored"),
-                    // Another replica was faster: its certificates are as good.
-                    Err(error)
-                        if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) =>
-                    {
-                        last = error.to_string();
-                        continue;
-                    }
-                    Err(error) => {
-                        last = error.to_string();
-                        break;
-                    }
-                }
-            }
-            self.serve(served, made)?;
-            return Ok(());
-        }
+        let why = match self.secrets_hold(now, kinds).await {
+            Ok(made) => return self.serve(served, made),
+            Err(why) => why,
+        };
         if self.certificates.is_none() {
-            // Better unknown to other replicas than not there at all.
+            // Other replicas serve what is stored: API servers must not be told to trust something else. Whoever looks after
+            // the process is answered all the same.
+            if self.shared.options.webhook_url.is_none() {
+                if !std::mem::replace(&mut self.serves_own, true) {
+                    serve_own_certificate(&self.shared, served);
+                }
+                return Err(format!("the certificates of the webhooks cannot be had: {why}"));
+            }
             let made = Certificates::ensure(&Stored::default(), &self.names, now)
                 .map_err(|error| error.to_string())?;
             self.serve(served, Certificates { next: now + 5, ..made })?;
         }
-        tracing::warn!(error = last, "certificates cannot be stored; they end with this process");
+        tracing::warn!(why, "certificates cannot be stored; they end with this process");
         Ok(())
+    }
+
+    /// What the Secrets hold, which are written when that is not good.
+    async fn secrets_hold(&self, now: i64, kinds: &Kinds) -> Result<Certificates, String> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let words = |error: ApiError| error.to_string();
+            let authority =
+                self.read(&self.names.authority_secret(), kinds).await.map_err(words)?;
+            let serving = self.read(&self.names.serving_secret(), kinds).await.map_err(words)?;
+            let secrets = Stored::read(authority.as_ref(), serving.as_ref());
+            let made = Certificates::ensure(&secrets, &self.names, now)
+                .map_err(|error| error.to_string())?;
+            if !made.changed {
+                return Ok(made);
+            }
+            let [first, second] = made.secrets(&self.names);
+            let mut stored = self.store(&first, authority.as_ref(), kinds).await;
+            if stored.is_ok() {
+                stored = self.store(&second, serving.as_ref(), kinds).await;
+            }
+            match stored {
+                Ok(()) => {
+                    tracing::info!("new certificates are stored");
+                    return Ok(made);
+                }
+                // Another replica was faster: its certificates are as good.
+                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
+                    last = error.to_string();
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err(last)
     }
 
     fn serve(&mut self, served: &Served, made: Certificates) -> Result<(), String> {

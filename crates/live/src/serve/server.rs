@@ -1,7 +1,7 @@
 //! Connections: how many, how long, how much they may send, and how they end.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode};
@@ -32,10 +32,12 @@ pub struct Limits {
     pub reviews: usize,
     /// How long a handshake may take.
     pub handshake: Duration,
-    /// How long the head of a request may take.
+    /// How long the head of a request may take, and the first request of a connection.
     pub head: Duration,
     /// How long the body of a request may take.
     pub body: Duration,
+    /// How long a connection may go on without a request. API servers close theirs after 90 seconds.
+    pub idle: Duration,
     /// How long connections that are there may go on when the process ends.
     pub drain: Duration,
     /// Requests that are written down for whoever acts.
@@ -50,6 +52,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             head: Duration::from_secs(5),
             body: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
             drain: Duration::from_secs(10),
             carriers: CarrierLimits::default(),
         }
@@ -124,6 +127,64 @@ pub(crate) async fn serve(
     turns.close();
 }
 
+/// What a connection is used for.
+struct Use(Mutex<UseState>);
+
+struct UseState {
+    /// When a request last began or ended, or the connection itself began.
+    since: Instant,
+    requests: u64,
+    under_way: u64,
+}
+
+/// A request that is under way.
+struct Used(Arc<Use>);
+
+impl Use {
+    fn new() -> Self {
+        Use(Mutex::new(UseState { since: Instant::now(), requests: 0, under_way: 0 }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, UseState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Comes when no request came for too long.
+    async fn over(&self, limits: &Limits) {
+        loop {
+            let left = {
+                let state = self.state();
+                let most = if state.requests == 0 { limits.head } else { limits.idle };
+                match state.under_way {
+                    0 => most.saturating_sub(state.since.elapsed()),
+                    _ => most,
+                }
+            };
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left).await;
+        }
+    }
+}
+
+impl Used {
+    fn begin(connection: &Arc<Use>) -> Self {
+        let mut state = connection.state();
+        state.requests += 1;
+        state.under_way += 1;
+        Used(Arc::clone(connection))
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.under_way -= 1;
+        state.since = Instant::now();
+    }
+}
+
 struct Connection {
     shared: Shared,
     desk: watch::Receiver<Arc<Desk>>,
@@ -152,7 +213,10 @@ impl Connection {
         };
         let shown = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
         self.is_known = shown || self.shared.options.client_ca.is_none();
-        let mut builder = Builder::new(TokioExecutor::new());
+        // Both sides agreed on it; waiting for bytes that tell would have no end.
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let builder = Builder::new(TokioExecutor::new());
+        let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -166,13 +230,22 @@ impl Connection {
             .keep_alive_interval(Some(Duration::from_secs(20)))
             .keep_alive_timeout(Duration::from_secs(10));
         let connection = Arc::new(self);
+        let use_of = Arc::new(Use::new());
+        let counted = Arc::clone(&use_of);
         let service = service_fn(move |request: Request<Incoming>| {
-            let connection = Arc::clone(&connection);
-            async move { Ok::<_, Infallible>(connection.respond(request).await) }
+            let (connection, used) = (Arc::clone(&connection), Used::begin(&counted));
+            async move {
+                let answer = connection.respond(request).await;
+                drop(used);
+                Ok::<_, Infallible>(answer)
+            }
         });
         let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        if let Err(error) = watcher.watch(serving).await {
-            tracing::debug!(%error, "a connection broke off");
+        tokio::select! {
+            served = watcher.watch(serving) => if let Err(error) = served {
+                tracing::debug!(%error, "a connection broke off");
+            },
+            () = use_of.over(&limits) => tracing::debug!("a connection is not used"),
         }
         drop(permit);
     }
