@@ -16,11 +16,6 @@ webhooks:
   objectSelector: {matchLabels: {nobody: has-this}}
   clientConfig: {service: {namespace: kyverno, name: kyverno-svc, path: /mutate}}
 ---
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: kiln-controller, namespace: kyverno}
-spec: {holderIdentity: kiln-0, leaseDurationSeconds: 10, renewTime: '2020-01-01T00:00:00.000000Z'}
----
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: kyverno-admission-controller, namespace: kyverno}
@@ -29,6 +24,13 @@ spec:
   template:
     metadata: {labels: {a: b}}
     spec: {containers: [{name: kyverno, image: 'reg.example.com/kyverno/kyverno:v1.15.0'}]}
+";
+
+const LEASE: &str = "
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: kiln-controller, namespace: kyverno}
+spec: {holderIdentity: kiln-0, leaseDurationSeconds: 10, renewTime: '2020-01-01T00:00:00.000000Z'}
 ";
 
 const REQUESTS: &str = "
@@ -76,6 +78,7 @@ fn says_what_is_wrong_and_what_to_do() {
     }
 
     cluster.apply(BROKEN).unwrap();
+    cluster.apply(LEASE).unwrap();
     cluster.kubectl_with_input(&["create", "-f", "-"], REQUESTS).unwrap();
     // Words alone decide nothing.
     let status = r#"{"status": {"state": "Failed", "message": "somebody else keeps changing it"}}"#;
@@ -95,6 +98,13 @@ fn says_what_is_wrong_and_what_to_do() {
     let run = doctor(&["--format=json"]);
     assert!(run.stdout.contains("\"about\": \"other engines\""), "{}", run.stdout);
 
+    // A clock that is behind says nothing about who acts.
+    cluster.apply(&LEASE.replace("2020-", "2099-")).unwrap();
+    let run = doctor(&[]);
+    let wanted = "warning  controller: kiln-0 renewed the Lease ";
+    assert!(run.stdout.contains(wanted), "{}", run.stdout);
+    assert!(!run.stdout.contains("ok       controller"), "{}", run.stdout);
+
     let gone = ["generatingpolicies.policies.kyverno.io", "modrules.api.kubemod.io"];
     let reports = "policyreports.wgpolicyk8s.io";
     cluster.kubectl(&["delete", "crd", gone[0], gone[1], reports]).unwrap();
@@ -106,6 +116,45 @@ fn says_what_is_wrong_and_what_to_do() {
     ] {
         assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
     }
+}
+
+/// The least that doctor needs.
+const HALF: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: half}
+rules:
+- {apiGroups: [kyverno.io], resources: [clusterpolicies, policies, policyexceptions, cleanuppolicies, clustercleanuppolicies], verbs: [list]}
+- {apiGroups: [policies.kyverno.io, api.kubemod.io], resources: ['*'], verbs: [list]}
+- {apiGroups: [''], resources: [configmaps], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: half}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: half}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: half}]
+";
+
+#[test]
+fn what_may_not_be_read_is_neither_missing_nor_well() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let folder = Folder::with(&[]);
+    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    cluster.apply(HALF).unwrap();
+    let kubeconfig = cluster.kubeconfig_as("half").unwrap().display().to_string();
+    let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
+    for about in ["controller", "other engines", "webhooks", "certificates", "watches", "work"] {
+        let said =
+            run.stdout.lines().filter(|line| line.get(9..).is_some_and(|l| l.starts_with(about)));
+        let said: Vec<_> = said.collect();
+        let unread = |line: &&str| {
+            line.starts_with("warning  ")
+                && (line.contains("cannot read ") || line.contains("cannot be asked"))
+        };
+        assert!(!said.is_empty() && said.iter().all(unread), "{about}: {said:#?}");
+    }
+    assert!(run.stdout.contains("\n0 problems, "), "{}", run.stdout);
+    assert_eq!(run.code, 0, "{}", run.stderr);
 }
 
 /// Two policies that want different things of one ConfigMap, and one that fires on what it makes.

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kiln_admission::certificates::{Names, Stored, bundle_validity, validity};
 use kiln_object::Gvk;
+use kiln_value::Value;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -39,15 +40,20 @@ pub(super) fn look(look: &mut Examination<'_>) {
     let secret = || Gvk::new("v1", "Secret");
     let authority = look.object(about, secret(), &names.authority_secret());
     let serving = look.object(about, secret(), &names.serving_secret());
-    let stored = Stored::read(authority.as_ref(), serving.as_ref());
+    let found = |read: &Result<Option<Value>, _>| read.as_ref().ok().cloned().flatten();
+    let stored = Stored::read(found(&authority).as_ref(), found(&serving).as_ref());
     look.served = stored
         .serving
         .as_ref()
         .map(|pair| Served { secret: names.serving_secret(), chain: pair.certificates.clone() });
-    for (name, pair) in
-        [(names.authority_secret(), stored.authority), (names.serving_secret(), stored.serving)]
-    {
+    for (name, is_read, pair) in [
+        (names.authority_secret(), authority.is_ok(), stored.authority),
+        (names.serving_secret(), serving.is_ok(), stored.serving),
+    ] {
         let Some(pair) = pair else {
+            if !is_read {
+                continue;
+            }
             let message = format!("the Secret {name} holds no certificate");
             look.doubtful(about, message, "`kiln run` makes it when it serves admission");
             continue;

@@ -13,6 +13,8 @@ use super::address::Address;
 const PASSING: Duration = Duration::from_secs(2);
 /// How often it is asked meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
+/// So many seconds clocks may differ.
+const ASKEW: i64 = 5;
 /// The Service of those who act, where they do nothing else.
 const CONTROLLER: &str = "kiln-controller";
 const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
@@ -74,7 +76,8 @@ impl Unknown {
 pub(super) fn lease(look: &mut Examination<'_>) {
     let about = "controller";
     let gvk = Gvk::new("coordination.k8s.io/v1", "Lease");
-    let Some(lease) = look.object(about, gvk, "kiln-controller") else {
+    let Ok(lease) = look.object(about, gvk, "kiln-controller") else { return };
+    let Some(lease) = lease else {
         let hint = format!(
             "start `kiln run`, or look at its pods: kubectl get pods -n {}",
             look.settings.namespace
@@ -90,7 +93,16 @@ pub(super) fn lease(look: &mut Examination<'_>) {
         _ if holder.is_empty() => {
             look.bad(about, "the Lease is held by nobody", "start `kiln run`");
         }
+        Some(age) if age < -ASKEW => look.doubtful(
+            about,
+            format!(
+                "{holder} renewed the Lease {} seconds from now, by the clock of this machine: whether it still acts cannot be told",
+                -age
+            ),
+            "compare the clock of this machine and of the engine's",
+        ),
         Some(age) if age <= life * 2 => {
+            let age = age.max(0);
             look.good(about, format!("{holder} acts, and renewed the Lease {age} seconds ago"));
         }
         Some(age) => look.bad(
@@ -129,7 +141,7 @@ pub(super) fn health(look: &mut Examination<'_>) {
         places.push(Place::Behind(look.service.to_owned()));
     }
     // Those who act have a Service of their own where the sides are split.
-    if look.object("watches", Gvk::new("v1", "Service"), CONTROLLER).is_some() {
+    if let Ok(Some(_)) = look.object("watches", Gvk::new("v1", "Service"), CONTROLLER) {
         places.push(Place::Behind(CONTROLLER.to_owned()));
     }
     let mut is_well = true;
@@ -180,7 +192,7 @@ fn one(look: &mut Examination<'_>, place: &Place) -> bool {
 /// Engines that act on the same rules.
 pub(super) fn others(look: &mut Examination<'_>) {
     let about = "other engines";
-    let deployments = look.all(about, &Gvk::new("apps/v1", "Deployment"), "");
+    let Ok(deployments) = look.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
     let mut found = 0;
     for (name, engine) in deployments.iter().filter_map(other_engine) {
         found += 1;

@@ -74,6 +74,9 @@ struct Finding {
     hint: Option<String>,
 }
 
+/// Something could not be read, which is a finding; whether it is there is not known.
+struct Unread;
+
 /// What all examinations have.
 struct Examination<'r> {
     reader: &'r Reader,
@@ -121,31 +124,38 @@ impl Examination<'_> {
         self.said.entry(address.clone()).or_insert_with(|| address.health()).clone()
     }
 
-    /// One object; what keeps it from being read is a finding.
-    fn object(&mut self, about: &'static str, gvk: Gvk, name: &str) -> Option<Value> {
+    /// One object, if it is there; what keeps it from being read is a finding.
+    fn object(
+        &mut self,
+        about: &'static str,
+        gvk: Gvk,
+        name: &str,
+    ) -> Result<Option<Value>, Unread> {
         let namespaced =
             self.reader.kinds().get(&gvk).is_some_and(kiln_object::Kind::is_namespaced);
         let namespace =
             if namespaced { self.settings.namespace.to_string() } else { String::new() };
         let id = ObjectId::new(gvk, &namespace, name);
-        match self.reader.object(&id) {
-            Ok(found) => found,
-            Err(error) => self.unread(about, &id.to_string(), &error),
-        }
+        let found = self.reader.object(&id);
+        found.map_err(|error| self.unread(about, &id.to_string(), &error))
     }
 
     /// All objects of a kind; what keeps them from being read is a finding.
-    fn all(&mut self, about: &'static str, gvk: &Gvk, namespace: &str) -> Vec<Value> {
-        match self.reader.all(gvk, namespace) {
-            Ok(found) => found,
-            Err(error) => self.unread(about, &format!("objects of kind {}", gvk.kind), &error),
-        }
+    fn all(
+        &mut self,
+        about: &'static str,
+        gvk: &Gvk,
+        namespace: &str,
+    ) -> Result<Vec<Value>, Unread> {
+        let found = self.reader.all(gvk, namespace);
+        let what = || format!("objects of kind {}", gvk.kind);
+        found.map_err(|error| self.unread(about, &what(), &error))
     }
 
-    fn unread<T: Default>(&mut self, about: &'static str, what: &str, error: &ApiError) -> T {
+    fn unread(&mut self, about: &'static str, what: &str, error: &ApiError) -> Unread {
         let hint = "ask with credentials that may read it";
         self.doubtful(about, format!("cannot read {what}: {error}"), hint);
-        T::default()
+        Unread
     }
 }
 

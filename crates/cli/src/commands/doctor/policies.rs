@@ -203,7 +203,8 @@ impl Undone {
 pub(super) fn work(look: &mut Examination<'_>) {
     let about = "work";
     let namespace = look.settings.namespace.to_string();
-    let requests = look.all(about, &Gvk::new("kyverno.io/v2", "UpdateRequest"), &namespace);
+    let kind = Gvk::new("kyverno.io/v2", "UpdateRequest");
+    let Ok(requests) = look.all(about, &kind, &namespace) else { return };
     let mut found: BTreeMap<(Undone, &str), BTreeMap<&str, usize>> = BTreeMap::new();
     for request in &requests {
         let text = |path: [&str; 2]| request.str_at(path).unwrap_or_default();

@@ -12,7 +12,8 @@ const ABOUT: &str = "webhooks";
 pub(super) fn look(look: &mut Examination<'_>) {
     for (kind, name) in CONFIGURATIONS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
-        let Some(found) = look.object(ABOUT, gvk, name) else {
+        let Ok(found) = look.object(ABOUT, gvk, name) else { continue };
+        let Some(found) = found else {
             let message = format!("{name} is not registered");
             let hint = "`kiln run` registers it unless it runs with --only controller; rules at admission do not act without it";
             look.doubtful(ABOUT, message, hint);
@@ -103,7 +104,8 @@ fn has_endpoints(
             return false;
         }
     }
-    let slices = look.all(ABOUT, &Gvk::new("discovery.k8s.io/v1", "EndpointSlice"), namespace);
+    let kind = Gvk::new("discovery.k8s.io/v1", "EndpointSlice");
+    let Ok(slices) = look.all(ABOUT, &kind, namespace) else { return false };
     let is_answered = slices
         .iter()
         .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
