@@ -3,9 +3,12 @@
 //! Each key is read by itself: what is left out has its default, and what cannot be read leaves the value as it
 //! was and is warned about, so that a slip in one key never switches the others off.
 
+use std::sync::Arc;
+
 use kiln_controller::{ResourceFilter, protected_namespaces};
 use kiln_engine::{Limits, User};
 use kiln_object::{Gvk, Selector};
+use kiln_rules::Exception;
 use kiln_services::Allowed;
 use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
@@ -46,6 +49,8 @@ pub struct Settings {
     pub services: Allowed,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
     pub protected: Vec<Str>,
+    /// Namespaces, with wildcards, of which exceptions hold for all policies.
+    pub exception_namespaces: Vec<Str>,
 }
 
 /// People whose requests no rule sees.
@@ -93,6 +98,7 @@ impl Settings {
             authors: Authors::default(),
             services: Allowed::default(),
             protected: protected_namespaces(namespace),
+            exception_namespaces: vec![namespace.into()],
         }
     }
 
@@ -104,6 +110,20 @@ impl Settings {
     /// The user that answers admission requests.
     pub fn admission_user(&self) -> String {
         format!("system:serviceaccount:{}:kyverno-admission-controller", self.namespace)
+    }
+
+    /// Whether an exception holds. Whoever may store one in some namespace must not switch off rules for the whole cluster:
+    /// elsewhere an exception is for policies of its own namespace.
+    pub fn holds(&self, exception: &Exception) -> bool {
+        let Some((namespace, _)) = exception.name.split_once('/') else { return true };
+        let is_own = |policy: &str| policy.split_once('/').is_some_and(|(of, _)| of == namespace);
+        self.exception_namespaces.iter().any(|pattern| wildcard::matches(pattern, namespace))
+            || exception.rules.iter().all(|excepted| is_own(&excepted.policy))
+    }
+
+    /// The exceptions that hold.
+    pub fn in_force(&self, exceptions: &[Arc<Exception>]) -> Vec<Arc<Exception>> {
+        exceptions.iter().filter(|exception| self.holds(exception)).cloned().collect()
     }
 
     /// The settings of a ConfigMap, and what is wrong with it. What cannot be read stays as it is here.
@@ -150,6 +170,7 @@ impl Settings {
             }
             "kiln.services" => self.services = Allowed::read(text)?,
             "kiln.protectedNamespaces" => self.protected = words(text).collect(),
+            "kiln.exceptionNamespaces" => self.exception_namespaces = words(text).collect(),
             _ => {}
         }
         Ok(())
@@ -336,6 +357,8 @@ fn read_conditions(text: &str) -> Result<Vec<Value>, String> {
 
 #[cfg(test)]
 mod tests {
+    use kiln_rules::{Dialect, ExceptedRules};
+
     use super::*;
 
     fn config(key: &str, text: &str) -> Value {
@@ -433,6 +456,47 @@ mod tests {
         let conditions = "- name: a\n  expression: 'true'\n";
         assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);
         assert_eq!(read("defaultRegistry", "docker.io").filters.len(), settings.filters.len());
+    }
+
+    #[test]
+    fn exceptions_hold_for_all_policies_in_some_namespaces_only() {
+        let exception = |name: &str, policies: &[&str]| Exception {
+            name: name.into(),
+            rules: policies
+                .iter()
+                .map(|policy| ExceptedRules {
+                    dialect: Dialect::Kyverno,
+                    policy: (*policy).into(),
+                    rules: vec!["*".into()],
+                })
+                .collect(),
+            ..text_exception()
+        };
+        let usual = Settings::new("engine");
+        let (some, _) = usual.read(Some(&config("kiln.exceptionNamespaces", "team-*, ops")));
+        let (none, _) = usual.read(Some(&config("kiln.exceptionNamespaces", "")));
+        for (name, policies, holds) in [
+            ("engine/e", &["of-cluster"][..], [true, false, false]),
+            ("team-a/e", &["of-cluster"], [false, true, false]),
+            ("attacker/e", &["of-cluster"], [false, false, false]),
+            ("attacker/e", &["attacker/own", "of-cluster"], [false, false, false]),
+            ("attacker/e", &["other/policy"], [false, false, false]),
+            ("attacker/e", &["attacker/own"], [true, true, true]),
+            ("given-as-a-file", &["of-cluster"], [true, true, true]),
+        ] {
+            let exception = exception(name, policies);
+            let found = [&usual, &some, &none].map(|settings| settings.holds(&exception));
+            assert_eq!(found, holds, "{name} for {policies:?}");
+        }
+    }
+
+    fn text_exception() -> Exception {
+        let text = "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: e}\nspec:\n  \
+                    exceptions: [{policyName: p, ruleNames: [r]}]\n  match: {any: [{resources: {kinds: [Pod]}}]}\n";
+        let documents =
+            kiln_yaml::read_bytes("e.yaml", text.as_bytes(), kiln_yaml::ReadOptions::kubernetes());
+        let compiled = kiln_dialects::compile(&documents.unwrap(), &kiln_object::Kinds::builtin());
+        Exception::clone(&compiled.exceptions[0])
     }
 
     #[test]

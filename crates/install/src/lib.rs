@@ -31,6 +31,9 @@ pub struct Options {
     pub split: bool,
     /// What rules may read and write from the start.
     pub grant: Grant,
+    /// The namespaces, with commas and wildcards, of which PolicyExceptions hold for all policies; the engine's own if left
+    /// out.
+    pub exceptions: Option<String>,
     /// Whether there is anything that runs: a Deployment and what belongs to it.
     pub workload: bool,
     /// Whether Prometheus and Grafana, where they run, are told about the engine.
@@ -55,6 +58,7 @@ impl Default for Options {
             replicas: 1,
             split: false,
             grant: Grant::View,
+            exceptions: None,
             workload: true,
             monitoring: false,
         }
@@ -70,7 +74,7 @@ pub fn manifests(options: &Options) -> Vec<Value> {
         "metadata": {"name": options.namespace, "labels": labels("namespace")},
     }));
     objects.extend(access::objects(options));
-    objects.push(workload::settings(&options.namespace));
+    objects.push(workload::settings(options));
     if options.workload {
         objects.extend(workload::objects(options));
     }

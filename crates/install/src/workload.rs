@@ -16,8 +16,8 @@ const RESOURCE_FILTERS: &str = "[Event,*,*] [*/*,kube-system,*] [*/*,kube-public
      [ReplicaSet,*,*] [ReplicaSet/?*,*,*] [EphemeralReport,*,*] [ClusterEphemeralReport,*,*]";
 
 /// The ConfigMap that users set the engine's behaviour with.
-pub(crate) fn settings(namespace: &str) -> Value {
-    value!({
+pub(crate) fn settings(Options { namespace, exceptions, .. }: &Options) -> Value {
+    let mut settings = value!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "kyverno", "namespace": namespace, "labels": labels("config")},
@@ -26,7 +26,11 @@ pub(crate) fn settings(namespace: &str) -> Value {
             "generateSuccessEvents": "false",
             "resourceFilters": format!("{RESOURCE_FILTERS} [*/*,{namespace},*]"),
         },
-    })
+    });
+    if let Some(namespaces) = exceptions {
+        let _ = settings.set(["data", "kiln.exceptionNamespaces"], namespaces.as_str());
+    }
+    settings
 }
 
 /// A Deployment: pods that do the whole work or a part of it.

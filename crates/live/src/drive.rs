@@ -188,9 +188,9 @@ impl Driver {
         if !stored.complete {
             return;
         }
-        self.controller.set_exceptions(stored.exceptions.clone());
         // What is wrong with the ConfigMap is said by whoever serves.
         let (config, _) = self.config.read(stored.config.as_ref());
+        self.controller.set_exceptions(config.in_force(&stored.exceptions));
         self.services = Services::new(self.shared.options.services.clone().and(&config.services));
         let on = !self.services.are_off();
         self.controller.configure(|settings| {

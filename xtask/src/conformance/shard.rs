@@ -100,6 +100,7 @@ impl Shard {
             "install",
             "--no-workload",
             "--grant=standard",
+            "--exceptions=*",
         ]))?;
         self.cluster.apply(&manifests)?;
         self.cluster.apply(NODE)?;

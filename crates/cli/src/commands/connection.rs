@@ -64,14 +64,19 @@ pub(super) fn around(
     })?)
 }
 
-/// Every policy and exception that a cluster has.
-pub(super) fn stored_rules(ui: &Ui, reader: &Reader) -> Result<Compiled, Failure> {
+/// Every policy that a cluster has, and every exception that holds.
+pub(super) fn stored_rules(
+    ui: &Ui,
+    reader: &Reader,
+    settings: &Settings,
+) -> Result<Compiled, Failure> {
     let documents = stored_policies(reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile(wanted, reader.kinds());
+    let mut compiled = compile(wanted, reader.kinds());
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }
+    compiled.exceptions = settings.in_force(&compiled.exceptions);
     Ok(compiled)
 }
 

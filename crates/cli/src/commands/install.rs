@@ -41,6 +41,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "RIGHTS", default_value_t = Rights::View)]
     grant: Rights,
 
+    /// The namespaces of which PolicyExceptions hold for all policies, with commas and wildcards; the engine's own unless
+    /// given
+    #[arg(long, value_name = "NAMESPACES")]
+    exceptions: Option<String>,
+
     /// Leave out the Deployment and what belongs to it, for an engine that runs outside the cluster
     #[arg(long)]
     no_workload: bool,
@@ -51,7 +56,7 @@ pub(crate) struct Args {
     monitoring: bool,
 
     /// Print nothing but one thing, for a Prometheus or a Grafana that is set up by hand
-    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "split", "grant"])]
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "split", "grant", "exceptions"])]
     only: Option<Only>,
 }
 
@@ -82,6 +87,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         namespace: args.namespace.clone(),
         replicas: args.replicas,
         split: args.split,
+        exceptions: args.exceptions.clone(),
         grant: match args.grant {
             Rights::View => Grant::View,
             Rights::Standard => Grant::Standard,

@@ -16,6 +16,7 @@ mod eval;
 mod explain;
 mod fmt;
 mod install;
+mod left_webhooks;
 mod logs;
 mod man;
 mod plan;

@@ -278,6 +278,67 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     assert!(run.stdout.contains(wanted), "{}", run.stdout);
     assert_eq!(run.stdout.matches("nobody wrote down").count(), 1, "{}", run.stdout);
 
+    // Its webhooks stay when Kyverno is stopped, and Kiln does not answer them all.
+    for (name, service, path) in [
+        (
+            "kyverno-exception-validating-webhook-cfg",
+            "namespace: kyverno, name: kyverno-svc",
+            "/exceptionvalidate",
+        ),
+        (
+            "kyverno-policy-validating-webhook-cfg",
+            "namespace: kyverno, name: kyverno-svc",
+            "/policyvalidate",
+        ),
+        (
+            "kyverno-cleanup-validating-webhook-cfg",
+            "namespace: kyverno, name: kyverno-cleanup-controller",
+            "/validate",
+        ),
+        (
+            "kubemod-validating-webhook-configuration",
+            "namespace: kubemod-system, name: kubemod-webhook-service",
+            "/validate",
+        ),
+    ] {
+        cluster
+            .apply(&format!(
+                "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{name: {name}}}\nwebhooks:\n\
+                 - name: a.example.org\n  clientConfig: {{service: {{{service}, path: {path}}}}}\n  failurePolicy: Fail\n  sideEffects: None\n  \
+                 admissionReviewVersions: [v1]\n  rules: [{{apiGroups: [nowhere.example.org], apiVersions: ['*'], operations: ['*'], resources: ['*']}}]\n"
+            ))
+            .unwrap();
+    }
+    let run = adopt();
+    for (name, calls) in [
+        ("kyverno-exception-validating-webhook-cfg", "kyverno/kyverno-svc/exceptionvalidate"),
+        ("kubemod-validating-webhook-configuration", "kubemod-system/kubemod-webhook-service"),
+    ] {
+        let wanted = format!(
+            "remove    ValidatingWebhookConfiguration {name} (calls {calls}), which stays when its engine is stopped and then refuses \
+             requests\n          kubectl delete validatingwebhookconfiguration {name}\n"
+        );
+        assert!(run.stdout.contains(&wanted), "{wanted:?} is missing in\n{}", run.stdout);
+    }
+    assert_eq!(run.stdout.matches("remove  ").count(), 2, "{}", run.stdout);
+    let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
+    assert_eq!(run.stdout.matches("is of an engine that is gone").count(), 2, "{}", run.stdout);
+
+    // Whoever may store exceptions somewhere does not switch off rules for everybody.
+    cluster
+        .kubectl_with_input(
+            &["create", "-f", "-"],
+            "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: all, namespace: default}\nspec:\n  \
+             exceptions: [{policyName: settings, ruleNames: ['*']}]\n  match: {any: [{resources: {kinds: [Namespace]}}]}\n",
+        )
+        .unwrap();
+    let run = adopt();
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    let wanted = "not run   PolicyException/default/all\n          exceptions hold for all policies in kyverno alone";
+    assert!(run.stdout.contains(wanted), "{}", run.stdout);
+    let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
+    assert!(run.stdout.contains("PolicyException default/all does not hold"), "{}", run.stdout);
+
     for (policy, _) in REFUSED {
         cluster.kubectl_with_input(&["create", "-f", "-"], policy).unwrap();
     }

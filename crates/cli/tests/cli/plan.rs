@@ -440,7 +440,9 @@ fn exceptions_of_the_cluster_count_unless_files_take_their_place() {
         ("same.yaml", &exception("first", "team-c").replace(", namespace: default", "")),
         ("more.yaml", &exception("second", "team-b")),
     ]);
-    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    cluster
+        .apply(&folder.kiln(&["install", "--no-workload", "--exceptions=default"]).stdout)
+        .unwrap();
     cluster.kubectl_with_input(&["create", "-f", "-"], &exception("first", "team-a")).unwrap();
     for name in ["team-a", "team-b", "team-c"] {
         cluster.kubectl(&["create", "namespace", name]).unwrap();

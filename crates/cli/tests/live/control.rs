@@ -154,7 +154,10 @@ spec:
   exceptions: [{policyName: late, ruleNames: [make]}]
   match: {any: [{resources: {kinds: [Namespace], names: [late-1]}}]}
 ";
-    cluster.apply(&format!("{existing}---{exception}")).unwrap();
+    // One of another namespace is for policies of that namespace.
+    let of_others = exception.replace("namespace: kyverno", "namespace: default");
+    let of_others = of_others.replace("[late-1]", "['*']");
+    cluster.apply(&format!("{existing}---{exception}---{of_others}")).unwrap();
     let lists = |_: &Method, path: &str| path.contains("policyexceptions") && !is_watch(path);
     proxy.fault(lists, 0, 2, Fault::Slow(Duration::from_secs(5)));
     let _controller = cluster.engine_at(proxy.kubeconfig(), &["--only", "controller"]);
@@ -162,7 +165,10 @@ spec:
     cluster.wait("it is made where no exception is", || made("late-0"));
     sleep(Duration::from_secs(2));
     assert!(!made("late-1"), "it was made before the exception was known");
-    cluster.kubectl(&["delete", "policyexceptions.kyverno.io", "late", "-n", "kyverno"]).unwrap();
+    for namespace in ["kyverno", "default"] {
+        let gone = ["delete", "policyexceptions.kyverno.io", "late", "-n", namespace];
+        cluster.kubectl(&gone).unwrap();
+    }
     cluster.kubectl(&["delete", "clusterpolicy", "late"]).unwrap();
     cluster.wait("it goes with its policy", || !made("late-0"));
 }

@@ -86,6 +86,8 @@ struct Keeper {
     shared: Shared,
     settings: Settings,
     warned: Vec<String>,
+    /// Exceptions that do not hold.
+    passed_over: Vec<Str>,
     names: Names,
     address: Address,
     certificates: Option<Certificates>,
@@ -111,6 +113,7 @@ impl Keeper {
         Keeper {
             settings: Settings::new(namespace),
             warned: Vec::new(),
+            passed_over: Vec::new(),
             names: names(&shared),
             address,
             certificates: None,
@@ -136,7 +139,16 @@ impl Keeper {
             self.warned = warnings;
         }
         let sound = stored.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
-        let hooks = Hooks::new(sound, &stored.exceptions, kinds, &settings);
+        let exceptions = settings.in_force(&stored.exceptions);
+        let others = stored.exceptions.iter().filter(|exception| !settings.holds(exception));
+        let others: Vec<Str> = others.map(|exception| exception.name.clone()).collect();
+        if others != self.passed_over {
+            for exception in &others {
+                tracing::warn!(%exception, "does not hold: its namespace is not in kiln.exceptionNamespaces");
+            }
+            self.passed_over = others;
+        }
+        let hooks = Hooks::new(sound, &exceptions, kinds, &settings);
         self.settings = settings.clone();
         let services = Services::new(self.shared.options.services.clone().and(&settings.services));
         let authors = Arc::new(stored.authors(settings.authors));

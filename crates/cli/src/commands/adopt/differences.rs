@@ -1,9 +1,15 @@
 //! What Kiln refuses that the original tools do, as far as the text of a policy shows it.
 
+use std::sync::Arc;
+
+use kiln_admission::Settings;
 use kiln_admission::authors::{Authors, is_unsigned};
 use kiln_object::{Gvk, metadata};
+use kiln_rules::Exception;
 use kiln_services::Allowed;
 use kiln_value::Value;
+
+use super::{Fate, Runs};
 
 /// Calls of CEL that ask the network.
 const HTTP: [&str; 3] = ["http.Get(", "http.Post(", "http.Put("];
@@ -19,6 +25,22 @@ const NO_SERVICES: &str = "policies of a namespace do not ask services";
 
 const NO_AUTHOR: &str = "nobody wrote down who stored it, so it does in its namespace what the engine may: whoever stores it again is \
      held to their own rights";
+
+/// Exceptions that do not hold, for all that they say.
+pub(super) fn of_exceptions(exceptions: &[Arc<Exception>], settings: &Settings) -> Vec<Fate> {
+    let others = exceptions.iter().filter(|exception| !settings.holds(exception));
+    let fate = |exception: &Arc<Exception>| Fate {
+        policy: format!("PolicyException/{}", exception.name),
+        runs: Runs::NotAtAll,
+        // Kyverno: exceptions are off, or from one namespace, unless its flags say otherwise.
+        why: vec![format!(
+            "exceptions hold for all policies in {} alone: add its namespace to kiln.exceptionNamespaces if Kyverno's flag \
+             --exceptionNamespace allows it",
+            settings.exception_namespaces.join(", ")
+        )],
+    };
+    others.map(fate).collect()
+}
 
 /// What users may want to know of a policy that runs as it is.
 pub(super) fn remark(policy: &Value, authors: Authors) -> Option<&'static str> {

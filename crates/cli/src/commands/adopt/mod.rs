@@ -20,6 +20,7 @@ use serde_json::json;
 use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_policies};
 use super::doctor::other_engine;
+use super::left_webhooks::{self, Left};
 use super::plan::{by, rule};
 use super::rules::rule_set;
 use crate::args::Format;
@@ -79,6 +80,8 @@ struct Adoption {
     now: Rehearsed,
     /// Deployments to stop first.
     engines: Vec<(String, &'static str)>,
+    /// Webhook configurations to remove then.
+    webhooks: Vec<Left>,
 }
 
 /// Objects that carry the labels of a rule.
@@ -108,8 +111,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let reader = args.connection.reader()?;
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile(wanted, reader.kinds());
+    let mut compiled = compile(wanted, reader.kinds());
     let around = around(&reader, &args.engine_namespace, &Allowed::default())?;
+    let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
+    compiled.exceptions = around.settings.in_force(&compiled.exceptions);
     let rules = rule_set(&compiled);
     let admission =
         AtAdmission { rules: &rules, reader: &reader, kinds: reader.kinds(), around: &around };
@@ -124,11 +129,19 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     };
     let now = kiln_live::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
+    let mut webhooks = Vec::new();
+    for kind in left_webhooks::KINDS {
+        let found = all(&reader, &Gvk::new("admissionregistration.k8s.io/v1", kind))?;
+        webhooks.extend(found.iter().filter_map(|it| Left::of(it, &args.engine_namespace)));
+    }
+    let mut fates = fates(&documents, &reader, &around)?;
+    fates.extend(passed_over);
     let adoption = Adoption {
-        fates: fates(&documents, &reader, &around)?,
+        fates,
         made: made(&reader, &rules)?,
         now,
         engines: deployments.iter().filter_map(other_engine).collect(),
+        webhooks,
     };
     show(ui, &adoption)?;
     Ok(if adoption.is_smooth() { Outcome::Done } else { Outcome::No })
@@ -230,6 +243,14 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
     for (deployment, engine) in &adoption.engines {
         writeln!(out, "stop      Deployment {deployment} ({engine}), before `kiln run` starts")?;
     }
+    for left in &adoption.webhooks {
+        writeln!(
+            out,
+            "remove    {}, which stays when its engine is stopped and then refuses requests\n          {}",
+            left.describe(),
+            left.removal()
+        )?;
+    }
     if adoption.made.without_trigger > 0 {
         let many = counted(adoption.made.without_trigger, "object carries", "objects carry");
         writeln!(
@@ -312,6 +333,8 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
     let undone = undone.map(|undone| json!({"what": undone.what, "why": undone.why}));
     let engines = adoption.engines.iter();
     let engines = engines.map(|(name, engine)| json!({"deployment": name, "engine": engine}));
+    let webhooks = adoption.webhooks.iter();
+    let webhooks = webhooks.map(|left| json!({"what": left.describe(), "do": left.removal()}));
     json!({
         "policies": policies,
         "made": adoption.made.all,
@@ -319,5 +342,6 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
         "changes": changes.collect::<Vec<_>>(),
         "notDone": undone.collect::<Vec<_>>(),
         "stopFirst": engines.collect::<Vec<_>>(),
+        "removeThen": webhooks.collect::<Vec<_>>(),
     })
 }

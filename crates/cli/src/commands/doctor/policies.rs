@@ -37,6 +37,13 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
         // Its words hold its hint.
         look.note(about, state, problem.to_string(), None);
     }
+    for exception in &compiled.exceptions {
+        if !look.settings.holds(exception) {
+            let message = format!("PolicyException {} does not hold", exception.name);
+            let hint = "exceptions for all policies are taken from the namespaces in kiln.exceptionNamespaces of the ConfigMap";
+            look.doubtful("exceptions", message, hint);
+        }
+    }
     for document in documents.iter().filter(|document| is_policy(document)) {
         readiness(look, document);
     }

@@ -4,8 +4,9 @@ use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
+use super::super::left_webhooks::{self, Left};
 use super::address::{Address, Unanswered};
-use super::{Examination, certificates};
+use super::{Examination, Unread, certificates};
 
 const ABOUT: &str = "webhooks";
 
@@ -26,6 +27,22 @@ pub(super) fn look(look: &mut Examination<'_>) {
         }
         if is_well {
             look.good(ABOUT, format!("{name} is registered, and somebody answers"));
+        }
+    }
+    for kind in left_webhooks::KINDS {
+        let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
+        let Ok(found) = look.all(ABOUT, &gvk, "") else { continue };
+        let namespace = look.settings.namespace.clone();
+        for left in found.iter().filter_map(|found| Left::of(found, &namespace)) {
+            // KubeMod may still be there.
+            let (at, service) = &left.service;
+            if left.path.is_some() || matches!(is_answered(look, at, service), Ok(false)) {
+                let message = format!(
+                    "{} is of an engine that is gone: requests that it is asked about are refused",
+                    left.describe()
+                );
+                look.bad(ABOUT, message, &format!("`{}`", left.removal()));
+            }
         }
     }
 }
@@ -104,16 +121,7 @@ fn has_endpoints(
             return false;
         }
     }
-    let kind = Gvk::new("discovery.k8s.io/v1", "EndpointSlice");
-    let Ok(slices) = look.all(ABOUT, &kind, namespace) else { return false };
-    let is_answered = slices
-        .iter()
-        .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
-        .filter_map(|slice| slice.get("endpoints")?.as_list())
-        .flat_map(|endpoints| endpoints.iter())
-        .any(|endpoint| {
-            endpoint.get_path(["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
-        });
+    let Ok(is_answered) = is_answered(look, namespace, service) else { return false };
     if !is_answered {
         let message = format!(
             "nobody answers behind the Service {namespace}/{service} that {which} calls: {stops}"
@@ -121,4 +129,18 @@ fn has_endpoints(
         look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
     }
     is_answered
+}
+
+/// Whether some endpoint of a Service is ready.
+fn is_answered(look: &mut Examination<'_>, namespace: &str, service: &str) -> Result<bool, Unread> {
+    let kind = Gvk::new("discovery.k8s.io/v1", "EndpointSlice");
+    let slices = look.all(ABOUT, &kind, namespace)?;
+    Ok(slices
+        .iter()
+        .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
+        .filter_map(|slice| slice.get("endpoints")?.as_list())
+        .flat_map(|endpoints| endpoints.iter())
+        .any(|endpoint| {
+            endpoint.get_path(["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
+        }))
 }

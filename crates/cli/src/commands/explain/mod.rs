@@ -7,7 +7,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     ClaimLabels, Effect, Event, Outcome as Evaluated, RuleSet, Step, User, Verdict, World,
 };
-use kiln_live::Reader;
+use kiln_live::{Around, Reader};
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocking_step;
 use kiln_rules::RuleId;
@@ -108,8 +108,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             };
             Diagnostic::error(format!("there is no {id}")).hint(hint)
         })?;
-    let rules = rule_set(&stored_rules(ui, &reader)?);
-    let mut explanation = explain(&reader, args, &id, &object, &rules)?;
+    let services = super::run::all(&args.allow_service);
+    let around = around(&reader, &args.engine_namespace, &services)?;
+    let rules = rule_set(&stored_rules(ui, &reader, &around.settings)?);
+    let mut explanation = explain(&reader, args, &id, &object, &rules, &around)?;
     explanation.conditions =
         stored_policies(&reader)?.iter().flat_map(|policy| unmet(policy.value())).collect();
     show::explanation(ui, args.trace, &explanation)?;
@@ -136,6 +138,7 @@ fn explain(
     id: &ObjectId,
     object: &Value,
     rules: &RuleSet,
+    around: &Around,
 ) -> Result<Explanation, Failure> {
     let user = args.user.as_ref().map(|name| User {
         username: name.as_str().into(),
@@ -144,8 +147,6 @@ fn explain(
     });
     let mut event = Event::created(object.clone());
     event.user.clone_from(&user);
-    let services = super::run::all(&args.allow_service);
-    let around = around(reader, &args.engine_namespace, &services)?;
     let outside = around.outside();
     let world = World {
         view: reader,

@@ -98,17 +98,18 @@ pub(super) fn plan(
     }
     let reader = args.connection.reader()?;
     let kinds = more_kinds(reader.kinds().clone(), &documents)?;
+    let around = around(&reader, &args.engine_namespace, services)?;
     let compiled = if rules.is_empty() {
-        stored_rules(ui, &reader)?
+        stored_rules(ui, &reader, &around.settings)?
     } else {
         let mut compiled = compile_rules(ui, &documents, &[], &kinds);
         // A running engine would leave alone what they name.
         compiled.exceptions.extend(stored_exceptions(ui, &reader, &documents)?);
+        compiled.exceptions = around.settings.in_force(&compiled.exceptions);
         compiled
     };
     let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
     let set = rule_set(&compiled);
-    let around = around(&reader, &args.engine_namespace, services)?;
     let admission = AtAdmission { rules: &set, reader: &reader, kinds: &kinds, around: &around };
     let play = Play {
         kinds: &kinds,

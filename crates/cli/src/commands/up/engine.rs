@@ -45,14 +45,16 @@ pub(in crate::commands) struct View {
 }
 
 impl Engine {
-    /// Begins, at the sandbox of this kubeconfig.
+    /// Begins, at the sandbox of this kubeconfig. Exceptions of these namespaces hold for all policies.
     pub(in crate::commands) fn begin(
         sandbox: &Sandbox,
         kubeconfig: &Path,
+        exceptions: Option<&str>,
     ) -> Result<(Self, oneshot::Receiver<Shared>), Failure> {
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
             grant: Grant::Standard,
+            exceptions: exceptions.map(str::to_owned),
             ..kiln_install::Options::default()
         }) {
             sandbox.apply(&object, "kyverno").map_err(|why| {

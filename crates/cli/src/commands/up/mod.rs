@@ -254,7 +254,7 @@ impl Up<'_> {
         }
         let path = self.folder.path().join("engine");
         config::write(&path, self.sandbox.inner_kubeconfig())?;
-        let (engine, shown) = Engine::begin(&self.sandbox, &path)?;
+        let (engine, shown) = Engine::begin(&self.sandbox, &path, None)?;
         self.engine = Some(engine);
         engine::connected(shown).await.map(Some)
     }
