@@ -20,6 +20,20 @@ use crate::path::{Address, BadPart, path};
 /// How long an engine may take to say how it is.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Who passes a question on to an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A Service: one of the engines behind it that are ready, whichever.
+    Service(&'a str),
+    /// A pod, ready or not.
+    Pod {
+        /// Its name.
+        name: &'a str,
+        /// The port that the engine listens on.
+        port: u16,
+    },
+}
+
 /// A cluster that can only be read.
 pub struct Reader {
     pub(crate) runtime: Runtime,
@@ -98,16 +112,20 @@ impl Reader {
         Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true))
     }
 
-    /// What an engine says of itself, asked through its Service.
+    /// What an engine says of itself, asked through the API server.
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
-    pub fn health(&self, namespace: &str, service: &str) -> Result<String, ApiError> {
+    pub fn health(&self, namespace: &str, asked: Asked<'_>) -> Result<String, ApiError> {
+        let (plural, name) = match asked {
+            Asked::Service(name) => ("services", format!("https:{name}:443")),
+            Asked::Pod { name, port } => ("pods", format!("https:{name}:{port}")),
+        };
         let health = Address {
             version: "v1",
-            plural: "services",
+            plural,
             namespace,
-            name: &format!("https:{service}:443"),
+            name: &name,
             subresource: "proxy/health",
             ..Address::default()
         };

@@ -108,7 +108,7 @@ fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
 }
 
 /// Everything that `kiln install` may have printed.
-fn installed(namespace: &str) -> Vec<Value> {
+pub(super) fn installed(namespace: &str) -> Vec<Value> {
     let printed = |split| {
         manifests(&kiln_install::Options {
             namespace: namespace.to_owned(),

@@ -81,6 +81,29 @@ impl Patient {
             .unwrap();
     }
 
+    /// A pod at an address, as its node would tell.
+    fn pod(&self, name: &str, labels: &str, port: u16, address: Option<IpAddr>, ready: bool) {
+        let pod = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: kyverno, labels: {{{labels}}}}}\n\
+             spec: {{containers: [{{name: a, image: none, ports: [{{name: https, containerPort: {port}}}]}}]}}\n"
+        );
+        let begin = Instant::now();
+        while let Err(error) = self.cluster.apply(&pod) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no account for pods: {error}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let at = address.map_or_else(String::new, |address| {
+            format!(r#""podIP": "{address}", "podIPs": [{{"ip": "{address}"}}], "#)
+        });
+        let ready = if ready { "True" } else { "False" };
+        let status = format!(
+            r#"{{"status": {{{at}"conditions": [{{"type": "Ready", "status": "{ready}"}}]}}}}"#
+        );
+        let patch = ["--subresource=status", "--type=merge", "--patch", &status];
+        let patch = [&["patch", "pod", name, "--namespace=kyverno"][..], &patch].concat();
+        self.cluster.kubectl(&patch).unwrap();
+    }
+
     /// Says who is behind the Service.
     fn endpoint(&self, address: IpAddr, port: u16, ready: bool) {
         self.cluster
@@ -214,18 +237,7 @@ fn webhooks_that_call_a_service() {
     };
     let stub = Stub::start(&certificates.serving);
     // API servers pass requests on to pods only.
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: engine, namespace: kyverno}\n\
-               spec: {containers: [{name: a, image: none}]}\n";
-    let begin = Instant::now();
-    while let Err(error) = patient.cluster.apply(pod) {
-        assert!(begin.elapsed() < Duration::from_secs(60), "no account for pods: {error}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    let status =
-        format!(r#"{{"status": {{"podIP": "{address}", "podIPs": [{{"ip": "{address}"}}]}}}}"#);
-    let patch = ["--subresource=status", "--type=merge", "--patch", &status];
-    let patch = [&["patch", "pod", "engine", "--namespace=kyverno"][..], &patch].concat();
-    patient.cluster.kubectl(&patch).unwrap();
+    patient.pod("engine", "", 443, Some(address), true);
     patient.endpoint(address, stub.port, false);
     patient.says(&[&nobody]);
     patient.endpoint(address, stub.port, true);
@@ -236,6 +248,35 @@ fn webhooks_that_call_a_service() {
     stub.say(STALE);
     let said = patient.says(&[&format!("problem  watches: {STALE}")]);
     assert!(!said.contains("all is well"), "{said}");
+}
+
+#[test]
+fn every_pod_of_an_engine_is_asked_ready_or_not() {
+    let Some(patient) = Patient::new() else { return };
+    let certificates = made(0);
+    patient.store(&certificates);
+    patient.register(BY_SERVICE, &certificates.ca_bundle(), "Fail");
+    patient.cluster.apply(SERVICE).unwrap();
+    let labels = |component: &str| {
+        format!("app.kubernetes.io/name: kiln, app.kubernetes.io/component: {component}")
+    };
+    patient.pod("kiln-c", &labels("controller"), 9443, None, false);
+    patient.says(&["problem  watches: the pod kiln-c is not ready, and does not answer: "]);
+    patient.cluster.kubectl(&["delete", "pod", "kiln-c", "-n", "kyverno", "--force"]).unwrap();
+
+    let Some(address) = address() else {
+        eprintln!("skipped in part: this machine has no address but its own");
+        return;
+    };
+    // The one that is well is the only one that the Service knows.
+    let (well, unwell) = (Stub::start(&certificates.serving), Stub::start(&certificates.serving));
+    patient.pod("kiln-a", &labels("admission"), well.port, Some(address), true);
+    patient.pod("kiln-b", &labels("controller"), unwell.port, Some(address), false);
+    patient.endpoint(address, well.port, true);
+    patient.says(&["ok       watches: 2 pods say that all is well"]);
+    unwell.say(STALE);
+    let said = patient.says(&[&format!("problem  watches: the pod kiln-b: {STALE}")]);
+    assert!(!said.contains("all is well") && !said.contains("kiln-a"), "{said}");
 }
 
 #[test]

@@ -1,22 +1,13 @@
 //! Whether the cluster knows the kinds of rules, and whether somebody acts on them.
 
-use std::time::{Duration, Instant};
-
 use kiln_object::{Gvk, metadata};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
 use super::Examination;
-use super::address::Address;
 
-/// What is over by then was the beginning of an engine.
-const PASSING: Duration = Duration::from_secs(2);
-/// How often it is asked meanwhile.
-const LOOK: Duration = Duration::from_millis(200);
 /// So many seconds clocks may differ.
 const ASKEW: i64 = 5;
-/// The Service of those who act, where they do nothing else.
-const CONTROLLER: &str = "kiln-controller";
 const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
@@ -114,79 +105,6 @@ pub(super) fn lease(look: &mut Examination<'_>) {
             look.doubtful(about, format!("the Lease of {holder} says no time"), "look at its logs");
         }
     }
-}
-
-/// Where an engine is asked how it is.
-enum Place {
-    At(Address),
-    Behind(String),
-}
-
-impl Place {
-    fn ask(&self, look: &Examination<'_>) -> Result<String, String> {
-        match self {
-            Place::At(address) => address.health().map_err(|why| why.to_string()),
-            Place::Behind(service) => {
-                let said = look.reader.health(&look.settings.namespace, service);
-                said.map_err(|error| error.to_string())
-            }
-        }
-    }
-}
-
-/// What engines say of their watches, webhooks and servers: where webhooks find them, or through their Services.
-pub(super) fn health(look: &mut Examination<'_>) {
-    let mut places: Vec<Place> = look.said.keys().cloned().map(Place::At).collect();
-    if places.is_empty() {
-        places.push(Place::Behind(look.service.to_owned()));
-    }
-    // Those who act have a Service of their own where the sides are split.
-    if let Ok(Some(_)) = look.object("watches", Gvk::new("v1", "Service"), CONTROLLER) {
-        places.push(Place::Behind(CONTROLLER.to_owned()));
-    }
-    let mut is_well = true;
-    for place in places {
-        is_well &= one(look, &place);
-    }
-    if is_well {
-        look.good("watches", "the engine says that all is well");
-    }
-}
-
-/// Whether one engine is well.
-fn one(look: &mut Examination<'_>, place: &Place) -> bool {
-    let about = "watches";
-    let began = Instant::now();
-    let mut said = place.ask(look);
-    while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
-        std::thread::sleep(LOOK);
-        said = place.ask(look);
-    }
-    match said {
-        Ok(said) if said.trim() == "ok" => return true,
-        Ok(said) => {
-            for line in said.lines().filter(|line| !line.trim().is_empty()) {
-                let hint = "look at the logs of the engine";
-                match line.ends_with("it has not read everything yet") {
-                    // It may have begun a moment ago.
-                    true => look.doubtful(about, line, hint),
-                    false => look.bad(about, line, hint),
-                }
-            }
-        }
-        Err(error) => {
-            let place = match place {
-                Place::At(address) => format!("at {}", address.origin),
-                Place::Behind(service) => format!("through the Service {service}"),
-            };
-            look.doubtful(
-                about,
-                format!("the engine cannot be asked {place}: {error}"),
-                "GET /health at the address that it listens on says which watches are stale",
-            );
-        }
-    }
-    false
 }
 
 /// Engines that act on the same rules.

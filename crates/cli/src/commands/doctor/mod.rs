@@ -3,6 +3,7 @@
 mod address;
 mod certificates;
 mod engine;
+mod health;
 mod policies;
 mod webhooks;
 
@@ -177,7 +178,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         engine::others(&mut examination);
         certificates::look(&mut examination);
         webhooks::look(&mut examination);
-        engine::health(&mut examination);
+        health::look(&mut examination);
         policies::look(&mut examination)?;
         policies::work(&mut examination);
     }
