@@ -170,6 +170,9 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
     says("generatingpolicies/notes", &in_cel(true, &[good, readable]));
     let no_rights = condition("RBACPermissionsGranted", "False", "Failed", "nobody answers");
     says("mutatingpolicies/owner", &in_cel(false, &[no_webhook, no_rights]));
+    // It is left to others, who write its status.
+    let foreign = condition("Ready", "False", "Failed", "foreign");
+    says("cleanuppolicies/sweep", &format!(r#"{{"conditions": [{foreign}]}}"#));
     let no_admission = condition("Ready", "False", "NoAdmission", "nobody answers");
     says(
         "policies.kyverno.io/own",

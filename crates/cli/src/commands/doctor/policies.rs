@@ -1,6 +1,6 @@
 //! Whether policies can be used, have the rights that they need, and do their work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_admission::access::{needs, questions, refusal};
 use kiln_admission::authors::is_unsigned;
@@ -44,15 +44,19 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             look.doubtful("exceptions", message, hint);
         }
     }
-    for document in documents.iter().filter(|document| is_policy(document)) {
+    // Of kinds that are left to other engines, these write the status, and nobody is the author. The same holds for
+    // exceptions, which do nothing.
+    let not_run = compiled.not_run.iter().filter(|not_run| not_run.rule.is_none());
+    let not_run: BTreeSet<String> =
+        not_run.map(|not_run| not_run.place.source().name().to_owned()).collect();
+    let is_run =
+        |policy: &&Document| is_policy(policy) && !not_run.contains(policy.place().source().name());
+    for document in documents.iter().filter(is_run) {
         readiness(look, document);
-    }
-    let unsigned = documents.iter().map(Document::value);
-    let unsigned: Vec<String> = unsigned
-        .filter(|policy| is_unsigned(policy, look.settings.authors))
-        .map(kiln_object::identity::describe)
-        .collect();
-    for name in unsigned {
+        if !is_unsigned(document.value(), look.settings.authors) {
+            continue;
+        }
+        let name = kiln_object::identity::describe(document.value());
         let message = format!(
             "nobody wrote down who stored {name}: it may do what the engine may in its namespace"
         );
@@ -78,11 +82,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
     if unmet.is_empty() {
         return;
     }
-    let compiled = compile([policy], look.reader.kinds());
-    if compiled.not_run.iter().any(|not_run| not_run.rule.is_none()) {
-        // Whatever it says, another engine wrote it.
-        return;
-    }
+    let is_sound = !compile([policy], look.reader.kinds()).has_errors();
     let name = kiln_object::identity::describe(policy.value());
     for unmet in unmet {
         let message = match unmet.condition.as_str() {
@@ -91,7 +91,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
             }
             _ => format!("{name} is not ready: {}", unmet.message),
         };
-        look.bad("policies", message, what_helps(&unmet, !compiled.has_errors()));
+        look.bad("policies", message, what_helps(&unmet, is_sound));
     }
 }
 
