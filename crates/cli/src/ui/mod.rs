@@ -19,6 +19,17 @@ pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// Text that others wrote, on one line and without what a terminal would obey: names and messages in a cluster may hold
+/// anything.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| match c {
+        '\n' | '\r' | '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(plain).collect()
+}
+
 /// Where commands write to.
 pub(crate) struct Ui {
     format: Format,

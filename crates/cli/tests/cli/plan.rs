@@ -423,6 +423,64 @@ fn bad_input_is_told() {
     }
 }
 
+#[test]
+fn every_form_says_what_is_refused_or_not_done_and_why() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    cluster.apply(OBJECTS).unwrap();
+    let loud = REJECT.replace(
+        "rejectMessage: too loud",
+        "rejectMessage: \"too\\e[31m loud\\nnothing would change\"",
+    );
+    let about_notes =
+        loud.replace("$.data.mode', matchValue: loud", "$.metadata.name', matchValue: note");
+    let named = MUTATE.replace("name: owner", "name: \"own\\e[31mer\"");
+    let folder = Folder::with(&[
+        ("g.yaml", GENERATING),
+        ("m.yaml", &named),
+        ("loud.yaml", &loud),
+        ("notes.yaml", &about_notes.replace("name: no-loud", "name: no-notes")),
+    ]);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    let plan = |form: &str| {
+        let rules = ["g.yaml", "m.yaml", "loud.yaml", "notes.yaml"];
+        let args = ["plan", "--brief", "--kubeconfig", &kubeconfig, form];
+        let run = folder.kiln(&[&args[..], &rules].concat());
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        // What rules say is not obeyed by terminals, and is no line of ours.
+        assert!(!run.stdout.contains('\u{1b}'), "{form}: {:?}", run.stdout);
+        assert!(!run.stdout.lines().any(|line| line == "nothing would change"), "{}", run.stdout);
+        run.stdout
+    };
+    // KubeMod: messages are quoted.
+    let why = r#""too\x1b[31m loud\nnothing would change""#;
+    let text = plan("--format=text");
+    for (begins, ends) in [
+        (
+            "refuse v1/ConfigMap/team-a/settings (policy label, rule own\u{fffd}[31mer; policy team-a/no-loud",
+            why,
+        ),
+        ("not done: gpol:notes/notes: v1/ConfigMap/team-a/note: modrule:team-a/no-notes", why),
+    ] {
+        let is_it = |line: &str| line.starts_with(begins) && line.ends_with(ends);
+        assert!(text.lines().any(is_it), "{begins:?} is missing in\n{text}");
+    }
+    let table = plan("--format=table");
+    assert!(table.lines().next().unwrap().ends_with("   WHY"), "{table}");
+    for (begins, contains) in [
+        ("refuse later   v1/ConfigMap/team-a/settings ", "label, team-a/no-loud "),
+        ("not done       gpol:notes/notes ", "v1/ConfigMap/team-a/note: modrule:team-a/no-notes"),
+    ] {
+        let is_it =
+            |line: &str| line.starts_with(begins) && line.contains(contains) && line.ends_with(why);
+        assert!(table.lines().any(is_it), "{begins:?} is missing in\n{table}");
+    }
+    assert!(
+        table.ends_with("1 object is refused on its next write; 1 thing cannot be done\n"),
+        "{table}"
+    );
+    plan("--format=json");
+}
+
 /// An exception that lets one namespace be.
 fn exception(name: &str, excepted: &str) -> String {
     format!(

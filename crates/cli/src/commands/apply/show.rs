@@ -11,7 +11,7 @@ use kiln_yaml::{emit, emit_documents};
 
 use super::Args;
 use crate::args::Format;
-use crate::ui::{Ui, difference};
+use crate::ui::{Ui, difference, plain};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
@@ -110,8 +110,7 @@ fn describe(id: &ObjectId) -> String {
         "" => format!("{} {}", id.gvk.kind, id.name),
         namespace => format!("{} {namespace}/{}", id.gvk.kind, id.name),
     };
-    // Names in files may hold anything, also what a terminal would obey.
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    plain(&name)
 }
 
 fn verdict(result: &RuleResult) -> String {

@@ -24,7 +24,7 @@ use self::address::{Address, Unanswered};
 use super::connection::{Connection, settings_of};
 use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
-use crate::ui::{Ui, counted};
+use crate::ui::{Ui, counted, plain};
 
 /// Say what keeps rules from working in a cluster, and what to do about it
 ///
@@ -212,9 +212,12 @@ fn show(ui: &Ui, findings: &[Finding]) -> Result<(), Diagnostic> {
 
 fn text(out: &mut impl Write, findings: &[Finding]) -> std::io::Result<()> {
     for finding in findings {
-        writeln!(out, "{:<8} {}: {}", finding.state.word(), finding.about, finding.message)?;
-        if let Some(hint) = &finding.hint {
-            writeln!(out, "         {}", hint.trim_end().replace('\n', "\n         "))?;
+        let (state, about) = (finding.state.word(), finding.about);
+        let mut message = finding.message.trim_end().lines().map(plain);
+        writeln!(out, "{state:<8} {about}: {}", message.next().unwrap_or_default())?;
+        let hint = finding.hint.as_deref().unwrap_or_default().trim_end().lines().map(plain);
+        for line in message.chain(hint) {
+            writeln!(out, "         {line}")?;
         }
     }
     let count = |state: State| findings.iter().filter(|finding| finding.state == state).count();
@@ -225,4 +228,26 @@ fn text(out: &mut impl Write, findings: &[Finding]) -> std::io::Result<()> {
         counted(bad, "problem", "problems"),
         counted(doubtful, "warning", "warnings")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cluster_says_cannot_pass_for_another_finding() {
+        let finding = Finding {
+            about: "work",
+            state: State::Bad,
+            message: "policy a: \u{1b}[2J\nok       all: fine".to_owned(),
+            hint: Some("first\n  second\n".to_owned()),
+        };
+        let mut said = Vec::new();
+        text(&mut said, &[finding]).unwrap();
+        assert_eq!(
+            String::from_utf8(said).unwrap(),
+            "problem  work: policy a: \u{fffd}[2J\n         ok       all: fine\n         first\n           second\n\
+             1 problem, 0 warnings\n"
+        );
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::conditions::PolicyCondition;
 use super::{Explanation, Request, RuleExplanation};
 use crate::args::Format;
-use crate::ui::Ui;
+use crate::ui::{Ui, plain};
 
 pub(super) fn explanation(ui: &Ui, trace: bool, explanation: &Explanation) -> io::Result<()> {
     let mut out = ui.stdout();
@@ -28,10 +28,11 @@ fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Res
         writeln!(out, "  the cluster has no rules")?;
     }
     for PolicyCondition { policy, condition, message, .. } in &explanation.conditions {
+        let (policy, condition) = (plain(policy), plain(condition));
         writeln!(out, "policy {policy} is not {condition}: {}", plain(message))?;
     }
     for rule in &explanation.rules {
-        writeln!(out, "policy {}, rule {}", rule.rule.policy.key(), rule.rule.rule)?;
+        writeln!(out, "{}", super::super::plan::rule(&rule.rule))?;
         match &rule.why {
             Some(why) => writeln!(out, "  {}: {}", rule.verdict, plain(why))?,
             None => writeln!(out, "  {}", rule.verdict)?,
@@ -41,11 +42,12 @@ fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Res
         }
         if let Some(steps) = rule.trace.as_ref().filter(|_| trace) {
             for line in steps.to_string().lines() {
-                writeln!(out, "    | {line}")?;
+                writeln!(out, "    | {}", plain(line))?;
             }
         }
     }
     for Request { name, policy, state, message, retries } in &explanation.requests {
+        let [name, policy, state] = [name, policy, state].map(|text| plain(text));
         write!(
             out,
             "UpdateRequest {name} of policy {policy}: {state}, tried again {retries} times"
@@ -53,11 +55,6 @@ fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Res
         if message.is_empty() { writeln!(out)? } else { writeln!(out, ": {}", plain(message))? }
     }
     Ok(())
-}
-
-/// Names and messages may hold anything, also what a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn as_json(explanation: &Explanation) -> serde_json::Value {

@@ -10,7 +10,7 @@ use kiln_value::{Map, Value, json};
 use super::Plan;
 use super::next_write::NextWrite;
 use crate::args::Format;
-use crate::ui::{Ui, counted, difference, table};
+use crate::ui::{Ui, counted, difference, plain, table};
 
 pub(super) fn plan(ui: &Ui, brief: bool, plan: &Plan) -> io::Result<()> {
     let mut out = ui.stdout();
@@ -24,7 +24,7 @@ pub(super) fn plan(ui: &Ui, brief: bool, plan: &Plan) -> io::Result<()> {
 
 /// A rule by its policy and its own name.
 pub(in crate::commands) fn rule(rule: &RuleId) -> String {
-    format!("policy {}, rule {}", rule.policy.key(), rule.rule)
+    plain(&format!("policy {}, rule {}", rule.policy.key(), rule.rule))
 }
 
 /// The rules that do something, for the end of a line.
@@ -35,15 +35,15 @@ pub(in crate::commands) fn by(rules: &[RuleId]) -> String {
     }
 }
 
-/// Names in a cluster may hold what a terminal would obey.
-fn plain(id: &ObjectId) -> String {
-    id.to_string().chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// An object by its name.
+fn named(id: &ObjectId) -> String {
+    plain(&id.to_string())
 }
 
 fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
     for planned in &plan.now.changes {
         let by = by(&planned.rules);
-        writeln!(out, "{} {}{by}", planned.action(), plain(&planned.target))?;
+        writeln!(out, "{} {}{by}", planned.action(), named(&planned.target))?;
         if !brief {
             write_difference(
                 out,
@@ -57,9 +57,9 @@ fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
         writeln!(out, "on their next write:")?;
     }
     for write in &plan.next_write {
-        let (target, by) = (plain(&write.target), by(&write.rules));
+        let (target, by) = (named(&write.target), by(&write.rules));
         match &write.refused {
-            Some(why) => writeln!(out, "refuse {target}{by}: {why}")?,
+            Some(why) => writeln!(out, "refuse {target}{by}: {}", plain(why))?,
             None => writeln!(out, "change {target}{by}")?,
         }
         if !brief && write.refused.is_none() {
@@ -67,7 +67,7 @@ fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
         }
     }
     for undone in &plan.now.undone {
-        writeln!(out, "not done: {}: {}", undone.what, undone.why)?;
+        writeln!(out, "not done: {}: {}", plain(&undone.what), plain(&undone.why))?;
     }
     for rule in &plan.waiting {
         writeln!(
@@ -84,7 +84,7 @@ fn write_difference(
     before: Option<&Value>,
     after: Option<&Value>,
 ) -> io::Result<()> {
-    let id = plain(id);
+    let id = named(id);
     let text = difference(&format!("{id} as it is"), &id, before, after);
     out.write_all(text.as_bytes())
 }
@@ -123,20 +123,25 @@ fn summary(plan: &Plan) -> String {
 }
 
 fn rows(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
-    let by = |id: Option<&RuleId>| {
-        let names = id.map(|id| (id.policy.key(), id.rule.to_string()));
-        names.unwrap_or_default()
+    let row = |action: &str, what: &str, rules: &[RuleId], why: &str| {
+        let policies = rules.iter().map(|id| id.policy.key()).collect::<Vec<_>>().join(", ");
+        let rules = rules.iter().map(|id| id.rule.as_str()).collect::<Vec<_>>().join(", ");
+        [action, what, &policies, &rules, why].map(plain).to_vec()
     };
-    let now = plan.now.changes.iter().map(|planned| {
-        let (policy, rule) = by(planned.rules.first());
-        vec![planned.action().to_owned(), plain(&planned.target), policy, rule]
-    });
+    let now = plan
+        .now
+        .changes
+        .iter()
+        .map(|planned| row(planned.action(), &planned.target.to_string(), &planned.rules, ""));
     let later = plan.next_write.iter().map(|write| {
-        let (policy, rule) = by(write.rules.first());
         let action = if write.refused.is_some() { "refuse later" } else { "change later" };
-        vec![action.to_owned(), plain(&write.target), policy, rule]
+        let why = write.refused.as_deref().unwrap_or_default();
+        row(action, &write.target.to_string(), &write.rules, why)
     });
-    table(out, &["ACTION", "OBJECT", "POLICY", "RULE"], now.chain(later))?;
+    let undone =
+        plan.now.undone.iter().map(|undone| row("not done", &undone.what, &[], &undone.why));
+    let header = ["ACTION", "OBJECT", "POLICY", "RULE", "WHY"];
+    table(out, &header, now.chain(later).chain(undone))?;
     writeln!(out, "\n{}", summary(plan))
 }
 
@@ -197,4 +202,38 @@ fn as_value(plan: &Plan) -> Value {
         ("notDone", undone),
         ("summary", Value::from(summary)),
     ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_live::{Rehearsed, Undone};
+    use kiln_object::Gvk;
+
+    use super::*;
+
+    #[test]
+    fn what_rules_and_servers_say_stays_on_its_line_and_is_not_obeyed() {
+        let hostile = "a\u{1b}[2J\nnothing would change";
+        let undone = Undone { what: hostile.to_owned(), why: hostile.to_owned() };
+        let refused = NextWrite {
+            target: ObjectId::new(Gvk::new("v1", "ConfigMap"), "shop", "a"),
+            rules: Vec::new(),
+            before: Value::Null,
+            after: Value::Null,
+            refused: Some(hostile.to_owned()),
+        };
+        let plan = Plan {
+            now: Rehearsed { undone: vec![undone], ..Rehearsed::default() },
+            next_write: vec![refused],
+            waiting: Vec::new(),
+        };
+        let (mut lines, mut table) = (Vec::new(), Vec::new());
+        text(&mut lines, true, &plan).unwrap();
+        rows(&mut table, &plan).unwrap();
+        for said in [lines, table] {
+            let said = String::from_utf8(said).unwrap();
+            assert!(!said.contains('\u{1b}'), "{said:?}");
+            assert_eq!(said.matches("a\u{fffd}[2J nothing would change").count(), 3, "{said}");
+        }
+    }
 }
