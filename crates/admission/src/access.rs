@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use kiln_engine::User;
-use kiln_object::{Gvk, Kinds};
+use kiln_controller::author::{is_policy, refusal_of_policy};
+use kiln_engine::{User, Wish};
+use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Generate, Mutate, Policy, PolicyId, Program, Rule, TargetNamespace, What};
 use kiln_text::wildcard;
 use kiln_value::{Map, Path, Str, Value};
@@ -140,6 +141,10 @@ pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<Question<
 
 /// What an author is told who may not do it themselves.
 pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<String> {
+    let writes = |need: &&Need| need.verbs.iter().any(|verb| ["create", "update"].contains(verb));
+    if let Some(need) = needs.iter().filter(writes).find(|need| is_policy(&need.kind)) {
+        return Some(format!("path: {}: {}", need.path, refusal_of_policy(author, &need.kind)));
+    }
     let questions = questions_about(author, needs);
     let mut answers = allowed.iter().copied();
     let lacks: Vec<&Question<'_>> =
@@ -157,7 +162,7 @@ pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<Str
         first.path,
         author.username,
         verbs.join(", "),
-        first.kind,
+        first.shown(),
     ))
 }
 
@@ -221,12 +226,18 @@ impl Need {
         ]
     }
 
-    fn complaint(&self, verbs: &[&str], settings: &Settings) -> String {
-        let user = self.account.user(settings);
+    /// The kind, with the part of it.
+    fn shown(&self) -> String {
         let mut kind = self.kind.to_string();
         if !self.subresource.is_empty() {
             let _ = write!(kind, "/{}", self.subresource);
         }
+        kind
+    }
+
+    fn complaint(&self, verbs: &[&str], settings: &Settings) -> String {
+        let user = self.account.user(settings);
+        let kind = self.shown();
         let place = match self.written_namespace.as_str() {
             "" => String::new(),
             namespace => format!(" in namespace {namespace}"),
@@ -303,36 +314,44 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
     Ok(needs)
 }
 
-/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it.
+/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it. Whoever
+/// changes roles and bindings hands rights out.
 pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
     let mut needs = Vec::new();
     for rule in &policy.rules {
-        let verbs = match rule.program.changes_trigger() {
-            true => vec!["get", "update"],
-            false => vec!["get"],
+        let changes = rule.program.changes_trigger();
+        let verbs = if changes { vec!["get", "update"] } else { vec!["get"] };
+        let namespace = rule.scope.namespace().unwrap_or_default();
+        let need = |kind: Gvk, subresource: &str, verbs: Vec<&'static str>| {
+            Some(Need {
+                path: format!("{}.match.", rule.origin.path()),
+                account: Account::Background,
+                resource: plural(&kind, kinds).ok()?,
+                kind,
+                subresource: subresource.to_owned(),
+                namespace: namespace.to_owned(),
+                written_namespace: namespace.to_owned(),
+                name: String::new(),
+                verbs,
+                changes: true,
+            })
         };
         let patterns = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
         for pattern in patterns {
             let parts = [&pattern.group, &pattern.version, &pattern.kind];
             let [group, version, kind] = parts.map(Clone::clone);
             let asked = Gvk { group, version, kind };
-            // What rules for any kind fire on is asked when they fire.
+            // What rules for any kind, or any part of one, fire on is asked when they fire.
             let any = wildcard::contains_wildcard(&asked.kind) || pattern.plural.is_some();
+            let exact = !wildcard::contains_wildcard(&pattern.subresource);
+            let subresource = if exact { pattern.subresource.as_str() } else { "" };
             for kind in if any { Vec::new() } else { meant(&asked, kinds) } {
-                let Ok(resource) = plural(&kind, kinds) else { continue };
-                let namespace = rule.scope.namespace().unwrap_or_default();
-                needs.push(Need {
-                    path: format!("{}.match.", rule.origin.path()),
-                    account: Account::Background,
-                    resource,
-                    kind,
-                    subresource: String::new(),
-                    namespace: namespace.to_owned(),
-                    written_namespace: namespace.to_owned(),
-                    name: String::new(),
-                    verbs: verbs.clone(),
-                    changes: true,
-                });
+                let changed = ObjectId::new(kind.clone(), namespace, "");
+                needs.extend(need(kind, subresource, verbs.clone()));
+                let roles = if changes { Wish::for_roles(&changed, None) } else { Vec::new() };
+                needs.extend(
+                    roles.into_iter().filter_map(|(verb, role)| need(role.gvk, "", vec![verb])),
+                );
             }
         }
     }
@@ -468,4 +487,91 @@ fn plain(template: &Template) -> Option<&str> {
 
 fn written(template: &Template) -> String {
     template.document().as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_yaml::{ReadOptions, read_bytes};
+
+    use super::*;
+
+    /// What is asked of somebody who stores a policy with one rule, and what they are told who may do anything.
+    fn of_author(kinds: &str, action: &str) -> (Vec<String>, Option<String>) {
+        let policy = format!(
+            "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {{name: p, namespace: shop}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [{kinds}]}}}}]}}\n    {action}\n"
+        );
+        let documents = read_bytes("p", policy.as_bytes(), ReadOptions::kubernetes()).unwrap();
+        let known = Kinds::builtin();
+        let compiled = kiln_dialects::compile(&documents, &known);
+        let policy = compiled.policies.first().unwrap_or_else(|| panic!("{compiled:?}"));
+        let mut all = needs(policy, &known).unwrap_or_default();
+        let found = needs_of_author(policy, &known);
+        let shown = |need: &Need| {
+            let verbs = need.verbs.join(",");
+            format!("{verbs} {} in {}", need.shown(), need.namespace)
+        };
+        let jane = User { username: "jane".into(), ..User::default() };
+        all.extend(found.iter().cloned());
+        let told = refusal_to(&jane, &all, &vec![true; questions_about(&jane, &all).len()]);
+        (found.iter().map(shown).collect(), told)
+    }
+
+    #[test]
+    fn authors_need_rights_for_what_their_rules_do_to_what_is_sent() {
+        let changes = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}";
+        let makes = "generate: {apiVersion: v1, kind: ConfigMap, name: m, namespace: shop, data: {data: {a: b}}}";
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let (bind, escalate) = (
+            ["Role", "ClusterRole"].map(|kind| format!("bind {rbac}/{kind} in shop")),
+            format!("escalate {rbac}/Role in shop"),
+        );
+        for (kinds, action, wanted) in [
+            ("Secret", makes, vec!["get v1/Secret in shop".to_owned()]),
+            ("Secret", changes, vec!["get,update v1/Secret in shop".to_owned()]),
+            ("Pod/exec", makes, vec!["get v1/Pod/exec in shop".to_owned()]),
+            ("Pod/status", changes, vec!["get,update v1/Pod/status in shop".to_owned()]),
+            ("RoleBinding", makes, vec![format!("get {rbac}/RoleBinding in shop")]),
+            (
+                "RoleBinding",
+                changes,
+                [format!("get,update {rbac}/RoleBinding in shop")]
+                    .into_iter()
+                    .chain(bind)
+                    .collect(),
+            ),
+            ("Role", changes, vec![format!("get,update {rbac}/Role in shop"), escalate]),
+        ] {
+            let (asked, told) = of_author(kinds, action);
+            assert_eq!(asked, wanted, "{kinds}: {action}");
+            assert_eq!(told, None, "{kinds}: {action}");
+        }
+    }
+    #[test]
+    fn authors_make_no_policies_by_policies() {
+        let jane = User { username: "jane".into(), ..User::default() };
+        let need = |kind: Gvk, verbs: &[&'static str]| Need {
+            path: "spec.rules[0].generate..".to_owned(),
+            account: Account::Background,
+            resource: "policies".to_owned(),
+            kind,
+            subresource: String::new(),
+            namespace: "shop".to_owned(),
+            written_namespace: "shop".to_owned(),
+            name: String::new(),
+            verbs: verbs.to_vec(),
+            changes: false,
+        };
+        let told = |need: Need| {
+            let needs = [need];
+            refusal_to(&jane, &needs, &vec![true; questions_about(&jane, &needs).len()])
+        };
+        let policy = || Gvk::new("kyverno.io/v1", "Policy");
+        for verbs in [&["get", "create"][..], &["get", "update"]] {
+            let told = told(need(policy(), verbs)).unwrap_or_default();
+            assert!(told.contains("author, jane, may not write objects of kind Policy"), "{told}");
+        }
+        // To look at them is fine.
+        assert_eq!(told(need(policy(), &["get"])), None);
+        assert_eq!(told(need(Gvk::new("v1", "ConfigMap"), &["get", "create"])), None);
+    }
 }

@@ -5,7 +5,7 @@
 //! rules of such a policy read and write is held to the rights of this person.
 
 use kiln_engine::User;
-use kiln_object::metadata;
+use kiln_object::{Gvk, metadata};
 use kiln_value::{Str, Value, json, value};
 
 /// Whose policies are held to the rights of those who store them.
@@ -81,6 +81,22 @@ pub fn refusal(author: &User, verb: &str, what: &str, namespace: &str) -> String
         "the author of the policy, {}, may not {verb} {what}{place}: grant them the right, or let somebody who has it \
          store the policy",
         author.username
+    )
+}
+
+/// Whether objects of a kind are policies, or say which policies count.
+pub fn is_policy(kind: &Gvk) -> bool {
+    ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"].contains(&kind.group.as_str())
+}
+
+/// What is said when a policy is about to write another one in the name of its author. The engine would be the author of
+/// what it writes, whatever the author of the first one may do.
+pub fn refusal_of_policy(author: &User, kind: &Gvk) -> String {
+    format!(
+        "a policy that is held to the rights of its author, {}, may not write objects of kind {}: what the engine writes \
+         would not be held to them; store them without a policy, or let an administrator make them by a policy of the \
+         cluster",
+        author.username, kind.kind
     )
 }
 

@@ -62,10 +62,18 @@ impl Controller {
                 return outcome;
             }
         }
-        if self.another_rule_acts(rule, &event, &world) {
-            return self.evaluate(rule, &Event::created(Value::Null), &world);
+        match self.earlier_rule(rule, &event, &world) {
+            None => self.evaluate(rule, &event, &world),
+            Some(earlier) => {
+                let nothing = self.evaluate(rule, &Event::created(Value::Null), &world);
+                // Nobody knows whether this rule's turn would come, so what it made before stays.
+                let verdict = match earlier.failures.is_empty() {
+                    true => nothing.verdict,
+                    false => Verdict::Error,
+                };
+                Outcome { verdict, failures: earlier.failures, reads: earlier.reads, ..nothing }
+            }
         }
-        self.evaluate(rule, &event, &world)
     }
 
     /// Evaluates a rule with its exceptions.
@@ -93,14 +101,15 @@ impl Controller {
         Ok(lineage)
     }
 
-    /// Kyverno: with `applyRules: One`, the first rule of a policy that does not skip is the only one.
-    fn another_rule_acts(&self, rule: &Rule, event: &Event, world: &World<'_>) -> bool {
+    /// Kyverno: with `applyRules: One`, the first rule of a policy that does not skip is the only one. This is what came of
+    /// that rule, if it is an earlier one.
+    fn earlier_rule(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Option<Outcome> {
         let policy = self.rules.policies().iter().find(|policy| policy.id == rule.id.policy);
-        let Some(policy) = policy.filter(|policy| policy.apply == Apply::One) else { return false };
+        let policy = policy.filter(|policy| policy.apply == Apply::One)?;
         let earlier = policy.rules.iter().take_while(|earlier| earlier.id != rule.id);
         earlier
-            .map(|earlier| self.evaluate(earlier, event, world).verdict)
-            .any(|verdict| matches!(verdict, Verdict::Pass | Verdict::Error))
+            .map(|earlier| self.evaluate(earlier, event, world))
+            .find(|outcome| matches!(outcome.verdict, Verdict::Pass | Verdict::Error))
     }
 
     /// The objects that an evaluation wants. When it depends on who sent the request, that is kept with them.

@@ -120,9 +120,9 @@ fn severity(reason: Waiting) -> u8 {
 fn condition_of(failure: &Failure) -> Condition {
     let reason = match &failure.kind {
         FailureKind::SourceMissing(_) => Waiting::Missing,
-        FailureKind::Read => Waiting::Unavailable,
+        FailureKind::Read | FailureKind::Unserved | FailureKind::Undecided => Waiting::Unavailable,
+        FailureKind::Forbidden | FailureKind::Denied => Waiting::Forbidden,
         FailureKind::Loop => Waiting::Loop,
-        FailureKind::Conflict => Waiting::Failed,
         _ => Waiting::Failed,
     };
     Condition { reason, message: failure.to_string() }

@@ -13,7 +13,7 @@ use kiln_object::ObjectId;
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
-use crate::author::{refusal, signature};
+use crate::author::{is_policy, refusal, refusal_of_policy, signature};
 use crate::controller::Controller;
 use crate::keys::Key;
 
@@ -59,10 +59,12 @@ pub struct ServiceQuestion {
 pub struct Right {
     /// Who.
     pub user: User,
-    /// `get` or `list`.
+    /// `get`, `list`, `update`, `bind` or `escalate`.
     pub verb: &'static str,
     /// What; all objects of the kind when it has no name.
     pub object: ObjectId,
+    /// The part of it; empty for the object itself.
+    pub subresource: Str,
 }
 
 /// The answer to a question.
@@ -79,7 +81,12 @@ impl Right {
     pub fn of(author: &User, wish: &Wish<'_>) -> Self {
         let namespace = wish.namespace.unwrap_or_default();
         let object = ObjectId::new(wish.kind.clone(), namespace, wish.name.unwrap_or_default());
-        Right { user: author.clone(), verb: wish.verb, object }
+        Right {
+            user: author.clone(),
+            verb: wish.verb,
+            object,
+            subresource: wish.subresource.into(),
+        }
     }
 
     /// What follows from the answer whether somebody has it.
@@ -87,12 +94,16 @@ impl Right {
     /// # Errors
     /// When they have not, or that is not known.
     pub fn verdict(&self, has: Result<bool, String>) -> Result<(), ReadError> {
-        let Right { user, verb, object } = self;
-        let what = format!("objects of kind {}", object.gvk.kind);
+        let Right { user, verb, object, subresource } = self;
+        if *verb == "update" && is_policy(&object.gvk) {
+            return Err(ReadError::Denied(refusal_of_policy(user, &object.gvk)));
+        }
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        let what = format!("objects of kind {}{slash}{subresource}", object.gvk.kind);
         match has {
             Ok(true) => Ok(()),
-            Ok(false) => Err(ReadError::Forbidden(refusal(user, verb, &what, &object.namespace))),
-            Err(why) => Err(ReadError::Unavailable(why)),
+            Ok(false) => Err(ReadError::Denied(refusal(user, verb, &what, &object.namespace))),
+            Err(why) => Err(ReadError::Undecided(why)),
         }
     }
 }
@@ -141,6 +152,7 @@ impl Asked {
                 right.object.gvk.to_string(),
                 right.object.namespace.to_string(),
                 right.object.name.to_string(),
+                right.subresource.to_string(),
             ]),
         })
     }
@@ -162,6 +174,8 @@ pub(crate) struct Questions {
     answers: HashMap<ContentHash, (u64, Answer)>,
     /// By number: what was asked, and who waits for it.
     asked: HashMap<u64, (ContentHash, BTreeSet<Key>)>,
+    /// The numbers of what was asked.
+    numbers: HashMap<ContentHash, u64>,
     out: Vec<Question>,
     next: u64,
 }
@@ -235,7 +249,8 @@ impl Controller {
     pub(crate) fn put_questions(&mut self, key: &Key, questions: Vec<Asked>) {
         for asked in questions {
             let hash = asked.hash();
-            let waiting = self.questions.asked.values_mut().find(|(known, _)| *known == hash);
+            let known = self.questions.numbers.get(&hash);
+            let waiting = known.and_then(|number| self.questions.asked.get_mut(number));
             if let Some((_, waiting)) = waiting {
                 waiting.insert(key.clone());
                 continue;
@@ -243,6 +258,7 @@ impl Controller {
             self.questions.next += 1;
             let number = self.questions.next;
             self.questions.asked.insert(number, (hash, BTreeSet::from([key.clone()])));
+            self.questions.numbers.insert(hash, number);
             self.questions.out.push(Question { number, asked });
         }
     }
@@ -256,6 +272,7 @@ impl Controller {
     pub fn answered(&mut self, number: u64, answer: Answer, now: u64) {
         self.now = self.now.max(now);
         let Some((hash, waiting)) = self.questions.asked.remove(&number) else { return };
+        self.questions.numbers.remove(&hash);
         if self.questions.answers.len() >= MOST {
             let now = self.now;
             self.questions.answers.retain(|_, (at, answer)| now < *at + answer.life());

@@ -4,8 +4,12 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use kiln_cluster::memory::Fault;
+use kiln_cluster::{KindKey, Verb};
 use kiln_controller::author::Authors;
-use kiln_controller::{Answer, Asked, Question};
+use kiln_controller::{Answer, Asked, Question, Right};
+use kiln_engine::{ReadError, User};
+use kiln_object::{Gvk, ObjectId};
 use kiln_value::{Value, value};
 use support::{World, id, trigger};
 
@@ -147,4 +151,135 @@ fn many_reads_are_asked_about_at_once() {
     }
     assert_eq!(rounds, 1, "all of them together");
     assert!(world.has(&id("Secret", "default", "made-499")), "{}", world.explain());
+}
+
+/// A policy that keeps a ConfigMap for each Secret, and takes none for granted when they cannot be listed.
+fn one_for_each(policy: &str) -> String {
+    let found = "{name: found, apiCall: {urlPath: /api/v1/namespaces/default/secrets, jmesPath: 'items[].metadata.name', default: []}}, {name: names, variable: {jmesPath: found, default: []}}";
+    let makes = "generate: {synchronize: true, foreach: [{list: names, apiVersion: v1, kind: ConfigMap, name: 'made-{{element}}', namespace: default, data: {data: {k: v}}}]}";
+    match policy {
+        "Policy" => stored(found, makes),
+        kind => stored(found, makes)
+            .replace("kind: Policy", &format!("kind: {kind}"))
+            .replace(&format!("namespace: default, {AUTHOR}"), "labels: {a: b}"),
+    }
+}
+
+#[test]
+fn nothing_goes_because_rights_are_missing_or_unknown() {
+    let made = id("ConfigMap", "default", "made-s");
+    let allow = |world: &mut World, answer: &dyn Fn(&Right) -> Result<bool, String>| {
+        loop {
+            let questions = world.controller.take_questions();
+            if questions.is_empty() {
+                break;
+            }
+            for question in &questions {
+                let Asked::Right(right) = &question.asked else { panic!("{question:?}") };
+                let answer = Answer::Right(answer(right));
+                world.controller.answered(question.number, answer, world.now);
+            }
+            world.settle();
+        }
+    };
+    for (answer, reason, words) in [
+        (Ok(false), "Forbidden", "ann, may not list objects of kind Secret"),
+        (Err("answered with 500".to_owned()), "Unavailable", "answered with 500"),
+    ] {
+        let mut world = started(&one_for_each("Policy"), Authors::Namespaced);
+        allow(&mut world, &|_| Ok(true));
+        assert!(world.has(&made), "{}", world.explain());
+        // The answers are old by now, and the trigger changes.
+        world.now += 60_000;
+        world.put(trigger("t", "b"));
+        world.settle();
+        allow(&mut world, &|right| match right.object.gvk.kind.as_str() {
+            "Secret" => answer.clone(),
+            _ => Ok(true),
+        });
+        assert!(world.has(&made), "{}", world.explain());
+        let conditions = world.conditions();
+        let wanted =
+            |condition: &String| condition.starts_with(reason) && condition.contains(words);
+        assert!(conditions.iter().any(wanted), "{conditions:?}");
+        // It goes on when the rights are known again.
+        world.delete(&id("Secret", "default", "s"));
+        world.now += 600_000;
+        world.settle();
+        allow(&mut world, &|_| Ok(true));
+        assert!(!world.has(&made), "{}", world.explain());
+    }
+}
+
+#[test]
+fn nothing_goes_because_objects_cannot_be_read_at_the_moment() {
+    let made = id("ConfigMap", "default", "made-s");
+    let mut world = started(&one_for_each("ClusterPolicy"), Authors::Off);
+    assert!(world.has(&made), "{}", world.explain());
+    // A new process cannot list Secrets.
+    world.restart();
+    let secrets = KindKey::of(&Gvk::new("v1", "Secret"));
+    for _ in 0..3 {
+        world.memory.faults.fail_next(Some(Verb::List), Some(secrets.clone()), Fault::Unavailable);
+    }
+    world.settle();
+    assert!(world.has(&made), "{}", world.explain());
+    let conditions = world.conditions();
+    let told = |condition: &String| {
+        condition.starts_with("Unavailable") && condition.contains("nothing is removed")
+    };
+    assert!(conditions.iter().any(told), "{conditions:?}");
+    // When they can be listed again, what is not wanted goes.
+    world.memory.faults.clear();
+    world.delete(&id("Secret", "default", "s"));
+    world.seconds(600);
+    assert!(!world.has(&made), "{}", world.explain());
+    assert!(world.conditions().is_empty(), "{:?}", world.conditions());
+}
+
+#[test]
+fn no_policy_of_an_author_changes_policies_that_are_sent() {
+    let user = User { username: "ann".into(), ..User::default() };
+    let verdict = |verb, api_version, kind| {
+        let object = ObjectId::new(Gvk::new(api_version, kind), "default", "o");
+        Right { user: user.clone(), verb, object, subresource: "".into() }.verdict(Ok(true))
+    };
+    for (api_version, kind) in [
+        ("kyverno.io/v1", "Policy"),
+        ("policies.kyverno.io/v1", "PolicyException"),
+        ("api.kubemod.io/v1beta1", "ModRule"),
+    ] {
+        let denied = verdict("update", api_version, kind);
+        assert!(matches!(denied, Err(ReadError::Denied(_))), "{kind}: {denied:?}");
+        assert_eq!(verdict("get", api_version, kind), Ok(()));
+    }
+    assert_eq!(verdict("update", "v1", "ConfigMap"), Ok(()));
+}
+
+#[test]
+fn nothing_goes_because_an_earlier_rule_cannot_tell_whether_it_acts() {
+    let rule = |name: &str, more: &str| {
+        format!(
+            "  - name: {name}\n    match: {{any: [{{resources: {{kinds: [ConfigMap], names: [t]}}}}]}}\n{more}    generate: {{synchronize: true, apiVersion: v1, kind: ConfigMap, name: made-{name}, namespace: default, data: {{data: {{k: v}}}}}}\n"
+        )
+    };
+    let asks = "    context: [{name: found, apiCall: {urlPath: /api/v1/namespaces/default/secrets, jmesPath: 'items[].metadata.name', default: []}}]\n    preconditions: {all: [{key: '{{ length(found) }}', operator: GreaterThan, value: 7}]}\n";
+    let policy = format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  applyRules: One\n  rules:\n{}{}",
+        rule("first", asks),
+        rule("second", "")
+    );
+    let made = id("ConfigMap", "default", "made-second");
+    let mut world = started(&policy, Authors::Off);
+    assert!(world.has(&made), "{}", world.explain());
+    world.restart();
+    let secrets = KindKey::of(&Gvk::new("v1", "Secret"));
+    for _ in 0..3 {
+        world.memory.faults.fail_next(Some(Verb::List), Some(secrets.clone()), Fault::Unavailable);
+    }
+    world.settle();
+    assert!(world.has(&made), "{}", world.explain());
+    world.memory.faults.clear();
+    world.seconds(600);
+    assert!(world.has(&made) && world.conditions().is_empty(), "{}", world.explain());
 }

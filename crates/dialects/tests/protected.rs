@@ -31,6 +31,13 @@ fn objects_do_not_choose_protected_namespaces() {
     };
     let made = "{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'made'}}";
     let cel = |namespace: &str| cel_with("", namespace, made);
+    let namespace = "{'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': NAME}}";
+    let into = |expression: &str| {
+        let variables = "{name: to, expression: \"'kube-system'\"}, {name: list, expression: \"['kube-system']\"}";
+        let expression = expression.replace("MADE", made);
+        let spec = format!("variables: [{variables}]\ngenerate:\n- expression: \"{expression}\"");
+        scripted("GeneratingPolicy", "configmaps", &spec)
+    };
     let targets = |namespace: &str| {
         let rule = format!(
             "mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}"
@@ -112,6 +119,136 @@ fn objects_do_not_choose_protected_namespaces() {
         ),
         (cel("object.data.x != 'kube-system' ? object.data.x : 'a'"), "kube-public", false),
         (cel("object.data.x in ['kube-system'] ? object.data.x : 'a'"), "kube-system", false),
+        (
+            cel("object.data.x in ['kube-public', 'kube-system'] ? object.data.x : 'a'"),
+            "kube-system",
+            false,
+        ),
+        (
+            cel("object.data.x.startsWith('kube-system') ? object.data.x : 'a'"),
+            "kube-system",
+            false,
+        ),
+        (cel("('kube-system' == object.data.x) ? object.data.x : 'a'"), "kube-system", false),
+        (cel("[object.data.x, 'kube-system'][0]"), "kube-system", false),
+        (cel("object.data.x + string('')"), "kube-system", false),
+        (
+            into("'kube-system' != object.data.y && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("variables.to != object.data.y && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system'].all(n, true) && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into(
+                "['kube-system'].all(n, true) && [object.data.x].all(n, generator.Apply(n, [MADE]))",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system'].all(n, [object.data.x].all(n, generator.Apply(n, [MADE])))"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system', object.data.x].all(n, generator.Apply(n, [MADE]))"),
+            "kube-system",
+            false,
+        ),
+        (
+            into(
+                "{'metadata': {'namespace': 'kube-system'}} != object && generator.Apply(object.data.x, [MADE])",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with(
+                "",
+                "object.data.x",
+                &made.replace("'made'", "object.data.x == 'a' ? 'namespace' : 'kube-system'"),
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with("", "object.data.x", "resource.get('v1', 'secrets', 'kube-system', 'key')"),
+            "kube-system",
+            false,
+        ),
+        // A loop over names, written or a value, and what only changes their type.
+        (into("['kube-system'].all(n, generator.Apply(n, [MADE]))"), "", true),
+        (
+            into(
+                "['a', 'kube-system'].filter(n, n != object.data.x).all(n, generator.Apply(n, [MADE]))",
+            ),
+            "a",
+            true,
+        ),
+        (into("variables.list.all(n, generator.ApplyAll(n, [MADE]))"), "", true),
+        (cel("string('kube-system')"), "", true),
+        (
+            cel_with("{name: to, expression: \"'kube-system'\"}", "string(variables.to)", made),
+            "",
+            true,
+        ),
+        // A Namespace in CEL, too, is what it is called.
+        (cel_with("", "'a'", &namespace.replace("NAME", "'kube-system'")), "", true),
+        (cel_with("", "'a'", &namespace.replace("NAME", "object.data.x")), "kube-system", false),
+        (
+            cel_with("", "'kube-system'", &namespace.replace("NAME", "object.data.x")),
+            "kube-system",
+            false,
+        ),
+        // Only the entry that a variable begins with is meant by it, and only where nothing else is said.
+        (
+            generate("{{ request.object.data.x }}", "{name: x, variable: {value: kube-system}}"),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ request.object.data.x }}",
+                "{name: data, variable: {value: {x: kube-system}}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ to && request.object.data.x }}",
+                "{name: to, variable: {value: kube-system}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ request.object.data.x }}{{ to.b }}",
+                "{name: to, variable: {value: {a: kube-system, b: ''}}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ to }}",
+                "{name: to, variable: {value: kube-system}}, {name: to, variable: {value: '{{ request.object.data.x }}'}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (generate("{{ to.a }}", "{name: to, variable: {value: {a: kube-system, b: c}}}"), "", true),
+        (generate("{{ to[1] }}", "{name: to, variable: {value: [a, kube-system]}}"), "", true),
         // Where something is read from is not where it goes, and what an object is called is not where it is.
         (
             cel_with("", "object.data.x", "resource.Get('v1', 'secrets', 'kube-system', 'key')"),
@@ -162,6 +299,14 @@ fn objects_do_not_choose_protected_namespaces() {
         ),
         (scripted_targets("resource.Get('v1', 'secrets', object.data.x, 'key')"), "other", true),
         (scripted_targets("resource.Get('v1', 'secrets', 'kube-system', 'key')"), "", true),
+        (scripted_targets("resource.list('v1', 'secrets', 'kube-system')"), "", true),
+        (
+            scripted_targets(
+                "'kube-system' == object.data.x ? resource.Get('v1', 'secrets', object.data.x, 'key') : {}",
+            ),
+            "kube-system",
+            false,
+        ),
         (targets(x), "kube-system", false),
         (targets(x), "*", false),
         (targets(x), "other", true),

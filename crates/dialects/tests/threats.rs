@@ -6,8 +6,8 @@ mod support;
 use std::cell::RefCell;
 
 use kiln_engine::{
-    Effect, Event, ListQuery, Outcome, Outside, OutsideError, Page, ReadError, RuleSet,
-    ServiceRequest, Verdict, View, World,
+    Effect, Event, FailureKind, ListQuery, Mutated, Outcome, Outside, OutsideError, Page,
+    ReadError, RuleSet, ServiceRequest, Verdict, View, Wish, World,
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
@@ -616,4 +616,175 @@ spec:
             assert_eq!(after.str_at(["metadata", "labels", "safe"]), Some("yes"), "{how}");
         }
     }
+}
+
+/// A cluster that holds a policy to its author: what they are asked about, and what comes of it.
+struct Held<'h> {
+    objects: Objects,
+    asked: RefCell<Vec<String>>,
+    judge: &'h dyn Fn(&str) -> Result<(), ReadError>,
+    read: Result<(), ReadError>,
+}
+
+impl<'h> Held<'h> {
+    fn new(judge: &'h dyn Fn(&str) -> Result<(), ReadError>) -> Self {
+        let objects = Objects(objects(SECRETS));
+        Held { objects, asked: RefCell::default(), judge, read: Ok(()) }
+    }
+
+    fn mutate(&self, policy: &str, event: &Event) -> Mutated {
+        let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
+        let world = World { sources: &sources, ..World::of(self, &kinds) };
+        rules(policy).mutate(event, &world)
+    }
+}
+
+impl View for Held<'_> {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        self.read.clone()?;
+        self.objects.get(kind, namespace, name)
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+        self.read.clone()?;
+        self.objects.list(query)
+    }
+
+    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+        let Wish { verb, kind, subresource, namespace, name, .. } = wish;
+        let place = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or("*"));
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        let asked = format!("{verb} {}{slash}{subresource} {place}", kind.kind);
+        self.asked.borrow_mut().push(asked.clone());
+        (self.judge)(&asked)
+    }
+}
+
+/// Row 2: whoever may change bindings and roles may not hand rights out by that.
+#[test]
+fn no_author_hands_out_rights_by_changing_what_is_sent() {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let binding = value!({
+        "apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "b", "namespace": "home"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    });
+    let role = value!({
+        "apiVersion": rbac, "kind": "Role", "metadata": {"name": "r", "namespace": "home"},
+        "rules": [],
+    });
+    let changes = |kind: &str, patch: &str| {
+        kyverno("Policy", kind, &format!("mutate: {{patchStrategicMerge: {patch}}}"))
+    };
+    let scripted = scripted(
+        "NamespacedMutatingPolicy",
+        "rolebindings",
+        "mutations:\n- patchType: JSONPatch\n  jsonPatch: {expression: \"[JSONPatch{op: 'replace', path: '/subjects/0/name', value: 'jane'}]\"}",
+    )
+    .replace("apiGroups: ['']", "apiGroups: [rbac.authorization.k8s.io]");
+    let subjects = "{subjects: [{kind: User, name: jane}]}";
+    let bind = |name: &str| format!("bind ClusterRole home/{name}");
+    for (policy, sent, wanted) in [
+        (changes("RoleBinding", subjects), &binding, vec![bind("view")]),
+        (scripted, &binding, vec![bind("view")]),
+        (
+            changes("RoleBinding", "{roleRef: {name: cluster-admin}}"),
+            &binding,
+            vec![bind("view"), bind("cluster-admin")],
+        ),
+        (
+            changes("RoleBinding", "{roleRef: {kind: Role, name: all}}"),
+            &binding,
+            vec![bind("view"), "bind Role home/all".to_owned()],
+        ),
+        (
+            changes("Role", "{rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]}"),
+            &role,
+            vec!["escalate Role home/r".to_owned()],
+        ),
+    ] {
+        let event = Event::created(sent.clone());
+        let granted = |_: &str| Ok(());
+        let view = Held::new(&granted);
+        let mutated = view.mutate(&policy, &event);
+        assert_ne!(&mutated.object, sent, "{policy}: {:?}", mutated.outcomes);
+        let kind = sent.str_at(["kind"]).unwrap();
+        let name = sent.str_at(["metadata", "name"]).unwrap();
+        let mut expected = vec![format!("update {kind} home/{name}")];
+        expected.extend(wanted.iter().cloned());
+        let mut asked = view.asked.take();
+        asked.dedup();
+        assert_eq!(asked, expected, "{policy}");
+        for lacked in &expected {
+            let judge = |asked: &str| match asked == lacked {
+                true => Err(ReadError::Denied(format!("jane, may not {asked}"))),
+                false => Ok(()),
+            };
+            let mutated = Held::new(&judge).mutate(&policy, &event);
+            let said = format!("{:?}", mutated.outcomes);
+            assert!(
+                said.contains(&format!("jane, may not {lacked}")),
+                "{lacked} of {policy}: {said}"
+            );
+            let effects = mutated.outcomes.iter().map(|outcome| outcome.effects.len());
+            assert_eq!(effects.sum::<usize>(), 0, "{lacked} of {policy}: {said}");
+            assert_eq!(&mutated.object, sent, "{lacked} of {policy}");
+        }
+    }
+}
+
+/// Row 3: a default is no way to go on without a right, and what is sent to a part of an object is asked about as that.
+#[test]
+fn no_default_stands_in_for_what_an_author_may_not_read() {
+    let read = "apiCall: {urlPath: /api/v1/namespaces/home/secrets/own, jmesPath: stringData.key, default: none}";
+    let changes = |context: &str| {
+        let rule = format!(
+            "context: [{context}]\nmutate: {{patchStrategicMerge: {{data: {{seen: \"{{{{ seen }}}}\"}}}}}}"
+        );
+        kyverno("Policy", "ConfigMap", &rule)
+    };
+    let direct = changes(&format!("{{name: seen, {read}}}"));
+    let variable = changes(&format!(
+        "{{name: first, {}}}, {{name: seen, variable: {{jmesPath: first, default: none}}}}",
+        read.replace(", default: none", "")
+    ));
+    let event = Event::created(config_map("x"));
+    let seen = |mutated: &Mutated| mutated.object.str_at(["data", "seen"]).map(str::to_owned);
+    for policy in [direct, variable] {
+        let granted = |_: &str| Ok(());
+        assert_eq!(seen(&Held::new(&granted).mutate(&policy, &event)).as_deref(), Some("mine"));
+        // Kyverno: a call that fails has its default.
+        let mut down = Held::new(&granted);
+        down.read = Err(ReadError::Unavailable("nobody answers".to_owned()));
+        assert_eq!(seen(&down.mutate(&policy, &event)).as_deref(), Some("none"), "{policy}");
+        for (error, kind) in [
+            (ReadError::Denied("jane, may not".to_owned()), FailureKind::Denied),
+            (ReadError::Undecided("answered with 500".to_owned()), FailureKind::Undecided),
+        ] {
+            let judge = |asked: &str| match asked.contains("Secret") {
+                true => Err(error.clone()),
+                false => Ok(()),
+            };
+            let mutated = Held::new(&judge).mutate(&policy, &event);
+            assert_eq!(seen(&mutated), None, "{policy}");
+            let outcome = mutated.outcomes.first().unwrap();
+            assert_eq!(outcome.verdict, Verdict::Error, "{outcome:?}");
+            assert!(outcome.failures.iter().any(|failure| failure.kind == kind), "{outcome:?}");
+        }
+    }
+    let exec = kyverno("Policy", "Pod/exec", SHOWN).replace("{{ to_string(seen) }}", "x");
+    let mut event = Event::created(value!({"kind": "PodExecOptions", "apiVersion": "v1"}));
+    (event.kind, event.subresource) = (Gvk::new("v1", "Pod"), "exec".into());
+    (event.name, event.namespace) = ("p".into(), Some("home".into()));
+    event.operation = Some(kiln_rules::Operation::Connect);
+    event.matched_as = kiln_rules::Operation::Connect;
+    let granted = |_: &str| Ok(());
+    let view = Held::new(&granted);
+    let outcomes = evaluate(&rules(&exec), &event, &view);
+    assert_eq!(view.asked.take(), ["get Pod/exec home/p"], "{outcomes:?}");
 }

@@ -18,9 +18,9 @@ use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
 use crate::context::{Context, Shared, place};
-use crate::effect::{Delete, Effect, Lapse};
+use crate::effect::{Delete, Effect, Lapse, PatchTarget};
 use crate::event::Event;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::generate::Run;
 use crate::limits::Counters;
 use crate::lineage::Lineage;
@@ -67,6 +67,7 @@ pub(crate) fn evaluate_except(
         counters: &counters,
         reads: RefCell::default(),
         seen: RefCell::default(),
+        unread: RefCell::default(),
     };
     let shared = Shared {
         world,
@@ -82,6 +83,9 @@ pub(crate) fn evaluate_except(
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
     let verdict = evaluation.run();
+    if let Some(unread) = gate.unread.take().filter(|_| rule.lifecycle.synchronize) {
+        evaluation.ended.keep_what_is_there(unread);
+    }
     let Ended { mut effects, failures, lineage, why, exceptions, unasked, properties } =
         evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
@@ -142,6 +146,25 @@ struct Ended {
     properties: Vec<(Str, Str)>,
     exceptions: Vec<Str>,
     unasked: bool,
+}
+
+impl Ended {
+    /// Of what is kept in step, nothing goes because of a default that stands in for something that could not be read: it
+    /// may well be there. What a rule makes of the default is made, and the failure says the rest.
+    fn keep_what_is_there(&mut self, unread: Failure) {
+        self.effects.retain(|effect| !matches!(effect, Effect::Delete(_)));
+        for failure in &mut self.failures {
+            // Which source is meant may come of the default.
+            if matches!(failure.kind, FailureKind::SourceMissing(_)) {
+                failure.kind = FailureKind::Read;
+            }
+        }
+        let message = format!(
+            "nothing is removed, since a default stands in for a value: {}",
+            unread.message
+        );
+        self.failures.push(Failure { message, ..unread });
+    }
 }
 
 impl<'e> Evaluation<'e> {
@@ -235,15 +258,26 @@ impl<'e> Evaluation<'e> {
             let patches = run.patches.into_iter();
             self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
         }
-        Ok(self.mutated(program))
+        self.mutated(program)
     }
 
-    fn mutated(&mut self, program: &Mutate) -> Verdict {
+    fn mutated(&mut self, program: &Mutate) -> Result<Verdict, Failure> {
+        let (gate, event) = (self.shared.gate, self.event);
+        let allowed = self.ended.effects.iter().try_for_each(|effect| match effect {
+            Effect::Patch(patch) if patch.target == PatchTarget::Trigger => {
+                gate.hands_out(event, patch)
+            }
+            _ => Ok(()),
+        });
+        if let Err(refused) = allowed {
+            self.ended.effects.clear();
+            return Err(refused.into());
+        }
         let nothing = self.ended.effects.is_empty() && self.ended.failures.is_empty();
         if nothing && !program.pass_unchanged {
-            return self.because(Verdict::Skip, "no patches applied");
+            return Ok(self.because(Verdict::Skip, "no patches applied"));
         }
-        Verdict::Pass
+        Ok(Verdict::Pass)
     }
 
     /// Changes objects in the session of a script.
@@ -276,7 +310,7 @@ impl<'e> Evaluation<'e> {
         self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
         self.ended.failures.extend(changed.failures);
         self.ended.properties = changed.properties;
-        Ok(self.mutated(program))
+        self.mutated(program)
     }
 
     fn modify(&mut self, program: &Modify) -> Result<Verdict, Failure> {
@@ -337,14 +371,19 @@ impl<'e> Evaluation<'e> {
             match holds {
                 Ok(true) => return Ok(Some(Arc::clone(exception))),
                 Ok(false) => {}
-                Err(failure) if failure.is_final() => return Err(failure),
+                Err(failure) if failure.bars_defaults() => return Err(failure),
                 // Kyverno: an exception that cannot be evaluated excepts nothing.
-                Err(failure) => self.shared.tracer.note(|| Step {
-                    what: failure.message.clone(),
-                    answer: Answer::Failed,
-                    why: failure.hint.clone(),
-                    steps: Vec::new(),
-                }),
+                Err(failure) => {
+                    self.shared.tracer.note(|| Step {
+                        what: failure.message.clone(),
+                        answer: Answer::Failed,
+                        why: failure.hint.clone(),
+                        steps: Vec::new(),
+                    });
+                    if failure.leaves_doubt() {
+                        self.shared.gate.doubt(failure);
+                    }
+                }
             }
         }
         Ok(None)

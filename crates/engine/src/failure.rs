@@ -40,6 +40,14 @@ pub enum FailureKind {
     Value,
     /// Objects could not be read, or a service could not be asked. It may work later.
     Read,
+    /// There is no such kind here, or nobody here asks such a service.
+    Unserved,
+    /// The host may not read it.
+    Forbidden,
+    /// The author of the policy may not do it. No default stands in for what they may not see.
+    Denied,
+    /// Nobody can tell at the moment whether the author of the policy may do it; until then they may not.
+    Undecided,
     /// The rule asks for something that it may not read.
     OutOfReach,
     /// What is to be copied is not there.
@@ -92,6 +100,16 @@ impl Failure {
     /// Whether nothing further should be tried.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.kind, FailureKind::Limit | FailureKind::Loop)
+    }
+
+    /// Whether nothing may be taken instead, neither a default nor another answer.
+    pub(crate) fn bars_defaults(&self) -> bool {
+        self.is_final() || matches!(self.kind, FailureKind::Denied | FailureKind::Undecided)
+    }
+
+    /// Whether what could not be had may well be there.
+    pub(crate) fn leaves_doubt(&self) -> bool {
+        matches!(self.kind, FailureKind::Read | FailureKind::Forbidden)
     }
 
     /// The failure with its place in the rule's document.
@@ -181,7 +199,11 @@ impl From<ReadError> for Failure {
         let kind = match &error {
             ReadError::OutOfReach { .. } => FailureKind::OutOfReach,
             ReadError::Exceeded(_) => FailureKind::Limit,
-            _ => FailureKind::Read,
+            ReadError::UnknownKind(_) => FailureKind::Unserved,
+            ReadError::Forbidden(_) => FailureKind::Forbidden,
+            ReadError::Denied(_) => FailureKind::Denied,
+            ReadError::Undecided(_) => FailureKind::Undecided,
+            ReadError::Unavailable(_) => FailureKind::Read,
         };
         Failure::new(kind, error.to_string())
     }

@@ -58,8 +58,8 @@ impl Layer<'_> {
             (None, None) => Ok(Value::Null),
         };
         let found = match (found, default) {
-            (Err(failure), Some(_)) if failure.is_final() => return Err(failure),
-            (Ok(Value::Null) | Err(_), Some(default)) => self.fill(default)?,
+            (Ok(Value::Null), Some(default)) => self.fill(default)?,
+            (Err(failure), Some(default)) => self.instead(failure, default)?,
             (found, _) => found?,
         };
         if found.is_null() {
@@ -92,9 +92,20 @@ impl Layer<'_> {
     fn call(&self, call: &Call) -> Result<Value, Failure> {
         let found = self.answer(call).and_then(|found| self.within(call.query.as_ref(), found));
         match (found, &call.default) {
-            (Err(failure), Some(default)) if !failure.is_final() => self.fill(default),
+            (Err(failure), Some(default)) => self.instead(failure, default),
             (found, _) => found,
         }
+    }
+
+    /// The default for something that could not be had.
+    fn instead(&self, failure: Failure, default: &Template) -> Result<Value, Failure> {
+        if failure.bars_defaults() {
+            return Err(failure);
+        }
+        if failure.leaves_doubt() {
+            self.shared().gate.doubt(failure);
+        }
+        self.fill(default)
     }
 
     fn answer(&self, call: &Call) -> Result<Value, Failure> {
@@ -204,9 +215,9 @@ impl Layer<'_> {
 }
 
 fn outside(error: OutsideError) -> Failure {
-    let failure = Failure::new(FailureKind::Read, error.message);
     match error.refused {
-        true => failure.hint("give the value by its name instead, or allow the host to ask"),
-        false => failure,
+        true => Failure::new(FailureKind::Unserved, error.message)
+            .hint("give the value by its name instead, or allow the host to ask"),
+        false => Failure::new(FailureKind::Read, error.message),
     }
 }

@@ -8,7 +8,9 @@ use kiln_object::{Gvk, ObjectId, Selector, metadata};
 use kiln_rules::{PolicyId, Scope};
 use kiln_value::{Str, Value};
 
+use crate::effect::Patch;
 use crate::event::Event;
+use crate::failure::Failure;
 use crate::limits::{Counters, Exceeded};
 
 /// Read access to objects, given by a host. Everything is asked for by typed parts.
@@ -63,14 +65,44 @@ pub trait View {
 pub struct Wish<'w> {
     /// The policy.
     pub policy: &'w PolicyId,
-    /// What it wants to do: `get`, `list`, or `update` what is sent.
+    /// What it wants to do: `get`, `list`, `update` what is sent, or `bind` and `escalate` roles by that.
     pub verb: &'static str,
     /// The kind.
     pub kind: &'w Gvk,
+    /// The subresource; empty for the object itself.
+    pub subresource: &'w str,
     /// The namespace; none for all of them, and for cluster-scoped kinds.
     pub namespace: Option<&'w str>,
     /// The name; none for all of them.
     pub name: Option<&'w str>,
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+impl Wish<'_> {
+    /// What whoever writes a role or a binding needs besides the right to write it, since it hands rights out: verbs, and
+    /// the roles that they are about. Where a binding does not say which role it is for, it may be any.
+    // Kubernetes: `bind` counts in the namespace of the binding, for a ClusterRole as well. Unlike the API server, having
+    // all the rights that are handed out is not enough.
+    pub fn for_roles(id: &ObjectId, object: Option<&Value>) -> Vec<(&'static str, ObjectId)> {
+        if id.gvk.group != RBAC {
+            return Vec::new();
+        }
+        let role = |kind: &str, name: &str| {
+            let gvk = Gvk { group: RBAC.into(), version: "v1".into(), kind: kind.into() };
+            ObjectId::new(gvk, &id.namespace, name)
+        };
+        if !id.gvk.kind.ends_with("Binding") {
+            return vec![("escalate", role(&id.gvk.kind, &id.name))];
+        }
+        let text = |key: &str| object.and_then(|object| object.str_at(["roleRef", key]));
+        match (text("kind"), text("name")) {
+            (Some(kind @ ("Role" | "ClusterRole")), Some(name)) if !name.is_empty() => {
+                vec![("bind", role(kind, name))]
+            }
+            _ => ["Role", "ClusterRole"].map(|kind| ("bind", role(kind, ""))).into(),
+        }
+    }
 }
 
 /// Which objects to list.
@@ -120,6 +152,10 @@ pub enum ReadError {
     Forbidden(String),
     /// The server cannot be asked at the moment.
     Unavailable(String),
+    /// The author of the policy may not do it.
+    Denied(String),
+    /// It cannot be known at the moment whether the author of the policy may do it.
+    Undecided(String),
     /// The rule belongs to one namespace, and these are elsewhere.
     OutOfReach {
         /// The namespace of the rule.
@@ -137,6 +173,7 @@ impl fmt::Display for ReadError {
             ReadError::UnknownKind(kind) => write!(f, "there is no kind {kind} here"),
             ReadError::Forbidden(why) => write!(f, "reading is forbidden: {why}"),
             ReadError::Unavailable(why) => write!(f, "objects cannot be read at the moment: {why}"),
+            ReadError::Denied(why) | ReadError::Undecided(why) => f.write_str(why),
             ReadError::OutOfReach { own, wanted } => {
                 write!(f, "a policy of namespace {own:?} cannot read {wanted}")
             }
@@ -179,6 +216,8 @@ pub(crate) struct Gate<'g> {
     pub(crate) counters: &'g Counters,
     pub(crate) reads: RefCell<Vec<Read>>,
     pub(crate) seen: RefCell<HashSet<ObjectId>>,
+    /// The first failure to read something that a default stands in for.
+    pub(crate) unread: RefCell<Option<Failure>>,
 }
 
 /// How many earlier reads a list is compared with.
@@ -197,7 +236,7 @@ impl Gate<'_> {
         let wanted = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
         self.check(namespace, || wanted.to_string())?;
         self.counters.read()?;
-        self.wish("get", kind, namespace, Some(name))?;
+        self.wish("get", kind, "", namespace, Some(name))?;
         let found = self.view.get(kind, namespace, name)?;
         if self.seen.borrow_mut().insert(wanted.clone()) {
             self.reads.borrow_mut().push(Read::Object(wanted));
@@ -230,7 +269,7 @@ impl Gate<'_> {
             }
             None => format!("the objects of kind {} in all namespaces", kind.kind),
         })?;
-        self.wish("list", kind, namespace, None)?;
+        self.wish("list", kind, "", namespace, None)?;
         let mut found = Page::default();
         loop {
             self.counters.read()?;
@@ -273,11 +312,23 @@ impl Gate<'_> {
         event: &Event,
         object: &Value,
     ) -> Result<(), ReadError> {
-        // What the object does not say itself, the request does; a Namespace is sent into itself.
-        let own = metadata::namespace(object).filter(|namespace| !namespace.is_empty());
-        let sent_to = event.namespace.as_deref().filter(|_| !event.subresource.is_empty());
-        let name = metadata::name(object).unwrap_or(&event.name);
-        self.wish(verb, &event.kind, own.or(sent_to), Some(name))
+        let (namespace, name) = place_of(event, object);
+        self.wish(verb, &event.kind, &event.subresource, namespace, Some(name))
+    }
+
+    /// Whether the policy may make of what is sent what it makes of it: roles and bindings hand rights out, as they were
+    /// and as they become.
+    pub(crate) fn hands_out(&self, event: &Event, patch: &Patch) -> Result<(), ReadError> {
+        for object in [&patch.before, &patch.after] {
+            let (namespace, name) = place_of(event, object);
+            let id = ObjectId::new(event.kind.clone(), namespace.unwrap_or_default(), name);
+            for (verb, role) in Wish::for_roles(&id, Some(object)) {
+                let namespace = Some(role.namespace.as_str()).filter(|text| !text.is_empty());
+                let name = Some(role.name.as_str()).filter(|text| !text.is_empty());
+                self.wish(verb, &role.gvk, "", namespace, name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the policy may be shown something.
@@ -285,10 +336,17 @@ impl Gate<'_> {
         &self,
         verb: &'static str,
         kind: &Gvk,
+        subresource: &str,
         namespace: Option<&str>,
         name: Option<&str>,
     ) -> Result<(), ReadError> {
-        self.view.permits(&Wish { policy: self.policy, verb, kind, namespace, name })
+        let policy = self.policy;
+        self.view.permits(&Wish { policy, verb, kind, subresource, namespace, name })
+    }
+
+    /// Takes note that a default stands in for something that may well be there.
+    pub(crate) fn doubt(&self, failure: Failure) {
+        self.unread.borrow_mut().get_or_insert(failure);
     }
 
     /// Takes note of a read.
@@ -313,4 +371,12 @@ impl Gate<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Namespace and name of what is sent. What the object does not say itself, the request does; a Namespace is sent into
+/// itself.
+fn place_of<'o>(event: &'o Event, object: &'o Value) -> (Option<&'o str>, &'o str) {
+    let own = metadata::namespace(object).filter(|namespace| !namespace.is_empty());
+    let sent_to = event.namespace.as_deref().filter(|_| !event.subresource.is_empty());
+    (own.or(sent_to), metadata::name(object).unwrap_or(&event.name))
 }

@@ -8,7 +8,7 @@ use http::Method;
 use kiln_admission::access::{ACCESS_REVIEWS, access_review};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_controller::{Right, author};
-use kiln_engine::User;
+use kiln_engine::{User, Wish};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Map, Value};
 
@@ -18,8 +18,6 @@ use crate::client::Client;
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 /// How many answers are held.
 const MOST: usize = 4096;
-
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What the API server answered of late.
 #[derive(Debug, Default)]
@@ -36,6 +34,9 @@ impl Rights {
         author: &User,
         call: &Call,
     ) -> Option<ApiError> {
+        if let Some(why) = refused_at_once(author, call) {
+            return Some(ApiError::new(Reason::Forbidden, why));
+        }
         for question in questions(call, kinds) {
             match self.has(client, author, question.clone()).await {
                 Ok(true) => {}
@@ -56,18 +57,18 @@ impl Rights {
         &self,
         client: &Client,
         kinds: &Kinds,
-        Right { user, verb, object }: &Right,
+        Right { user, verb, object, subresource }: &Right,
     ) -> Result<bool, String> {
         let ObjectId { gvk, namespace, name } = object;
         // Kubernetes: what is asked about a Namespace is asked in it.
         let is_namespace = gvk.kind == "Namespace" && gvk.group.is_empty();
         let namespace = if is_namespace { name } else { namespace };
         // One answer about all objects of a kind serves many; where it is no, the one object counts.
-        let all = attributes(kinds, verb, gvk, "", namespace, "");
+        let all = attributes(kinds, verb, gvk, subresource, namespace, "");
         Ok(self.has(client, user, all).await?
             || (!name.is_empty()
                 && self
-                    .has(client, user, attributes(kinds, verb, gvk, "", namespace, name))
+                    .has(client, user, attributes(kinds, verb, gvk, subresource, namespace, name))
                     .await?))
     }
 
@@ -108,7 +109,8 @@ fn said(author: &User, question: &Map) -> String {
         "" => String::new(),
         group => format!(".{group}"),
     };
-    let what = format!("{}{group}", text("resource"));
+    let slash = if text("subresource").is_empty() { "" } else { "/" };
+    let what = format!("{}{group}{slash}{}", text("resource"), text("subresource"));
     author::refusal(author, text("verb"), &what, text("namespace"))
 }
 
@@ -133,27 +135,29 @@ fn questions(call: &Call, kinds: &Kinds) -> Vec<Map> {
             attributes(kinds, verb, &about.gvk, subresource, &about.namespace, name)
         })
         .collect();
-    // The API server would ask the engine, which may hand out more than the author may.
-    if about.gvk.group == RBAC && !verbs.is_empty() {
-        let (Call::Create { object, .. }
-        | Call::Update { object, .. }
-        | Call::Apply { object, .. }) = call
-        else {
-            return questions;
-        };
-        let role = object.get("roleRef").map(|role| {
-            let text = |key: &str| role.str_at([key]).unwrap_or_default().to_owned();
-            (text("kind"), text("name"))
-        });
-        let (verb, kind, name) = match role {
-            Some((kind, name)) => ("bind", kind, name),
-            None => ("escalate", about.gvk.kind.to_string(), about.name.to_string()),
-        };
-        let gvk = Gvk { group: RBAC.into(), version: "v1".into(), kind: kind.as_str().into() };
-        let namespace = if kind == "ClusterRole" { "" } else { about.namespace.as_str() };
-        questions.push(attributes(kinds, verb, &gvk, "", namespace, &name));
+    if verbs.is_empty() {
+        return questions;
     }
+    // The API server would ask the engine, which may hand out more than the author may.
+    let object = match call {
+        Call::Create { object, .. } | Call::Update { object, .. } | Call::Apply { object, .. } => {
+            Some(object)
+        }
+        _ => None,
+    };
+    questions.extend(
+        Wish::for_roles(&about, object).into_iter().map(|(verb, role)| {
+            attributes(kinds, verb, &role.gvk, "", &role.namespace, &role.name)
+        }),
+    );
     questions
+}
+
+/// Why a call is made in the name of no author, whatever they may do.
+fn refused_at_once(author: &User, call: &Call) -> Option<String> {
+    let kind = call.about().gvk;
+    let writes = call.changes() && !matches!(call, Call::Delete { .. });
+    (writes && author::is_policy(&kind)).then(|| author::refusal_of_policy(author, &kind))
 }
 
 /// The attributes of a review.
@@ -187,6 +191,7 @@ fn attributes(
 
 #[cfg(test)]
 mod tests {
+    use kiln_cluster::ObjectPatch;
     use kiln_value::{json, value};
 
     use super::*;
@@ -206,13 +211,13 @@ mod tests {
         let binding = value!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": {"name": "b", "namespace": "n"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         });
         let asked_of_binding = asked(&Call::create(binding.clone()));
         assert_eq!(asked_of_binding.len(), 2);
         assert_eq!(
             asked_of_binding[1],
-            r#"{"group":"rbac.authorization.k8s.io","name":"cluster-admin","resource":"clusterroles","verb":"bind","version":"v1"}"#
+            r#"{"group":"rbac.authorization.k8s.io","name":"cluster-admin","namespace":"n","resource":"clusterroles","verb":"bind","version":"v1"}"#
         );
         let role = value!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -233,6 +238,22 @@ mod tests {
         assert_eq!(verbs(&update(&role, "")), ["update", "escalate"]);
         assert_eq!(verbs(&update(&binding, "")), ["update", "bind"]);
         assert_eq!(verbs(&update(&secret, "")), ["update"]);
+        // What does not say which role it is about may be about any.
+        let apply = |object: &Value| Call::Apply {
+            object: object.clone(),
+            manager: "m".into(),
+            force: true,
+        };
+        let mut subjects = binding.clone();
+        subjects.remove(["roleRef"]);
+        assert_eq!(verbs(&apply(&subjects)), ["create", "update", "bind", "bind"]);
+        let patch = |object: &Value| Call::Patch {
+            target: ObjectId::of(object).unwrap(),
+            patch: ObjectPatch::Merge(value!({})),
+            subresource: "".into(),
+        };
+        assert_eq!(verbs(&patch(&binding)), ["update", "bind", "bind"]);
+        assert_eq!(verbs(&patch(&role)), ["update", "escalate"]);
         let scaled = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"}});
         assert_eq!(
             asked(&update(&scaled, "scale")),
@@ -242,5 +263,40 @@ mod tests {
         );
         let id = kiln_object::ObjectId::new(Gvk::new("v1", "Secret"), "n", "s");
         assert!(asked(&Call::delete(id.clone())).is_empty() && asked(&Call::Get(id)).is_empty());
+    }
+    #[test]
+    fn no_author_has_policies_written_for_them() {
+        let jane = User { username: "jane".into(), ..User::default() };
+        for (api_version, kind) in [
+            ("kyverno.io/v1", "Policy"),
+            ("kyverno.io/v1", "ClusterPolicy"),
+            ("kyverno.io/v2", "PolicyException"),
+            ("policies.kyverno.io/v1", "NamespacedGeneratingPolicy"),
+            ("policies.kyverno.io/v1beta1", "PolicyException"),
+            ("api.kubemod.io/v1beta1", "ModRule"),
+        ] {
+            let object = value!({
+                "apiVersion": api_version, "kind": kind, "metadata": {"name": "p", "namespace": "n"},
+            });
+            let id = ObjectId::of(&object).unwrap();
+            let update =
+                Call::Update { object: object.clone(), subresource: "".into(), dry_run: false };
+            let apply = Call::Apply { object: object.clone(), manager: "m".into(), force: true };
+            let patch = Call::Patch {
+                target: id.clone(),
+                patch: ObjectPatch::Merge(value!({})),
+                subresource: "".into(),
+            };
+            for call in [Call::create(object), update, apply, patch] {
+                let refused = refused_at_once(&jane, &call).unwrap_or_default();
+                let wanted = format!("author, jane, may not write objects of kind {kind}");
+                assert!(refused.contains(&wanted), "{call:?}: {refused}");
+            }
+            // What was made before may go.
+            assert_eq!(refused_at_once(&jane, &Call::delete(id.clone())), None);
+            assert_eq!(refused_at_once(&jane, &Call::Get(id)), None);
+        }
+        let map = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "n"}});
+        assert_eq!(refused_at_once(&jane, &Call::create(map)), None);
     }
 }

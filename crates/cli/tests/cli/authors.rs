@@ -77,6 +77,21 @@ fn policies_of_namespaces_do_what_their_authors_may() {
     let refusal = as_jane(&format!("{head}{changes}").replace("[Secret]", "[Pod]")).unwrap_err();
     assert!(refusal.contains("jane may not get, update v1/Pod in namespace shop"), "{refusal}");
 
+    // A binding or a role that is changed on its way hands rights out, to Jane as well.
+    let binds = "    mutate: {patchStrategicMerge: {subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}}\n";
+    let changed = format!("{head}{binds}").replace("[Secret]", "[RoleBinding]");
+    let refusal = as_jane(&changed).unwrap_err();
+    assert!(refusal.contains("jane may not bind rbac.authorization.k8s.io/v1/Role"), "{refusal}");
+
+    // A policy that a policy makes would have the engine for its author.
+    let policies =
+        "      apiVersion: kyverno.io/v1\n      kind: Policy\n      data: {spec: {rules: []}}";
+    let refusal = as_jane(&policy("policies", "", policies)).unwrap_err();
+    let wanted = "its author, jane, may not write objects of kind Policy";
+    assert!(refusal.contains(wanted), "{refusal}");
+    let unnamed = policies.replace("kind: Policy", "kind: \"{{ request.object.data.kind }}\"");
+    as_jane(&policy("unnamed", "", &unnamed)).unwrap();
+
     // What Jane may make is made.
     let ready = ["wait", "--for=condition=Ready", "policies.kyverno.io", "--all", "-n", "shop"];
     running.cluster.kubectl(&ready).unwrap();
@@ -84,6 +99,12 @@ fn policies_of_namespaces_do_what_their_authors_may() {
         |name: &str| running.cluster.kubectl(&["get", "configmap", name, "-n", "shop"]).is_ok();
     running.cluster.kubectl(&["create", "configmap", "maps-1", "-n", "shop"]).unwrap();
     running.wait("what Jane's policy makes", || there("made-maps-1"));
+
+    let names = ["create", "configmap", "unnamed-1", "--from-literal=kind=Policy", "-n", "shop"];
+    running.cluster.kubectl(&names).unwrap();
+    running.wait("the reason", || running.folder.read("engine.log").contains(wanted));
+    let made = ["get", "policy.kyverno.io", "made-unnamed-1", "-n", "shop"];
+    assert!(running.cluster.kubectl(&made).is_err());
 
     // A binding gives away more than the right to make one.
     as_jane(&policy("bindings", "", BINDING)).unwrap();

@@ -1,10 +1,14 @@
 //! Namespaces that the author of a policy names in CEL.
 //!
-//! An expression is looked at as text: nobody can tell from a value where it comes from. A name counts where it is written
-//! as an argument, in a list, or as the field that says where an object is, and so does a value of the policy that is
-//! nothing but such text.
+//! An expression is looked at as text: nobody can tell from a value where it comes from. A name counts only where it says
+//! where something goes: as the namespace of the call that makes objects (or, for targets, that reads them), or as the
+//! field of an object that is made. It may be written there, be a value of the policy that is nothing but text, or come
+//! from a loop over a list of such text. Whatever else an expression says, what it compares with and whatever it asks for,
+//! names nothing.
 
-use kiln_cel::{Token, lex};
+use std::ops::Range;
+
+use kiln_cel::{Span, Token, lex};
 use kiln_object::ObjectId;
 use kiln_rules::{Emitter, Rule, Script, What};
 use kiln_value::Value;
@@ -16,9 +20,8 @@ pub(crate) fn in_emitter(emitter: &Emitter, rule: &Rule, id: &ObjectId) -> bool 
     let (namespace, field) = namespace_of(id);
     match &emitter.what {
         What::Asked { expression, .. } => {
-            // Where something is read from says nothing about where it goes.
-            let search = Search { name: namespace, field, rule, reads_count: false };
-            search.finds_in(expression.program.source())
+            let search = Search::new(expression.program.source(), namespace, rule);
+            search.is_made_there(field) || (field == "namespace" && search.is_call_into())
         }
         What::Documents(documents) => documents.iter().any(|document| {
             let written = document.plain(["metadata", field]).and_then(Value::as_str);
@@ -30,62 +33,197 @@ pub(crate) fn in_emitter(emitter: &Emitter, rule: &Rule, id: &ObjectId) -> bool 
 
 /// Whether an expression that reads targets names the namespace of one.
 pub(crate) fn in_targets(source: &str, rule: &Rule, id: &ObjectId) -> bool {
-    let (name, field) = namespace_of(id);
-    Search { name, field, rule, reads_count: true }.finds_in(source)
+    let (namespace, field) = namespace_of(id);
+    Search::new(source, namespace, rule).is_read_from(field)
 }
 
+/// The ways to say that objects are to be made.
+const MAKE: &[&str] = &["Apply", "apply", "ApplyAll", "applyAll"];
+/// Loops that go through a list, with a name for its elements.
+const LOOPS: &[&str] = &["all", "exists", "exists_one", "existsOne", "map", "filter"];
+
+/// A look for a name in an expression, token by token.
 struct Search<'s> {
+    source: &'s str,
     name: &'s str,
-    /// The field that holds the name in an object.
-    field: &'static str,
     rule: &'s Rule,
-    /// Whether the arguments of functions that read count like others.
-    reads_count: bool,
+    tokens: Vec<(Token, Span)>,
+    /// For each token, the bracket that it is in. Brackets are where they were opened.
+    within: Vec<Option<usize>>,
 }
 
-impl Search<'_> {
-    fn finds_in(&self, source: &str) -> bool {
+impl<'s> Search<'s> {
+    fn new(source: &'s str, name: &'s str, rule: &'s Rule) -> Self {
         let tokens = lex(source).unwrap_or_default();
-        let text = |at: usize| source.get(tokens[at].1.range()).unwrap_or_default();
-        let is_name = |at: usize| match tokens[at].0 {
-            Token::String => bare(text(at)) == self.name,
-            Token::Ident => {
-                text(at) == "variables"
-                    && tokens.get(at + 2).is_some_and(|(token, _)| *token == Token::Ident)
-                    && self.is_value(text(at + 2))
+        let mut within = Vec::with_capacity(tokens.len());
+        let mut open: Vec<usize> = Vec::new();
+        for (at, (token, _)) in tokens.iter().enumerate() {
+            if matches!(token, Token::CloseParen | Token::CloseBracket | Token::CloseBrace) {
+                open.pop();
             }
-            _ => false,
-        };
-        // For each bracket that is open, whether it belongs to a function that reads or is within one.
-        let mut reading: Vec<bool> = Vec::new();
-        for at in 0..tokens.len() {
-            let is_within = reading.last() == Some(&true);
-            match tokens[at].0 {
-                Token::OpenParen => {
-                    let reads = at > 0 && ["Get", "List", "Post"].contains(&text(at - 1));
-                    reading.push(is_within || reads);
-                }
-                Token::CloseParen => drop(reading.pop()),
-                _ if is_name(at) && (self.reads_count || !is_within) => {
-                    let in_dyn =
-                        at >= 2 && tokens[at - 1].0 == Token::OpenParen && text(at - 2) == "dyn";
-                    let Some(before) = at.checked_sub(if in_dyn { 3 } else { 1 }) else {
-                        return true;
-                    };
-                    let counts = match tokens[before].0 {
-                        Token::OpenParen | Token::Comma => true,
-                        Token::OpenBracket => before == 0 || tokens[before - 1].0 != Token::In,
-                        Token::Colon => before > 0 && bare(text(before - 1)) == self.field,
-                        _ => false,
-                    };
-                    if counts {
-                        return true;
-                    }
-                }
-                _ => {}
+            within.push(open.last().copied());
+            if opens(*token) {
+                open.push(at);
             }
         }
+        Search { source, name, rule, tokens, within }
+    }
+
+    /// Whether objects are made in the namespace: `generator.Apply('name', …)`.
+    fn is_call_into(&self) -> bool {
+        let mut calls = self.calls("generator", MAKE);
+        calls.any(|call| self.parts(call).first().is_some_and(|into| self.is_name(into.clone())))
+    }
+
+    /// Whether objects are read from the namespace: `resource.Get('v1', 'secrets', 'name', …)`. A Namespace is read by its
+    /// own name.
+    fn is_read_from(&self, field: &str) -> bool {
+        let is_name = |part: Option<&Range<usize>>| part.is_some_and(|p| self.is_name(p.clone()));
+        let got = self.calls("resource", &["Get", "get"]).any(|call| {
+            let parts = self.parts(call);
+            let from_end = if field == "name" { 1 } else { 2 };
+            is_name(parts.len().checked_sub(from_end).and_then(|at| parts.get(at)))
+        });
+        // The first argument, or the first two, say what is listed; labels are no text.
+        let listed = || {
+            self.calls("resource", &["List", "list"]).any(|call| {
+                let parts = self.parts(call);
+                is_name(parts.get(1)) || is_name(parts.get(2))
+            })
+        };
+        got || (field == "namespace" && listed())
+    }
+
+    /// Whether an object is made that says so itself: `generator.Apply(…, [{'metadata': {'namespace': 'name'}}])`.
+    fn is_made_there(&self, field: &str) -> bool {
+        (2..self.tokens.len()).any(|colon| {
+            let Some(map) = self.within[colon].filter(|map| self.is(*map, Token::OpenBrace)) else {
+                return false;
+            };
+            self.is(colon, Token::Colon)
+                && self.key(colon) == Some(field)
+                && self
+                    .parts(map)
+                    .into_iter()
+                    .any(|entry| entry.start + 1 == colon && self.is_name(colon + 1..entry.end))
+                && self.is_metadata(map)
+        })
+    }
+
+    /// Whether a map is the metadata of an object that is made.
+    fn is_metadata(&self, map: usize) -> bool {
+        let in_dyn = map >= 2 && self.is(map - 1, Token::OpenParen) && self.text(map - 2) == "dyn";
+        let Some(colon) = map.checked_sub(if in_dyn { 3 } else { 1 }) else { return false };
+        if !self.is(colon, Token::Colon) || self.key(colon) != Some("metadata") {
+            return false;
+        }
+        // Nothing but lists and maps between the call and the object: what other functions are given is not made.
+        let mut around = self.within[colon];
+        while let Some(open) = around {
+            match self.tokens[open].0 {
+                Token::OpenBrace => {}
+                Token::OpenBracket if self.begins_value(open) => {}
+                Token::OpenParen if self.is_call(open, "generator", MAKE) => return true,
+                Token::OpenParen if open > 0 && self.text(open - 1) == "dyn" => {}
+                _ => return false,
+            }
+            around = self.within[open];
+        }
         false
+    }
+
+    /// The text in front of a colon.
+    fn key(&self, colon: usize) -> Option<&str> {
+        let at = colon.checked_sub(1).filter(|at| self.is(*at, Token::String))?;
+        Some(bare(self.text(at)))
+    }
+
+    /// Whether a part of the expression is the name, and nothing else: written, a value of the policy, or an element of a
+    /// list of names.
+    fn is_name(&self, part: Range<usize>) -> bool {
+        let (start, end) = (part.start, part.end);
+        let tokens: Vec<Token> = self.tokens[part].iter().map(|(token, _)| *token).collect();
+        match tokens.as_slice() {
+            [Token::String] => bare(self.text(start)) == self.name,
+            [Token::Ident] => self.is_element(start),
+            [Token::Ident, Token::Dot, Token::Ident] => {
+                self.text(start) == "variables" && self.is_value(self.text(start + 2))
+            }
+            // Whichever element of a list of the policy's own.
+            [
+                Token::Ident,
+                Token::Dot,
+                Token::Ident,
+                Token::OpenBracket,
+                ..,
+                Token::CloseBracket,
+            ] => {
+                self.text(start) == "variables"
+                    && self.opening_of(end - 1) == Some(start + 3)
+                    && self.is_value(self.text(start + 2))
+            }
+            [Token::Ident, Token::OpenParen, _, .., Token::CloseParen] => {
+                ["string", "dyn"].contains(&self.text(start))
+                    && self.opening_of(end - 1) == Some(start + 1)
+                    && self.is_name(start + 2..end - 1)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a word stands for an element of a list of names: `['name'].all(word, … word …)`.
+    fn is_element(&self, at: usize) -> bool {
+        let word = self.text(at);
+        let mut around = self.within[at];
+        while let Some(open) = around {
+            let binds = |place: usize| {
+                place != at
+                    && self.is(place, Token::Ident)
+                    && self.text(place) == word
+                    && self.is(place + 1, Token::Comma)
+            };
+            if self.is(open, Token::OpenParen) && open >= 3 && self.is(open - 2, Token::Dot) {
+                if binds(open + 1) {
+                    return LOOPS.contains(&self.text(open - 1)) && self.is_list(open - 2);
+                }
+                // With a name for the number of the element, or for a key.
+                if self.is(open + 2, Token::Comma) && binds(open + 3) {
+                    return false;
+                }
+            }
+            around = self.within[open];
+        }
+        false
+    }
+
+    /// Whether what ends in front of a token is a list of nothing but text, in which the name is, or what was chosen of one.
+    fn is_list(&self, end: usize) -> bool {
+        let Some(last) = end.checked_sub(1) else { return false };
+        match self.tokens[last].0 {
+            Token::CloseBracket => {
+                let Some(open) = self.opening_of(last).filter(|open| self.begins_value(*open))
+                else {
+                    return false;
+                };
+                let items = self.parts(open);
+                let is_text =
+                    |item: &Range<usize>| item.len() == 1 && self.is(item.start, Token::String);
+                items.iter().all(is_text)
+                    && items.iter().any(|item| bare(self.text(item.start)) == self.name)
+            }
+            Token::Ident if last >= 2 && self.is(last - 1, Token::Dot) => {
+                self.text(last - 2) == "variables"
+                    && !(last >= 3 && self.is(last - 3, Token::Dot))
+                    && self.is_value(self.text(last))
+            }
+            Token::CloseParen => self.opening_of(last).is_some_and(|open| {
+                open >= 2
+                    && self.text(open - 1) == "filter"
+                    && self.is(open - 2, Token::Dot)
+                    && self.is_list(open - 2)
+            }),
+            _ => false,
+        }
     }
 
     /// Whether a value of the policy is nothing but text, or a list of it, in which the name is.
@@ -108,6 +246,74 @@ impl Search<'_> {
         }
         found
     }
+
+    /// The brackets of calls of functions of something.
+    fn calls<'c>(&'c self, of: &'c str, names: &'c [&str]) -> impl Iterator<Item = usize> + 'c {
+        (0..self.tokens.len()).filter(move |at| self.is_call(*at, of, names))
+    }
+
+    fn is_call(&self, open: usize, of: &str, names: &[&str]) -> bool {
+        open >= 3
+            && self.is(open, Token::OpenParen)
+            && names.contains(&self.text(open - 1))
+            && self.is(open - 2, Token::Dot)
+            && self.text(open - 3) == of
+            && !(open >= 4 && self.is(open - 4, Token::Dot))
+    }
+
+    /// What commas part within a bracket.
+    fn parts(&self, open: usize) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut begin = open + 1;
+        for at in open + 1..self.tokens.len() {
+            let ends = self.within[at] == self.within[open];
+            let parted = self.within[at] == Some(open) && self.is(at, Token::Comma);
+            if ends || parted {
+                parts.extend(Some(begin..at).filter(|part| !part.is_empty()));
+                begin = at + 1;
+            }
+            if ends {
+                break;
+            }
+        }
+        parts
+    }
+
+    /// Where a bracket was opened that is closed.
+    fn opening_of(&self, close: usize) -> Option<usize> {
+        (0..close)
+            .rev()
+            .find(|at| self.within[*at] == self.within[close] && opens(self.tokens[*at].0))
+    }
+
+    /// Whether a square bracket begins a list, and does not follow a value to choose of it.
+    fn begins_value(&self, open: usize) -> bool {
+        let before = open.checked_sub(1).map(|before| self.tokens[before].0);
+        !matches!(
+            before,
+            Some(
+                Token::Ident
+                    | Token::Quoted
+                    | Token::String
+                    | Token::CloseParen
+                    | Token::CloseBracket
+                    | Token::CloseBrace
+            )
+        )
+    }
+
+    fn is(&self, at: usize, wanted: Token) -> bool {
+        self.tokens.get(at).is_some_and(|(token, _)| *token == wanted)
+    }
+
+    fn text(&self, at: usize) -> &'s str {
+        let range = self.tokens.get(at).map(|(_, span)| span.range());
+        range.and_then(|range| self.source.get(range)).unwrap_or_default()
+    }
+}
+
+fn opens(token: Token) -> bool {
+    matches!(token, Token::OpenParen | Token::OpenBracket | Token::OpenBrace)
 }
 
 fn bare(text: &str) -> &str {

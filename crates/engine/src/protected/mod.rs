@@ -49,21 +49,40 @@ fn namespace_of(id: &ObjectId) -> (&Str, &'static str) {
     }
 }
 
-/// Whether a template, or a value without variables that it uses, names a namespace.
+/// Whether a template names a namespace: itself, or as one variable that is a value without variables.
 pub(crate) fn in_template(template: &Template, namespace: &str, rule: &Rule) -> bool {
     if template.is_plain() {
         return true;
     }
-    let Some(text) = template.document().as_str() else { return false };
-    let uses = |name: &str| text.split(|c: char| !is_of_name(c)).any(|word| word == name);
+    let Some(path) = template.document().as_str().and_then(only_path) else { return false };
     let lists = each(rule);
-    let mut entries = rule.context.iter().chain(lists.iter().flat_map(|each| &each.context));
-    entries.any(|entry| uses(&entry.name) && is_value(entry, namespace))
-        || (uses("element") && lists.iter().any(|each| is_listed(&each.list, namespace)))
+    // Of several entries by one name, or by a part of it, nobody can tell here which one counts.
+    let meant: Vec<&ContextEntry> = rule
+        .context
+        .iter()
+        .chain(lists.iter().flat_map(|each| &each.context))
+        .filter(|entry| begins_with(path, &entry.name) || begins_with(&entry.name, path))
+        .collect();
+    if meant.is_empty() {
+        return begins_with(path, "element")
+            && lists.iter().any(|each| is_listed(&each.list, namespace));
+    }
+    let named =
+        |entry: &&ContextEntry| begins_with(path, &entry.name) && is_value(entry, namespace);
+    meant.iter().all(|entry| written(entry).is_some()) && meant.iter().any(named)
 }
 
-fn is_of_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+/// The path of a template that is one variable and nothing else, and the variable nothing but a path: `{{ to.prod }}`.
+fn only_path(text: &str) -> Option<&str> {
+    let path = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
+    let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
+    path.chars().all(is_path).then_some(path)
+}
+
+/// Whether a path is a name, or leads into what is called that.
+fn begins_with(path: &str, name: &str) -> bool {
+    let rest = path.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn each(rule: &Rule) -> Vec<&ForEach> {
@@ -75,14 +94,19 @@ fn each(rule: &Rule) -> Vec<&ForEach> {
     }
 }
 
+/// The value of an entry that is written down as it is.
+fn written(entry: &ContextEntry) -> Option<&Value> {
+    match &entry.load {
+        Load::Variable { value: Some(value), query: None, .. } if value.is_plain() => {
+            Some(value.document())
+        }
+        _ => None,
+    }
+}
+
 /// Whether a named value is written down, and holds a name.
 fn is_value(entry: &ContextEntry, name: &str) -> bool {
-    match &entry.load {
-        Load::Variable { value: Some(value), query: None, .. } => {
-            value.is_plain() && holds(value.document(), name)
-        }
-        _ => false,
-    }
+    written(entry).is_some_and(|value| holds(value, name))
 }
 
 fn holds(value: &Value, name: &str) -> bool {
