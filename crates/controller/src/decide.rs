@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kiln_cluster::{KindKey, Reason};
 use kiln_engine::{Failure, FailureKind};
 use kiln_object::{Gvk, ObjectId};
-use kiln_rules::Rule;
+use kiln_rules::{PolicyId, Rule, RuleId};
 
 use crate::controller::Controller;
 use crate::keys::{Condition, Key};
@@ -14,6 +14,7 @@ use crate::mark::{Mark, patterns};
 use crate::mirror::{KindMirror, Sight, State};
 use crate::plan::{Plan, Step};
 use crate::questions::Asked;
+use crate::triggers::created_at;
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -101,6 +102,7 @@ impl Controller {
                 let unwanted = !targets.contains(&place(id))
                     && !mark.is_final()
                     && mark.is_of_life(&life)
+                    && !self.may_be_anothers(&rule.id, id, mark)
                     && (whole || self.lost_its_source(&wanted.failures, id, mark));
                 if !unwanted {
                     continue;
@@ -195,12 +197,54 @@ impl Controller {
                     && mark.is_of_life(&removed.uid)
                     && leaving.on_policy_delete.deletes(mark.copied)
             });
-            if goes {
+            if goes && !self.may_be_anothers(&key.rule, id, &mark) {
                 steps.push(Step::Delete(id.clone()));
             }
         }
         Decision::Do(Box::new(Plan { steps: steps.into(), ..Plan::default() }))
     }
+
+    /// Whether the labels that another engine gave an object may mean a rule of another stored policy as well. Nobody
+    /// knows then whose it is, and it stays as it is.
+    fn may_be_anothers(&self, rule: &RuleId, id: &ObjectId, mark: &Mark) -> bool {
+        if mark.names_its_rule() {
+            return false;
+        }
+        let made = self.mirror.get(id).and_then(created_at);
+        // Whoever stores a policy in a namespace must not keep there what a policy of the cluster made before.
+        let came_later = |policy: &ObjectId| {
+            let came = self.mirror.get(policy).and_then(created_at);
+            !policy.namespace.is_empty() && came.zip(made).is_some_and(|(came, made)| came > made)
+        };
+        self.stored_beside(&rule.policy)
+            .any(|(policy, other)| mark.is_of(&other) && !came_later(policy))
+    }
+
+    /// The rules of all stored policies but one, also of those that cannot be compiled.
+    fn stored_beside(&self, own: &PolicyId) -> impl Iterator<Item = (&ObjectId, RuleId)> {
+        let held = self.policies.iter().flat_map(|(id, held)| {
+            let record = &held.record;
+            record.rules.keys().map(move |rule| (id, record.rule_id(rule)))
+        });
+        let kind = self.policies.values().find(|held| held.record.policy == *own);
+        let kind = kind.map(|held| in_a_namespace_or_not(&held.record.object));
+        let unknown = self.broken.keys().filter(move |id| {
+            !self.policies.contains_key(*id) && Some(in_a_namespace_or_not(id)) == kind
+        });
+        // Rules whose labels mean several policies are called as these are.
+        let unknown = unknown.map(|id| {
+            let namespace = Some(id.namespace.clone()).filter(|namespace| !namespace.is_empty());
+            let policy = PolicyId { dialect: own.dialect, namespace, name: id.name.clone() };
+            (id, RuleId { policy, rule: id.name.clone() })
+        });
+        held.chain(unknown).filter(move |(_, rule)| rule.policy != *own)
+    }
+}
+
+/// The kind of a policy: GeneratingPolicy for a NamespacedGeneratingPolicy as well.
+fn in_a_namespace_or_not(policy: &ObjectId) -> &str {
+    let kind = policy.gvk.kind.as_str();
+    kind.strip_prefix("Namespaced").unwrap_or(kind)
 }
 
 fn place(id: &ObjectId) -> (KindKey, &str, &str) {

@@ -71,9 +71,14 @@ impl Mark {
     /// Whether a rule made it.
     pub(crate) fn is_of(&self, rule: &RuleId) -> bool {
         match &self.rule {
-            Some(named) => *named == rule.to_string(),
+            Some(named) => *named == rule.to_string() && self.labels.is_in_reach_of(&rule.policy),
             None => self.labels.names(rule),
         }
+    }
+
+    /// Whether it says which rule made it; the labels of other engines may mean several.
+    pub(crate) fn names_its_rule(&self) -> bool {
+        self.rule.is_some()
     }
 
     /// Whether a rule made it of a trigger.

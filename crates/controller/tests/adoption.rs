@@ -367,6 +367,142 @@ fn an_object_that_two_policies_may_have_made_is_for_the_one_that_wants_it() {
     assert!(written(&world).iter().all(|id| id.name.ends_with("-other")), "{}", world.explain());
 }
 
+/// What Kyverno's GeneratingPolicy `p` made of the trigger `t`: elsewhere, beside it, and without a namespace.
+fn made_of_the_trigger(world: &mut World) -> [ObjectId; 3] {
+    let trigger = world.put(trigger_with("t", "old"));
+    [
+        config_map("central", "kept", value!({"k": "v"})),
+        config_map("default", "kept", value!({"k": "v"})),
+        namespace("kept", value!({})),
+    ]
+    .map(|object| {
+        let made = made_by_kyverno(object, MadeBy::GeneratingPolicy("p"), &trigger, None);
+        ObjectId::of(&world.put(made)).unwrap()
+    })
+}
+
+/// A policy of the cluster, as the mirror finds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stored {
+    Good,
+    /// Kiln does not know what it means; Kyverno may.
+    Broken,
+    Gone,
+}
+
+#[test]
+fn a_policy_of_a_namespace_ends_nothing_that_a_policy_of_the_cluster_may_have_made() {
+    let tenants = Form::GeneratingNamespaced.policy(true).replace("'-made'", "'-other'");
+    for stored in [Stored::Good, Stored::Broken, Stored::Gone] {
+        let mut world = World::new();
+        world.put(namespace("central", value!({})));
+        let theirs = Form::Generating.policy(false);
+        match stored {
+            Stored::Good => world.apply(&theirs),
+            Stored::Broken => world.apply(&theirs.replace("object.data.k}", "nonsense(}")),
+            Stored::Gone => {}
+        }
+        let [elsewhere, beside, above] = made_of_the_trigger(&mut world);
+        let before = |world: &World| [&elsewhere, &above].map(|id| world.get(id));
+        let (kept, own) = (before(&world), world.get(&beside));
+        world.seconds(3);
+        // It makes something else of the trigger, then nothing, and then it is gone itself.
+        world.apply(&tenants);
+        world.seconds(5);
+        let other = id("ConfigMap", "default", "t-other");
+        assert!(world.has(&other), "{stored:?}: {}", world.explain());
+        let first = world.get(&beside);
+        world.delete(&id("ConfigMap", "default", "t"));
+        world.seconds(5);
+        assert!(!world.has(&other), "{stored:?}: {}", world.explain());
+        let second = world.get(&beside);
+        world.delete(&id("NamespacedGeneratingPolicy", "default", "p"));
+        world.seconds(5);
+        assert_eq!(before(&world), kept, "{stored:?}: {}", world.explain());
+        // In its own namespace it may have made everything that is so labelled, unless somebody else may have.
+        for found in [first, second, world.get(&beside)] {
+            let wanted = own.clone().filter(|_| stored != Stored::Gone);
+            assert_eq!(found, wanted, "{stored:?}: {}", world.explain());
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_policy_of_a_namespace_ends_nothing_elsewhere() {
+    for stored in [true, false] {
+        let mut world = World::new();
+        world.put(namespace("central", value!({})));
+        if stored {
+            world.apply(&Form::Generating.policy(false));
+        }
+        // It is no trigger of the policy, which therefore looks at nothing while it is there.
+        let made = made_of_the_trigger(&mut world);
+        let tenants = Form::GeneratingNamespaced.policy(true).replace("app: 'on'", "app: 'off'");
+        let before = made.clone().map(|id| world.get(&id));
+        world.apply(&tenants);
+        world.settle();
+        world.delete(&id("NamespacedGeneratingPolicy", "default", "p"));
+        world.seconds(5);
+        let after = made.map(|id| world.get(&id));
+        assert_eq!(after[0], before[0], "{stored}: {}", world.explain());
+        assert_eq!(after[2], before[2], "{stored}: {}", world.explain());
+        if stored {
+            assert_eq!(after[1], before[1], "{}", world.explain());
+        }
+    }
+}
+
+#[test]
+fn whoever_stores_a_policy_in_a_namespace_later_keeps_nothing_of_the_clusters() {
+    let tenants = Form::GeneratingNamespaced.policy(false).replace("'-made'", "'-other'");
+    // Than the objects were made.
+    for later in [false, true] {
+        let mut world = World::new();
+        world.put(namespace("central", value!({})));
+        world.apply(&Form::Generating.policy(true));
+        if !later {
+            world.apply(&tenants);
+        }
+        let [elsewhere, beside, _] = made_of_the_trigger(&mut world);
+        if later {
+            world.now += 10_000;
+            world.memory.set_time(i64::try_from(world.now / 1000).unwrap());
+            world.apply(&tenants);
+        }
+        // The policy of the cluster makes something else of the trigger.
+        world.seconds(5);
+        assert!(!world.has(&elsewhere), "{later}: {}", world.explain());
+        assert_eq!(world.has(&beside), !later, "{}", world.explain());
+    }
+}
+
+/// Labels say what they like, and come along with copies.
+#[test]
+fn a_rule_of_a_namespace_lets_go_of_nothing_elsewhere() {
+    for annotated in [false, true] {
+        let (mut world, made) = world(Form::Namespaced, true);
+        world.put(namespace("central", value!({})));
+        let trigger = world.get(&id("ConfigMap", "default", "t")).unwrap();
+        let object = config_map("central", "kept", value!({"k": "v"}));
+        let mut object = made_by_kyverno(object, Form::Namespaced.maker(), &trigger, None);
+        if annotated {
+            metadata::set_annotation(&mut object, "kiln.dev/rule", "kyverno:default/p/r").unwrap();
+        }
+        let kept = ObjectId::of(&world.put(object)).unwrap();
+        let before = world.get(&kept);
+        world.seconds(3);
+        world.edit(&id("ConfigMap", "default", "t"), &["data", "k"], "new");
+        world.seconds(3);
+        assert_eq!(world.get(&kept), before, "{annotated}: {}", world.explain());
+        world.delete(&id("ConfigMap", "default", "t"));
+        world.seconds(5);
+        assert!(!world.has(&made[0]), "{annotated}: {}", world.explain());
+        world.delete(&id("Policy", "default", "p"));
+        world.seconds(5);
+        assert_eq!(world.get(&kept), before, "{annotated}: {}", world.explain());
+    }
+}
+
 /// Labels that a copy has from its source name a rule that did not make it.
 #[test]
 fn a_copy_of_what_a_rule_made_is_its_own_policys() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use kiln_object::{Gvk, ObjectId};
-use kiln_rules::{Dialect, Operation, OwnershipLabels, RuleId};
+use kiln_rules::{Dialect, Operation, OwnershipLabels, PolicyId, RuleId};
 use kiln_value::{Map, Str, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -206,6 +206,8 @@ pub struct ClaimLabels {
     pub source_uid: Option<Str>,
     /// The labels say whether the policy has a namespace.
     says_namespace: bool,
+    /// Where the object itself is; empty for one that is in no namespace.
+    namespace: Str,
 }
 
 impl ClaimLabels {
@@ -229,12 +231,19 @@ impl ClaimLabels {
             trigger_name: some("generate.kyverno.io/trigger-name"),
             source_uid: some("generate.kyverno.io/source-uid"),
             says_namespace: text(POLICY_NAMESPACE).is_some(),
+            namespace: object.str_at(["metadata", "namespace"]).unwrap_or_default().into(),
         })
+    }
+
+    /// Whether the object is where rules of a policy may have made it, whatever its labels say: labels come along with
+    /// copies, and do not always tell a policy of a namespace from one of the cluster.
+    pub fn is_in_reach_of(&self, policy: &PolicyId) -> bool {
+        policy.namespace.as_ref().is_none_or(|own| *own == self.namespace)
     }
 
     /// Whether a rule is the one meant.
     pub fn names(&self, rule: &RuleId) -> bool {
-        if self.policy != label_value(&rule.policy.name) {
+        if self.policy != label_value(&rule.policy.name) || !self.is_in_reach_of(&rule.policy) {
             return false;
         }
         let is_generating = rule.policy.dialect == Dialect::GeneratingPolicy;
@@ -305,6 +314,44 @@ pub(crate) fn set_labels(object: &mut Value, labels: &[(Str, Str)]) {
     if let Some(kept) = kept.as_map_mut() {
         for (key, value) in labels {
             kept.insert(key.as_str(), value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_value::value;
+
+    #[test]
+    fn a_policy_of_a_namespace_is_named_by_objects_of_that_namespace_only() {
+        let rule = |namespace: Option<&str>| RuleId {
+            policy: PolicyId {
+                dialect: Dialect::GeneratingPolicy,
+                namespace: namespace.map(Str::from),
+                name: "p".into(),
+            },
+            rule: "p".into(),
+        };
+        // As Kyverno labels what a policy made of a trigger in `team`, wherever the policy is.
+        let claim = |namespace: &str| {
+            let labels = value!({
+                "app.kubernetes.io/managed-by": "kyverno",
+                "generate.kyverno.io/policy-name": "p",
+                "generate.kyverno.io/trigger-name": "t",
+                "generate.kyverno.io/trigger-namespace": "team",
+            });
+            let mut object = value!({"metadata": {"name": "made"}});
+            object.set(["metadata", "labels"], labels).unwrap();
+            if !namespace.is_empty() {
+                object.set(["metadata", "namespace"], namespace).unwrap();
+            }
+            ClaimLabels::read(&object).unwrap()
+        };
+        for (place, of_the_namespace) in [("team", true), ("central", false), ("", false)] {
+            assert!(claim(place).names(&rule(None)), "{place:?}");
+            assert_eq!(claim(place).names(&rule(Some("team"))), of_the_namespace, "{place:?}");
+            assert!(!claim(place).names(&rule(Some("central"))), "{place:?}");
         }
     }
 }

@@ -1,18 +1,20 @@
 //! Owns the controller: gives it what watches and requests tell, and carries out its calls.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
 use kiln_controller::{Asked, Compile, Controller, Hint, News, Request, Settings};
-use kiln_engine::{Globals, Outside as _};
+use kiln_engine::{Globals, Outside as _, OutsideError};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
 use kiln_services::Services;
 use kiln_value::Value;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::carry_out;
@@ -146,6 +148,10 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
             }
             Some((number, answer)) = services_answered.recv() => {
                 driver.controller.answered(number, answer, now());
+                for _ in 0..AT_ONCE {
+                    let Ok((number, answer)) = services_answered.try_recv() else { break };
+                    driver.controller.answered(number, answer, now());
+                }
             }
             Some(hint) = hints.recv() => driver.hint(hint),
             Ok(()) = kinds.changed() => {
@@ -232,24 +238,27 @@ impl Driver {
             let permits = Arc::clone(&self.permits);
             self.tasks.spawn(async move {
                 let number = question.number;
-                let answer = match question.asked {
+                match question.asked {
                     Asked::Right(right) => {
-                        let Ok(_permit) = permits.acquire().await else { return };
-                        let allowed = rights.may_read(&client, &kinds, &right).await;
-                        kiln_controller::Answer::Right(allowed)
+                        let Ok(permit) = permits.acquire().await else { return };
+                        let allowed = answer_or(rights.may_read(&client, &kinds, &right), |why| {
+                            Err(format!("the rights of {}: {why}", right.user.username))
+                        });
+                        let answer = kiln_controller::Answer::Right(allowed.await);
+                        tell_answer(permit, &answers, (number, answer)).await;
                     }
                     Asked::Service(asked) => {
                         // Reviews need threads as well: a slow service must not take them all.
-                        let Ok(_permit) = asking.acquire().await else { return };
-                        let exchange = tokio::task::spawn_blocking(move || {
-                            services.exchange(&asked.request())
+                        let Ok(permit) = asking.acquire().await else { return };
+                        let url = asked.request().url.to_owned();
+                        let exchange = move || services.exchange(&asked.request());
+                        let answer = answer_in_thread(exchange, |why| {
+                            Err(OutsideError::failed(format!("{url}: {why}")))
                         });
-                        let Ok(answer) = exchange.await else { return };
-                        kiln_controller::Answer::Service(answer)
+                        let answer = kiln_controller::Answer::Service(answer.await);
+                        tell_answer(permit, &answers, (number, answer)).await;
                     }
-                };
-                // Nobody waits for it when the process ends.
-                let _ = answers.send((number, answer)).await;
+                }
             });
         }
         for news in self.controller.take_news() {
@@ -327,17 +336,19 @@ impl Driver {
         let metrics = Arc::clone(&self.shared.metrics);
         let rights = Arc::clone(&self.shared.rights);
         self.tasks.spawn(async move {
-            let Ok(_permit) = permits.acquire().await else { return };
-            let refusal = match &request.author {
-                Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,
-                None => None,
+            let Ok(permit) = permits.acquire().await else { return };
+            let done = async {
+                let refusal = match &request.author {
+                    Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,
+                    None => None,
+                };
+                match refusal {
+                    Some(error) => Err(error),
+                    None => call(&client, &kinds, &request.call, &metrics).await,
+                }
             };
-            let answer = match refusal {
-                Some(error) => Err(error),
-                None => call(&client, &kinds, &request.call, &metrics).await,
-            };
-            // Nobody waits for it when the process ends.
-            let _ = answers.send((request.ticket, answer)).await;
+            let answer = answer_or(done, |why| Err(ApiError::new(Reason::Unavailable, why))).await;
+            tell_answer(permit, &answers, (request.ticket, answer)).await;
         });
     }
 
@@ -388,6 +399,33 @@ pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settin
     settings.authors = config.authors;
     settings.protected.clone_from(&config.protected);
     settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
+}
+
+/// What is said of what panicked; standard error has the rest.
+const PANICKED: &str = "this engine failed at it";
+
+/// What comes of asking. A question that is never answered would be waited for for ever, so one that panics is answered
+/// with a failure.
+async fn answer_or<T>(asking: impl Future<Output = T>, failure: impl FnOnce(&str) -> T) -> T {
+    // Nothing that it holds is looked at afterwards.
+    let answer = AssertUnwindSafe(asking).catch_unwind().await;
+    answer.unwrap_or_else(|_| failure(PANICKED))
+}
+
+/// The same for what takes a thread to itself.
+async fn answer_in_thread<T: Send + 'static>(
+    asking: impl FnOnce() -> T + Send + 'static,
+    failure: impl FnOnce(&str) -> T,
+) -> T {
+    let answer = tokio::task::spawn_blocking(asking).await;
+    answer.unwrap_or_else(|_| failure(PANICKED))
+}
+
+/// Tells an answer. Whoever hears of it when the process ends counts permits to see whether it was the last one.
+async fn tell_answer<T>(permit: SemaphorePermit<'_>, answers: &mpsc::Sender<T>, answer: T) {
+    drop(permit);
+    // Nobody waits for it when the process ends.
+    let _ = answers.send(answer).await;
 }
 
 /// Carries out a call; when the server asks for a moment of patience, it gets one.
@@ -471,5 +509,39 @@ mod tests {
         assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
         held.insert("regions".into(), Ok(Entry::default()));
         assert!(is_informed(&stored, &held, now));
+    }
+
+    #[tokio::test]
+    async fn what_panics_is_answered_with_a_failure() {
+        let failure = |why: &str| Err(why.to_owned());
+        for panics in [true, false] {
+            let ask = move || {
+                assert!(!panics, "as a task may");
+                Ok("answer")
+            };
+            // Not at once: a task panics in the middle of its work.
+            let asking = async {
+                tokio::task::yield_now().await;
+                ask()
+            };
+            let wanted = if panics { Err(PANICKED.to_owned()) } else { Ok("answer") };
+            assert_eq!(answer_or(asking, failure).await, wanted);
+            assert_eq!(answer_in_thread(ask, failure).await, wanted);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_permit_is_free_before_the_answer_is_told() {
+        let permits = Semaphore::new(1);
+        let (answers, mut answered) = mpsc::channel(1);
+        answers.send(1).await.unwrap();
+        let mut telling =
+            std::pin::pin!(tell_answer(permits.acquire().await.unwrap(), &answers, 2));
+        let told = telling.as_mut().now_or_never();
+        assert!(told.is_none(), "nobody has heard of the first");
+        assert_eq!(permits.available_permits(), 1);
+        assert_eq!(answered.recv().await, Some(1));
+        telling.await;
+        assert_eq!(answered.recv().await, Some(2));
     }
 }
