@@ -5,6 +5,7 @@
 //! authority near its end ─▶ new authority; both are trusted while the old one counts
 //!   … some time later, when every API server knows the new one ─▶ new serving certificate, signed by it
 //! serving certificate near its end, or for other names ─▶ new serving certificate
+//! an authority without its key ─▶ somebody's own: what is stored is served as it is, or not at all
 //! ```
 //!
 //! The time is given in seconds since 1970. Nothing is stored here: a host writes the Secrets and comes back
@@ -106,6 +107,17 @@ pub enum CertificateError {
         /// Whom the certificate has to stand for.
         name: String,
     },
+    /// Somebody gives an authority that nobody trusts any more.
+    #[error(
+        "the authority in Secret {authority} has ended: store another one, and what it signed in Secret {serving}, or \
+         remove both Secrets"
+    )]
+    Ended {
+        /// The name of the Secret of the authority.
+        authority: String,
+        /// The name of the Secret of what is served.
+        serving: String,
+    },
 }
 
 impl Names {
@@ -114,14 +126,16 @@ impl Names {
         Names { service: "kyverno-svc".into(), namespace: namespace.into(), others: Vec::new() }
     }
 
+    /// The name that API servers call when they reach webhooks through the Service.
+    pub fn of_service(&self) -> String {
+        format!("{}.{}.svc", self.service, self.namespace)
+    }
+
     /// All names and addresses.
     pub fn all(&self) -> Vec<String> {
         let Names { service, namespace, others } = self;
-        let mut names = vec![
-            format!("{service}.{namespace}.svc"),
-            format!("{service}.{namespace}"),
-            service.to_string(),
-        ];
+        let mut names =
+            vec![self.of_service(), format!("{service}.{namespace}"), service.to_string()];
         names.extend(others.iter().cloned());
         names.dedup();
         names
@@ -129,12 +143,12 @@ impl Names {
 
     /// The name of the Secret of the authority.
     pub fn authority_secret(&self) -> String {
-        format!("{}.{}.svc.kyverno-tls-ca", self.service, self.namespace)
+        format!("{}.kyverno-tls-ca", self.of_service())
     }
 
     /// The name of the Secret of what is served.
     pub fn serving_secret(&self) -> String {
-        format!("{}.{}.svc.kyverno-tls-pair", self.service, self.namespace)
+        format!("{}.kyverno-tls-pair", self.of_service())
     }
 }
 
@@ -176,12 +190,26 @@ impl Certificates {
     /// # Errors
     /// When the machine cannot make keys, or somebody's own certificate is not good.
     pub fn ensure(stored: &Stored, names: &Names, now: i64) -> Result<Self, CertificateError> {
+        Self::ensure_called(stored, names, &names.of_service(), now)
+    }
+
+    /// The same where API servers call another name than that of the Service, which somebody's own certificate has to
+    /// stand for.
+    ///
+    /// # Errors
+    /// When the machine cannot make keys, or somebody's own certificate is not good.
+    pub fn ensure_called(
+        stored: &Stored,
+        names: &Names,
+        called: &str,
+        now: i64,
+    ) -> Result<Self, CertificateError> {
         if let Some(authority) = stored
             .authority
             .as_ref()
             .filter(|pair| pair.key.is_empty() && !certificates(&pair.certificates).is_empty())
         {
-            return Self::given(authority, stored.serving.as_ref(), names, now);
+            return Self::given(authority, stored.serving.as_ref(), names, called, now);
         }
         let counts = |certificate: &Certificate| {
             certificate.not_before <= now + SKEW && now < certificate.not_after
@@ -265,14 +293,14 @@ impl Certificates {
         authority: &Pair,
         serving: Option<&Pair>,
         names: &Names,
+        called: &str,
         now: i64,
     ) -> Result<Self, CertificateError> {
-        let name = format!("{}.{}.svc", names.service, names.namespace);
         let wrong = |why| CertificateError::Given {
             authority: names.authority_secret(),
             serving: names.serving_secret(),
             why,
-            name: name.clone(),
+            name: called.to_owned(),
         };
         let serving = serving.ok_or_else(|| wrong("holds no certificate with its key"))?;
         let first = certificates(&serving.certificates).into_iter().next();
@@ -283,15 +311,34 @@ impl Certificates {
         if now < first.not_before {
             return Err(wrong("holds a certificate that does not count yet"));
         }
-        if !first.is_for(&name) && !first.is_for(&format!("*.{}.svc", names.namespace)) {
+        if !first.is_for(called) && !wildcard(called).is_some_and(|name| first.is_for(&name)) {
             return Err(wrong("holds a certificate for other names"));
+        }
+        let trusted = last_end(&authority.certificates);
+        if now >= trusted {
+            return Err(CertificateError::Ended {
+                authority: names.authority_secret(),
+                serving: names.serving_secret(),
+            });
         }
         Ok(Certificates {
             authority: authority.clone(),
             serving: serving.clone(),
             changed: false,
-            next: first.not_after.min(now + HOUR),
+            next: first.not_after.min(trusted).min(now + HOUR),
         })
+    }
+
+    /// Whether somebody else made them: an authority without its key, and what is served.
+    pub fn are_given(&self) -> bool {
+        self.authority.key.is_empty()
+    }
+
+    /// When nobody trusts any more what is served, in seconds since 1970.
+    pub fn end(&self) -> i64 {
+        let serving = certificates(&self.serving.certificates);
+        let end = serving.first().map_or(i64::MIN, |serving| serving.not_after);
+        end.min(last_end(&self.authority.certificates))
     }
 
     /// What API servers are to trust, as webhook configurations hold it.
@@ -326,6 +373,19 @@ impl Certificates {
     }
 }
 
+/// When the last of some certificates ends.
+fn last_end(pem: &str) -> i64 {
+    let ends = certificates(pem).into_iter().map(|certificate| certificate.not_after);
+    ends.max().unwrap_or(i64::MIN)
+}
+
+/// The name with a wildcard that stands for a name; none for addresses and for names of one part.
+fn wildcard(name: &str) -> Option<String> {
+    let is_address = name.parse::<std::net::IpAddr>().is_ok();
+    let (_, rest) = name.split_once('.').filter(|_| !is_address)?;
+    Some(format!("*.{rest}"))
+}
+
 /// An authority from now on. Every authority has the same name; they differ by their keys.
 fn authority(now: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
@@ -341,9 +401,7 @@ fn authority(now: i64) -> Result<CertificateParams, rcgen::Error> {
 fn serving_params(names: &Names, now: i64, end: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.all())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("{}.{}.svc", names.service, names.namespace));
+    params.distinguished_name.push(DnType::CommonName, names.of_service());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
@@ -473,6 +531,68 @@ mod tests {
             let told = refusal(&alone, &names(), NOW);
             assert!(told.contains("kyverno-svc.kyverno.svc.kyverno-tls-pair holds no"), "{told}");
         }
+    }
+
+    /// What somebody stores who has an authority of their own, with a certificate for these names.
+    fn given(authority_life: i64, serving_life: i64, names: &[&str]) -> Stored {
+        let key = KeyPair::generate().unwrap();
+        let mut params = authority(NOW).unwrap();
+        params.not_after = moment(NOW + authority_life);
+        let signed = params.self_signed(&key).unwrap().pem();
+        let own = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut serving = CertificateParams::new(names).unwrap();
+        serving.not_before = moment(NOW - SKEW);
+        serving.not_after = moment(NOW + serving_life);
+        let serving = serving.signed_by(&own, &Issuer::from_params(&params, &key)).unwrap().pem();
+        Stored {
+            authority: Some(Pair { certificates: signed, key: String::new() }),
+            serving: Some(Pair { certificates: serving, key: own.serialize_pem() }),
+        }
+    }
+
+    #[test]
+    fn certificates_of_ones_own_stand_for_the_name_that_is_called() {
+        for (name, called, yes) in [
+            ("kyverno-svc.kyverno.svc", "kyverno-svc.kyverno.svc", true),
+            ("*.kyverno.svc", "kyverno-svc.kyverno.svc", true),
+            ("kiln.example.org", "kyverno-svc.kyverno.svc", false),
+            ("kiln.example.org", "kiln.example.org", true),
+            ("*.example.org", "kiln.example.org", true),
+            ("*.example.org", "a.kiln.example.org", false),
+            ("kyverno-svc.kyverno.svc", "kiln.example.org", false),
+            ("10.0.0.7", "10.0.0.7", true),
+            ("10.0.0.8", "10.0.0.7", false),
+            ("*.0.0.7", "10.0.0.7", false),
+            ("::1", "::1", true),
+            ("localhost", "localhost", true),
+        ] {
+            let stored = given(DAY, DAY, &[name]);
+            let made = Certificates::ensure_called(&stored, &names(), called, NOW);
+            match made {
+                Ok(made) => assert!(yes && made.are_given() && !made.changed, "{name} {called}"),
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(!yes && told.contains("other names"), "{name} {called}: {told}");
+                    assert!(told.contains(&format!("a certificate for {called} ")), "{told}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn certificates_end_with_their_authority() {
+        let name = "kyverno-svc.kyverno.svc";
+        for (authority, serving) in [(DAY, 2 * DAY), (2 * DAY, DAY)] {
+            let stored = given(authority, serving, &[name]);
+            let made = ensure(&stored, NOW + DAY - 1);
+            assert_eq!((made.end(), made.next), (NOW + DAY, NOW + DAY));
+            let ended = Certificates::ensure(&stored, &names(), NOW + DAY).unwrap_err();
+            assert!(ended.to_string().contains("has ended"), "{ended}");
+        }
+        let own = ensure(&Stored::default(), NOW);
+        assert_eq!(own.end(), NOW + SERVING_LIFE);
+        assert!(!own.are_given());
     }
 
     #[test]

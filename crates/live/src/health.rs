@@ -1,6 +1,6 @@
 //! Whether the process can do its work: what `/readyz` says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ const ONLY_ACTS: [&str; 2] = ["controller", "global context"];
 #[derive(Debug, Default)]
 pub struct Health {
     parts: Mutex<BTreeMap<String, Part>>,
+    /// Parts without which reviews can be answered by now, likewise.
+    dispensable: Mutex<BTreeSet<&'static str>>,
 }
 
 #[derive(Debug)]
@@ -44,11 +46,21 @@ impl Health {
         self.unwell().into_iter().map(|(name, why)| format!("{name}: {why}")).collect()
     }
 
+    /// From now on reviews are answered while parts whose names begin so are not well: by what they have done so far.
+    pub fn can_do_without(&self, parts: &'static str) {
+        self.dispensable.lock().unwrap_or_else(PoisonError::into_inner).insert(parts);
+    }
+
     /// What keeps the process from answering reviews. A controller that still reads, or a value of the global context that
-    /// cannot be had, does not; who does not know the rules cannot answer.
+    /// cannot be had, does not; who has never known the rules cannot answer. Who knows them goes on by what was last
+    /// read: what keeps one replica from reading mostly keeps all of them, and with none of them ready the cluster would
+    /// refuse whatever rules are asked about.
     pub fn keeps_from_answering(&self) -> Vec<String> {
+        let dispensable = self.dispensable.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts: Vec<&str> = dispensable.iter().copied().chain(ONLY_ACTS).collect();
+        drop(dispensable);
         let mut problems = self.problems();
-        problems.retain(|problem| !ONLY_ACTS.iter().any(|part| problem.starts_with(part)));
+        problems.retain(|problem| !parts.iter().any(|part| problem.starts_with(part)));
         problems
     }
 
@@ -142,6 +154,9 @@ mod tests {
         acting.bad("it fell silent");
         assert_eq!(health.problems().len(), 2);
         assert_eq!(health.keeps_from_answering(), ["rules: watch of Policy: forbidden"]);
+        health.can_do_without("rules");
+        assert!(health.keeps_from_answering().is_empty(), "what was read goes on to count");
+        assert_eq!(health.problems().len(), 2);
         drop(rules);
         assert_eq!(health.problems(), ["controller: watch of Policy: it fell silent"]);
         assert!(health.keeps_from_answering().is_empty());

@@ -176,6 +176,10 @@ pub async fn keep(
             () = registry.closed() => return,
         };
         let complete = shelf.known.len() == subjects.len();
+        if complete {
+            // Whatever cannot be read from now on, the rules that were read go on to count.
+            watcher.health.can_do_without("rules");
+        }
         let known = kinds.borrow_and_update().clone();
         registry.send_replace(Arc::new(shelf.registry(&known, recompile, complete)));
     }

@@ -1,260 +1,25 @@
 //! The HTTPS server, spoken to over sockets: good requests, and all the others.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod support;
 
-use kiln_controller::Hint;
+use std::time::Duration;
+
+use kiln_live::Options;
 use kiln_live::events::Happened;
-use kiln_live::health::Health;
-use kiln_live::metrics::Metrics;
-use kiln_live::registry::{Registry, StoredPolicy, compile};
-use kiln_live::serve::{CarrierLimits, ClientAuthority, Limits, serve_on};
-use kiln_live::{Client, Options, Shared};
-use kiln_object::{Kinds, ObjectId};
+use kiln_live::serve::{CarrierLimits, ClientAuthority, Limits};
+use kiln_services::Allowed;
 use kiln_value::Value;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::client::WantsClientCert;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsConnector;
+use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
 
-const POLICIES: &str = "
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: label, uid: u, generation: 1}
-spec:
-  rules:
-  - name: team
-    match: {any: [{resources: {kinds: [ConfigMap]}}]}
-    mutate: {patchStrategicMerge: {metadata: {labels: {team: a}}}}
----
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: make, uid: v, generation: 1}
-spec:
-  rules:
-  - name: quota
-    match: {any: [{resources: {kinds: [Namespace]}}]}
-    generate: {apiVersion: v1, kind: ResourceQuota, name: q, namespace: default, data: {spec: {}}}
----
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: watched, uid: w, generation: 1}
-spec:
-  rules:
-  - name: shells
-    match: {any: [{resources: {kinds: [Pod/exec]}}]}
-    generate: {apiVersion: v1, kind: ConfigMap, name: shell, namespace: default, data: {data: {}}}
-";
-
-struct Running {
-    address: SocketAddr,
-    hints: mpsc::Receiver<Hint>,
-    happened: mpsc::Receiver<Happened>,
-    stop: watch::Sender<bool>,
-    done: tokio::task::JoinHandle<()>,
-    shared: Shared,
-    _registry: watch::Sender<Arc<Registry>>,
-    _kinds: watch::Sender<Kinds>,
-    _folder: tempfile::TempDir,
-}
-
-async fn start(limits: Limits) -> Running {
-    start_with(limits, None).await
-}
-
-async fn start_with(limits: Limits, client_ca: Option<ClientAuthority>) -> Running {
-    // A cluster that does not answer: reviews of plain rules need none.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("config");
-    let config = "
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {token: t}}]
-";
-    std::fs::write(&file, config).unwrap();
-    let _ = ring::default_provider().install_default();
-    let options = Options { kubeconfig: Some(file), client_ca, ..Options::default() };
-    let client = Client::connect(&options, None).await.unwrap();
-    let builtin = Kinds::builtin();
-    let documents =
-        kiln_yaml::read_bytes("p", POLICIES.as_bytes(), kiln_yaml::ReadOptions::kubernetes())
-            .unwrap();
-    let policies = documents.into_iter().map(|document| {
-        let object = document.into_value();
-        let compiled = compile(&object, &builtin);
-        assert!(compiled.is_ok());
-        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled }
-    });
-    let registry = Registry { policies: policies.collect(), complete: true, ..Registry::default() };
-    let (kinds_sender, kinds) = watch::channel(builtin);
-    let (registry_sender, registry) = watch::channel(Arc::new(registry));
-    let (stop, shutdown) = watch::channel(false);
-    let (hints_sender, hints) = mpsc::channel(16);
-    let (happened_sender, happened) = mpsc::channel(16);
-    let shared = Shared {
-        options: Arc::new(options),
-        controller: client.clone(),
-        admission: client,
-        kinds,
-        registry,
-        globals: watch::Sender::new(Arc::default()),
-        hints: hints_sender,
-        webhooks: watch::Sender::new(BTreeMap::new()),
-        happened: happened_sender,
-        troubles: watch::Sender::new(None),
-        work: watch::Sender::default(),
-        rights: Arc::default(),
-        health: Arc::new(Health::default()),
-        metrics: Arc::new(Metrics::default()),
-        shutdown,
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let done = tokio::spawn(serve_on(shared.clone(), listener, true, limits));
-    let running = Running {
-        address,
-        hints,
-        happened,
-        stop,
-        done,
-        shared,
-        _registry: registry_sender,
-        _kinds: kinds_sender,
-        _folder: folder,
-    };
-    // The first certificate takes a moment.
-    let began = Instant::now();
-    while running.get("/health/liveness").await.is_none() {
-        assert!(began.elapsed() < Duration::from_secs(30), "the server does not start");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    running
-}
-
-impl Running {
-    async fn connect(&self) -> Option<TlsStream<TcpStream>> {
-        self.connect_with(client().with_no_client_auth()).await
-    }
-
-    async fn connect_with(&self, config: ClientConfig) -> Option<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await.ok()?;
-        let name = ServerName::try_from("kyverno-svc.kyverno.svc").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
-    }
-
-    /// Status and body of an answer to some bytes; none when the connection ends without one.
-    async fn say(&self, bytes: &[u8]) -> Option<(u16, String)> {
-        say(self.connect().await?, bytes).await
-    }
-
-    async fn get(&self, path: &str) -> Option<(u16, String)> {
-        self.say(format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes())
-            .await
-    }
-
-    async fn post(&self, path: &str, body: &str) -> Option<(u16, String)> {
-        self.say(&posted(path, body)).await
-    }
-}
-
-fn posted(path: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .into_bytes()
-}
-
-async fn say(mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> Option<(u16, String)> {
-    stream.write_all(bytes).await.ok()?;
-    read_answer(&mut stream).await
-}
-
-/// A client that does not ask who the server is.
-fn client() -> ConfigBuilder<ClientConfig, WantsClientCert> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(ring::default_provider())))
-}
-
-async fn read_answer(stream: &mut TlsStream<TcpStream>) -> Option<(u16, String)> {
-    let mut all = Vec::new();
-    // An end without a farewell is an end.
-    let _ =
-        tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await.ok()?;
-    let text = String::from_utf8_lossy(&all).into_owned();
-    let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
-}
-
-/// A client that trusts everybody: what is tested here is not who the server is.
-#[derive(Debug)]
-struct Anybody(CryptoProvider);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-fn review(kind: &str, namespace: &str) -> String {
-    format!(
-        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"7","operation":"CREATE","name":"a","namespace":"{namespace}","kind":{{"group":"","version":"v1","kind":"{kind}"}},"userInfo":{{"username":"ann"}},"object":{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"a"}}}}}}}}"#
-    )
-}
+use support::{
+    POLICIES, Running, Setup, client, posted, read_answer, review, say, start, start_with,
+};
 
 fn short() -> Limits {
     Limits {
@@ -308,27 +73,35 @@ async fn reviews_are_answered_and_triggers_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readiness_is_lost_with_a_watch_and_liveness_is_not() {
+async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
     let running = start(Limits::default()).await;
-    // Nobody takes the webhooks here.
-    running.shared.health.good("webhooks", None);
+    let health = &running.shared.health;
+    // Nobody takes the webhooks here, nor the certificates.
+    health.can_do_without("webhooks");
+    health.can_do_without("certificates");
     let status = async |path: &str| running.get(path).await.map(|answer| answer.0);
     for path in ["/healthz", "/livez", "/health/liveness", "/readyz", "/health/readiness"] {
         assert_eq!(status(path).await, Some(200), "{path}");
     }
-    running.shared.health.bad("rules: watch of kyverno.io/v1/ClusterPolicy", "it fell silent");
+    health.bad("rules: watch of kyverno.io/v1/ClusterPolicy", "it fell silent");
     let (code, words) = running.get("/readyz").await.unwrap();
     assert_eq!(
         (code, words.as_str()),
         (503, "rules: watch of kyverno.io/v1/ClusterPolicy: it fell silent\n")
     );
     assert_eq!(status("/healthz").await, Some(200));
-    running.shared.health.forget("rules: watch of kyverno.io/v1/ClusterPolicy");
-    running.shared.health.bad("controller", "it has not read everything yet");
-    running.shared.health.bad("global context: prices: watch of v1/Secret", "forbidden");
+    // Whoever has known them goes on with what was last read, and says so elsewhere.
+    health.can_do_without("rules");
+    health.bad("controller", "it has not read everything yet");
+    health.bad("global context: prices: watch of v1/Secret", "forbidden");
     assert_eq!(status("/readyz").await, Some(200), "reviews can be answered");
     let (_, words) = running.get("/health").await.unwrap();
-    assert!(words.contains("prices") && words.contains("controller"), "{words}");
+    let (_, metrics) = running.get("/metrics").await.unwrap();
+    for part in ["prices", "controller", "rules: watch of kyverno.io/v1/ClusterPolicy"] {
+        assert!(words.contains(part), "{part} in {words}");
+        let counted = |line: &str| line.starts_with("kiln_problems") && line.contains(part);
+        assert!(metrics.lines().any(counted), "{part} in {metrics}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -404,25 +177,180 @@ async fn slow_clients_are_left() {
     assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
 }
 
+/// A service that takes questions and does not answer them until it closes.
+struct Silent {
+    asked: watch::Receiver<usize>,
+    close: watch::Sender<bool>,
+}
+
+impl Silent {
+    /// How many have asked, when they are at least so many.
+    async fn is_asked_by(&mut self, count: usize) -> usize {
+        let asked = self.asked.wait_for(|asked| *asked >= count);
+        *tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap().unwrap()
+    }
+}
+
+/// A server whose rules for Secrets ask a service that is silent.
+async fn start_with_silent_service(limits: Limits) -> (Running, Silent) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (count, asked) = watch::channel(0);
+    let (close, closed) = watch::channel(false);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            count.send_modify(|count| *count += 1);
+            let mut closed = closed.clone();
+            tokio::spawn(async move {
+                let _ = closed.wait_for(|closed| *closed).await;
+                drop(stream);
+            });
+        }
+    });
+    let asks = format!(
+        "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {{name: asks, uid: x, generation: 1}}
+spec:
+  rules:
+  - name: price
+    match: {{any: [{{resources: {{kinds: [Secret]}}}}]}}
+    context: [{{name: price, apiCall: {{method: GET, service: {{url: 'http://{address}/'}}}}}}]
+    mutate: {{patchStrategicMerge: {{metadata: {{labels: {{price: '{{{{ price.of }}}}'}}}}}}}}
+"
+    );
+    let options = Options { services: Allowed::read("127.0.0.1").unwrap(), ..Options::default() };
+    let policies = format!("{POLICIES}---\n{asks}");
+    let running = start_with(Setup { limits, options, policies, ..Setup::default() }).await;
+    (running, Silent { asked, close })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_is_a_most_of_connections() {
-    let running = start(Limits { connections: 2, ..Limits::default() }).await;
-    // Whoever looked whether it serves may not be gone yet.
-    let connected = async || {
-        let began = Instant::now();
-        loop {
-            if let Some(stream) = running.connect().await {
-                return stream;
-            }
-            assert!(began.elapsed() < Duration::from_secs(10), "places are not given back");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let (running, mut service) = start_with_silent_service(limits).await;
+    let mut busy = Vec::new();
+    for number in 1..=2 {
+        let mut stream = running.connect().await.unwrap();
+        let asks = posted("/mutate/fail?timeout=30s", &review("Secret", "dev"));
+        stream.write_all(&asks).await.unwrap();
+        assert_eq!(service.is_asked_by(number).await, number);
+        busy.push(stream);
+    }
+    assert!(running.connect().await.is_none(), "whoever has a request at work stays");
+    let _ = service.close.send(true);
+    for stream in &mut busy {
+        assert_eq!(read_answer(stream).await.map(|answer| answer.0), Some(200));
+    }
+    assert!(running.connect().await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_after_their_first_request_make_room_for_others() {
+    let drain = Duration::from_millis(300);
+    let limits = Limits { connections: 3, drain, ..Limits::default() };
+    let (running, mut service) = start_with_silent_service(limits).await;
+    let mut resting = Vec::new();
+    for _ in 0..2 {
+        let mut connection = Http2::connect(&running).await;
+        connection.ask(GET, "/healthz", None).await;
+        assert_eq!(connection.answer().await, Some(OK), "the first request");
+        resting.push(connection);
+    }
+    let mut busy = Http2::connect(&running).await;
+    busy.ask(POST, "/mutate/fail?timeout=30s", Some(&review("Secret", "dev"))).await;
+    service.is_asked_by(1).await;
+    // All places are taken; whoever comes has one all the same, again and again.
+    for _ in 0..10 {
+        let answer = running.post("/mutate/fail", &review("ConfigMap", "dev")).await;
+        assert_eq!(answer.map(|answer| answer.0), Some(200));
+    }
+    let mut longest = resting.remove(0);
+    assert!(longest.is_told_to_go().await, "whoever rested longest is told");
+    // Slow requests are no way to stay.
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut stream = running.connect().await.unwrap();
+        let head = b"POST /mutate/fail HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{";
+        stream.write_all(head).await.unwrap();
+        slow.push(stream);
+    }
+    let answer = running.post("/mutate/fail", &review("ConfigMap", "dev")).await;
+    assert_eq!(answer.map(|answer| answer.0), Some(200));
+    let _ = service.close.send(true);
+    assert_eq!(busy.answer().await, Some(OK), "whoever is at work stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_after_their_last_request_end() {
+    let moment = Duration::from_millis(300);
+    let running = start(Limits { idle: moment, drain: moment, ..Limits::default() }).await;
+    let mut one = running.connect().await.unwrap();
+    let mut two = Http2::connect(&running).await;
+    for _ in 0..2 {
+        one.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        one.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        while !answer.ends_with(b"ok\n") {
+            answer.rotate_left(1);
+            one.read_exact(&mut answer[11..]).await.unwrap();
         }
-    };
-    let one = connected().await;
-    let two = connected().await;
-    assert!(running.connect().await.is_none(), "a third connection is closed");
-    drop((one, two));
-    connected().await;
+        two.ask(GET, "/healthz", None).await;
+        assert_eq!(two.answer().await, Some(OK));
+    }
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), one.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "a connection goes on without requests");
+    assert!(two.is_told_to_go().await, "a connection of HTTP/2 goes on without requests");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_bodies_hold_up_no_reviews() {
+    let body = Duration::from_secs(60);
+    let running = start(Limits { reviews: 1, body, ..Limits::default() }).await;
+    let mut slow = Vec::new();
+    for _ in 0..3 {
+        let mut stream = running.connect().await.unwrap();
+        let head = b"POST /mutate/fail HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n{";
+        stream.write_all(head).await.unwrap();
+        slow.push(stream);
+    }
+    let mut slow_streams = Http2::connect(&running).await;
+    for _ in 0..3 {
+        slow_streams.begin(POST, "/mutate/fail").await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let answer = running.post("/mutate/fail", &review("ConfigMap", "dev")).await;
+    assert_eq!(answer.map(|answer| answer.0), Some(200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_that_are_reset_count_until_they_are_over() {
+    let (running, mut service) =
+        start_with_silent_service(Limits { reviews: 3, ..Limits::default() }).await;
+    let mut connection = Http2::connect(&running).await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let body = review("Secret", "dev");
+        streams.push(connection.ask(POST, "/mutate/fail?timeout=30s", Some(&body)).await);
+    }
+    service.is_asked_by(3).await;
+    for _ in 0..9 {
+        let body = review("Secret", "dev");
+        streams.push(connection.ask(POST, "/mutate/fail?timeout=30s", Some(&body)).await);
+    }
+    // All of it was sent and accepted; and now: never mind.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for id in streams {
+        connection.reset(id).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(*service.asked.borrow(), 3, "no further review is at work");
+    let _ = service.close.send(true);
+    connection.ask(POST, "/mutate/fail", Some(&review("ConfigMap", "dev"))).await;
+    assert_eq!(connection.answer().await, Some(OK), "places are given back");
+    assert_eq!(*service.asked.borrow(), 3, "nobody works on what nobody waits for");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -461,7 +389,8 @@ async fn reviews_of_clients_without_a_certificate_are_refused_where_one_is_asked
     let (pem, known) = authority();
     let (_, stranger) = authority();
     let clients = ClientAuthority::read(pem.as_bytes()).unwrap();
-    let running = start_with(Limits::default(), Some(clients)).await;
+    let options = Options { client_ca: Some(clients), ..Options::default() };
+    let running = start_with(Setup { options, ..Setup::default() }).await;
     let review = review("ConfigMap", "dev");
     let (status, words) = running.post("/mutate/fail", &review).await.unwrap();
     assert_eq!((status, words.as_str()), (403, "show a client certificate\n"));
@@ -499,35 +428,121 @@ async fn made_up_reviews_are_not_written_down_without_end() {
     }
 }
 
+const GET: u8 = 0x82;
+const POST: u8 = 0x83;
+/// The first byte of the head of an answer of status 200.
+const OK: u8 = 0x88;
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, id: u32, bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend_from_slice(&id.to_be_bytes());
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+/// The head of a request for a path of https://a.
+fn head(id: u32, method: u8, path: &str, has_body: bool) -> Vec<u8> {
+    let mut head = vec![method, 0x87, 0x04, u8::try_from(path.len()).unwrap()];
+    head.extend_from_slice(path.as_bytes());
+    head.extend_from_slice(&[0x01, 1, b'a']);
+    frame(0x01, if has_body { 0x04 } else { 0x05 }, id, &head)
+}
+
+/// Ends a stream, because nobody wants it any more.
+fn never_mind(id: u32) -> Vec<u8> {
+    frame(0x03, 0, id, &[0, 0, 0, 8])
+}
+
+/// A connection of HTTP/2 that does as it pleases.
+struct Http2 {
+    stream: TlsStream<TcpStream>,
+    next: u32,
+}
+
+impl Http2 {
+    async fn connect(running: &Running) -> Self {
+        let mut config = client().with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let mut stream = running.connect_with(config).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.write_all(&frame(0x04, 0, 0, &[])).await.unwrap();
+        Http2 { stream, next: 1 }
+    }
+
+    /// A new stream.
+    fn open(&mut self) -> u32 {
+        self.next += 2;
+        self.next - 2
+    }
+
+    /// Sends the head of a request that a body is to follow.
+    async fn begin(&mut self, method: u8, path: &str) {
+        let id = self.open();
+        self.stream.write_all(&head(id, method, path, true)).await.unwrap();
+    }
+
+    /// Sends a request; its stream.
+    async fn ask(&mut self, method: u8, path: &str, body: Option<&str>) -> u32 {
+        let id = self.open();
+        let mut frames = head(id, method, path, body.is_some());
+        if let Some(body) = body {
+            frames.extend_from_slice(&frame(0x00, 0x01, id, body.as_bytes()));
+        }
+        self.stream.write_all(&frames).await.unwrap();
+        id
+    }
+
+    async fn reset(&mut self, id: u32) {
+        self.stream.write_all(&never_mind(id)).await.unwrap();
+    }
+
+    /// The next frame of a kind; none when the connection ends before.
+    async fn receive(&mut self, wanted: u8) -> Option<Vec<u8>> {
+        let frames = async {
+            loop {
+                let mut head = [0; 9];
+                self.stream.read_exact(&mut head).await.ok()?;
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+                let mut bytes = vec![0; usize::try_from(length).ok()?];
+                self.stream.read_exact(&mut bytes).await.ok()?;
+                if head[3] == wanted {
+                    return Some(bytes);
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), frames).await.unwrap()
+    }
+
+    /// What the head of the next answer begins with.
+    async fn answer(&mut self) -> Option<u8> {
+        self.receive(0x01).await?.first().copied()
+    }
+
+    /// Whether the server says farewell, and the connection ends.
+    async fn is_told_to_go(&mut self) -> bool {
+        // GOAWAY; nothing comes behind it, and that comes to its end.
+        self.receive(0x07).await.is_some() && self.receive(0x01).await.is_none()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_are_opened_and_reset_end_their_connection() {
     let running = start(Limits::default()).await;
-    let mut config = client().with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let mut stream = running.connect_with(config).await.unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    // POST /policyvalidate of https://a, and at once: never mind.
-    let path = b"/policyvalidate";
-    let mut head = vec![0x83, 0x87, 0x04, path.len() as u8];
-    head.extend_from_slice(path);
-    head.extend_from_slice(&[0x01, 1, b'a']);
+    let mut connection = Http2::connect(&running).await;
     let mut sent = 0;
-    for number in 0..20_000_u32 {
-        let id = (2 * number + 1).to_be_bytes();
-        let mut frames = vec![0, 0, head.len() as u8, 0x01, 0x04];
-        frames.extend_from_slice(&id);
-        frames.extend_from_slice(&head);
-        frames.extend_from_slice(&[0, 0, 4, 0x03, 0]);
-        frames.extend_from_slice(&id);
-        frames.extend_from_slice(&[0, 0, 0, 8]);
-        if stream.write_all(&frames).await.is_err() {
+    for _ in 0..20_000 {
+        let id = connection.open();
+        let frames = [head(id, POST, "/policyvalidate", true), never_mind(id)].concat();
+        if connection.stream.write_all(&frames).await.is_err() {
             break;
         }
         sent += 1;
     }
     let mut answer = Vec::new();
-    let ended =
-        tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    let ended = connection.stream.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_secs(20), ended).await;
     assert!(ended.is_ok(), "the connection goes on after {sent} streams");
     assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
 }

@@ -12,7 +12,10 @@
 
 pub mod allowed;
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
@@ -29,6 +32,11 @@ pub use allowed::{Allowed, Host};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MOST_BYTES: u64 = 2 << 20;
+/// The most lookups of names at once, in the whole process: each has a thread, and the system's resolver cannot be told
+/// to stop, so a lookup goes on when nobody waits for it any more.
+const MOST_LOOKUPS: usize = 128;
+/// The lookups that are under way.
+static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 
 /// Asks the services that users allow.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +56,13 @@ impl Services {
     #[must_use]
     pub fn within(self, timeout: Duration, most_bytes: u64) -> Self {
         Services { timeout: Some(timeout), most_bytes: Some(most_bytes), ..self }
+    }
+
+    /// The same services, which answer within this time if theirs is not shorter.
+    #[must_use]
+    pub fn no_longer_than(&self, time: Duration) -> Self {
+        let timeout = self.timeout.unwrap_or(TIMEOUT).min(time);
+        Services { timeout: Some(timeout), ..self.clone() }
     }
 
     /// Whether any service may be asked.
@@ -73,7 +88,7 @@ impl Services {
             .proxy(None)
             .user_agent(concat!("kiln/", env!("CARGO_PKG_VERSION")))
             .build();
-        let resolver = Guarded { host, inner: DefaultResolver::default() };
+        let resolver = Guarded { host };
         let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
         let mut builder = http::Request::builder().uri(uri).header("accept", "application/json");
         for (name, value) in request.headers {
@@ -133,7 +148,6 @@ impl Outside for Services {
 #[derive(Debug)]
 struct Guarded {
     host: Host,
-    inner: DefaultResolver,
 }
 
 impl Resolver for Guarded {
@@ -143,11 +157,53 @@ impl Resolver for Guarded {
         config: &ureq::config::Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let found = self.inner.resolve(uri, config, timeout)?;
+        let found = look_up(uri, config, timeout)?;
         for address in &found {
             self.host.leads_to(address.ip()).map_err(|kept| ureq::Error::Other(Box::new(kept)))?;
         }
         Ok(found)
+    }
+}
+
+/// Where a name leads, if that is known in time.
+fn look_up(
+    uri: &http::Uri,
+    config: &ureq::config::Config,
+    timeout: NextTimeout,
+) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    let name = uri.host().unwrap_or_default();
+    if name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+        return DefaultResolver::default().resolve(uri, config, timeout);
+    }
+    let lookup = Lookup::begin(&LOOKUPS).ok_or_else(|| {
+        ureq::Error::Io(std::io::Error::other("too many names are being looked up"))
+    })?;
+    let (tell, told) = mpsc::sync_channel(1);
+    let (uri, config) = (uri.clone(), config.clone());
+    let looking = thread::Builder::new().name("lookup".to_owned()).spawn(move || {
+        let found = DefaultResolver::default().resolve(&uri, &config, NextTimeout::default());
+        drop(lookup);
+        let _ = tell.send(found);
+    });
+    looking.map_err(ureq::Error::Io)?;
+    told.recv_timeout(*timeout.after).map_err(|_| ureq::Error::Timeout(timeout.reason))?
+}
+
+/// A lookup that is under way.
+#[derive(Debug)]
+struct Lookup(&'static AtomicUsize);
+
+impl Lookup {
+    fn begin(lookups: &'static AtomicUsize) -> Option<Self> {
+        let one_more = |count| (count < MOST_LOOKUPS).then_some(count + 1);
+        let begun = lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        begun.is_ok().then_some(Lookup(lookups))
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -178,4 +234,42 @@ pub fn tls(authorities: Option<&str>) -> Result<TlsConfig, String> {
         .root_certs(RootCerts::new_with_certs(&roots))
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_most_of_lookups() {
+        static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+        let mut all: Vec<Lookup> =
+            (0..MOST_LOOKUPS).map(|_| Lookup::begin(&LOOKUPS).unwrap()).collect();
+        assert!(Lookup::begin(&LOOKUPS).is_none());
+        all.pop();
+        all.push(Lookup::begin(&LOOKUPS).unwrap());
+        drop(all);
+        assert_eq!(LOOKUPS.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn names_and_addresses_are_looked_up() {
+        let config = Agent::config_builder().build();
+        let read = |text: &str| text.parse::<http::Uri>().unwrap();
+        let (known, address) = (read("http://localhost:80/"), read("http://10.0.0.7:80/"));
+        assert!(look_up(&known, &config, NextTimeout::default()).is_ok());
+        let found = look_up(&address, &config, NextTimeout::default()).unwrap();
+        assert_eq!(found[0].to_string(), "10.0.0.7:80");
+    }
+
+    #[test]
+    fn time_is_only_taken_away() {
+        let services = Services::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(services.no_longer_than(second).timeout, Some(second));
+        assert_eq!(services.no_longer_than(TIMEOUT * 2).timeout, Some(TIMEOUT));
+        let short = services.within(second, 10);
+        assert_eq!(short.no_longer_than(TIMEOUT).timeout, Some(second));
+        assert_eq!(short.no_longer_than(TIMEOUT).most_bytes, Some(10));
+    }
 }

@@ -9,14 +9,16 @@ use http_body_util::Full;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
-use kiln_admission::webhooks::POLICY_PATH;
-use kiln_admission::{BadReview, Hooks, Request, Reviewed};
+use kiln_admission::webhooks::{POLICY_PATH, is_served};
+use kiln_admission::{BadReview, Request, Reviewed};
 use kiln_cluster::{Call, Reason};
 use kiln_engine::{Verdict, WithGlobals, World};
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
+use tokio::sync::Semaphore;
 
 use super::Desk;
+use super::bodies::Body;
 use super::carriers::Carriers;
 use super::turns::{Meanwhile, Turn, Turns};
 use super::view::{LiveView, Machine};
@@ -36,22 +38,20 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// How long the asker waits.
-    pub(crate) patience: Duration,
+    /// When the answer has to be there. The asker should hear from us before they give up.
+    pub(crate) deadline: Instant,
 }
 
 impl Asked {
     pub(crate) fn new(method: Method, uri: &http::Uri) -> Self {
-        Asked {
-            method,
-            path: uri.path().to_owned(),
-            patience: patience(uri.query().unwrap_or_default()).unwrap_or(PATIENCE),
-        }
+        let patience = patience(uri.query().unwrap_or_default()).unwrap_or(PATIENCE);
+        let deadline = Instant::now() + patience.mul_f32(0.95);
+        Asked { method, path: uri.path().to_owned(), deadline }
     }
 
     /// Whether there is something to be read before the answer.
     pub(crate) fn is_review(&self) -> bool {
-        self.method == Method::POST && is_known(&self.path)
+        self.method == Method::POST && is_served(&self.path)
     }
 
     /// The path as far as it is one of few, for counting.
@@ -71,11 +71,6 @@ impl Asked {
             _ => POLICY_PATH,
         }
     }
-}
-
-/// Whether reviews are answered at a path.
-fn is_known(path: &str) -> bool {
-    path == POLICY_PATH || path == AUTHOR_PATH || Hooks::knows(path)
 }
 
 /// `timeout=10s`, as API servers write it behind paths.
@@ -111,7 +106,7 @@ pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
         }
         "/health/liveness" | "/livez" | "/healthz" | "/health/readiness" | "/readyz"
         | "/health" | "/metrics" => text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"),
-        path if is_known(path) => {
+        path if is_served(path) => {
             text(StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST\n")
         }
         _ => text(StatusCode::NOT_FOUND, "there is nothing here\n"),
@@ -135,18 +130,20 @@ fn json(body: Vec<u8>) -> Answer {
 pub(crate) struct Told {
     pub(crate) shared: Shared,
     pub(crate) carriers: Carriers,
+    /// How many reviews there may be at once.
+    pub(crate) reviews: Arc<Semaphore>,
     pub(crate) turns: Turns,
 }
 
 /// Answers a review within the asker's patience.
-pub(crate) async fn review(told: Told, desk: Arc<Desk>, asked: Asked, body: Bytes) -> Answer {
+pub(crate) async fn review(told: Told, desk: Arc<Desk>, asked: Asked, body: Body) -> Answer {
     let shared = &told.shared;
     let began = Instant::now();
-    // The API server should hear from us before it gives up.
-    let patience = asked.patience.mul_f32(0.95);
+    let deadline = asked.deadline;
     let path = asked.counted().to_owned();
-    let answering = answer(&told, desk, asked, body, began + patience);
-    let (answer, operation, outcome) = match tokio::time::timeout(patience, answering).await {
+    let answering = answer(&told, desk, asked, body);
+    let answered = tokio::time::timeout_at(deadline.into(), answering).await;
+    let (answer, operation, outcome) = match answered {
         Ok(answered) => answered,
         Err(_) => {
             let late = text(StatusCode::GATEWAY_TIMEOUT, "the review took too long\n");
@@ -163,12 +160,15 @@ pub(crate) async fn review(told: Told, desk: Arc<Desk>, asked: Asked, body: Byte
 type Answered = (Answer, String, &'static str);
 
 async fn answer(
-    Told { shared, carriers, turns }: &Told,
+    Told { shared, carriers, reviews, turns }: &Told,
     desk: Arc<Desk>,
     asked: Asked,
-    body: Bytes,
-    deadline: Instant,
+    body: Body,
 ) -> Answered {
+    let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
+        let ends = text(StatusCode::SERVICE_UNAVAILABLE, "the process ends\n");
+        return (ends, String::new(), "late");
+    };
     let kinds = shared.kinds.borrow().clone();
     let policies = asked.path == POLICY_PATH;
     let client = shared.admission.clone();
@@ -177,7 +177,7 @@ async fn answer(
     let rights = Arc::clone(&shared.rights);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
     let review = move |turn: &Turn<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
-        let request = Request::read(&body, desk.settings.review_bytes, &kinds)?;
+        let request = Request::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
         drop(body);
         if policies {
             return Ok((request, None));
@@ -190,11 +190,11 @@ async fn answer(
             client,
             kinds: kinds.clone(),
             turn,
-            deadline,
+            deadline: asked.deadline,
             authors: Arc::clone(&desk.authors),
             rights,
         };
-        let services = Meanwhile { turn, services: &desk.services };
+        let services = Meanwhile { turn, services: &desk.services, deadline: asked.deadline };
         let outside = WithGlobals { outside: &services, globals: &globals };
         let world = World {
             view: &view,
@@ -207,7 +207,10 @@ async fn answer(
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
         Ok((request, Some(reviewed)))
     };
-    let (request, reviewed) = match turns.take(review).await {
+    // Whoever gives up leaves a review that goes on: it counts until it is over.
+    let taken = turns.take(move |turn| (review(turn), permit)).await;
+    let (reviewed, _permit) = taken.unzip();
+    let (request, reviewed) = match reviewed {
         None => {
             let words = "an error in Kiln itself, which its log tells more about\n";
             return (text(StatusCode::INTERNAL_SERVER_ERROR, words), String::new(), "broken");

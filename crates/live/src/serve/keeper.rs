@@ -14,7 +14,7 @@ use kiln_value::{Str, Value};
 use tokio::sync::watch;
 
 use super::Desk;
-use super::tls::Served;
+use super::tls::{Served, is_signed};
 use crate::calls::carry_out;
 use crate::registry::Registry;
 use crate::state::Shared;
@@ -23,6 +23,10 @@ use crate::state::Shared;
 const COMPARE: Duration = Duration::from_secs(30);
 /// How long to wait after a failure.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The shortest pause between two looks at certificates.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before certificates are stored that could not be.
+const STORE_AGAIN: Duration = Duration::from_secs(5);
 /// How long an API server takes at most, as a rule, to act on a new configuration.
 const IN_FORCE: Duration = Duration::from_millis(150);
 /// How often a write is tried again because somebody else wrote.
@@ -40,13 +44,23 @@ pub(crate) async fn keep(shared: Shared, desk: &watch::Sender<Arc<Desk>>, served
         let mut wait = COMPARE;
         if stored.complete {
             let hooks = keeper.lay_out(&stored, &known, desk);
-            let kept = keeper.publish(&hooks, &stored, &known, served).await;
-            match kept {
-                Ok(()) => shared.health.good("webhooks", None),
-                Err(error) => {
-                    tracing::warn!(%error, "the webhooks are not as they should be");
-                    shared.health.bad("webhooks", error);
-                    wait = AGAIN;
+            if let Err(error) = keeper.certify(&known, served).await {
+                tracing::warn!(%error, "nobody can trust the webhooks");
+                shared.health.bad("certificates", error);
+                wait = AGAIN;
+            } else {
+                shared.health.good("certificates", None);
+                match keeper.publish(&hooks, &stored, &known).await {
+                    Ok(()) => {
+                        shared.health.good("webhooks", None);
+                        // API servers know where to ask, and go on to do so.
+                        shared.health.can_do_without("webhooks");
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the webhooks are not as they should be");
+                        shared.health.bad("webhooks", error);
+                        wait = AGAIN;
+                    }
                 }
             }
             wait = wait.min(keeper.until_renewal());
@@ -89,10 +103,16 @@ struct Keeper {
     /// Exceptions that do not hold.
     passed_over: Vec<Str>,
     names: Names,
+    /// The name that API servers call.
+    called: String,
     address: Address,
     certificates: Option<Certificates>,
     /// A certificate is served that nobody else knows.
     serves_own: bool,
+    /// The certificates are those of this process, and not stored.
+    unstored: bool,
+    /// Why the Secrets were no good when they were last looked at, and when to look again.
+    failed: Option<(String, Instant)>,
     /// When the Secrets were last read.
     certified: Option<Instant>,
     /// What was last seen to be as it should be, and when.
@@ -110,14 +130,18 @@ impl Keeper {
                 port: 443,
             },
         };
+        let names = names(&shared);
         Keeper {
             settings: Settings::new(namespace),
             warned: Vec::new(),
             passed_over: Vec::new(),
-            names: names(&shared),
+            called: host(&shared).unwrap_or_else(|| names.of_service()),
+            names,
             address,
             certificates: None,
             serves_own: false,
+            unstored: false,
+            failed: None,
             certified: None,
             published: BTreeMap::new(),
             shared,
@@ -163,9 +187,7 @@ impl Keeper {
         desk: &Desk,
         stored: &Registry,
         kinds: &Kinds,
-        served: &Served,
     ) -> Result<(), String> {
-        self.certify(kinds, served).await?;
         let Some(certificates) = &self.certificates else { return Ok(()) };
         let bundle = certificates.ca_bundle();
         let wanted = webhooks::configurations(&desk.hooks, &self.settings, &self.address, &bundle);
@@ -200,26 +222,63 @@ impl Keeper {
         if read_lately && self.certificates.as_ref().is_some_and(|held| now < held.next) {
             return Ok(());
         }
-        self.certified = Some(Instant::now());
-        let why = match self.secrets_hold(now, kinds).await {
-            Ok(made) => return self.serve(served, made),
-            Err(why) => why,
-        };
-        if self.certificates.is_none() {
-            // Other replicas serve what is stored: API servers must not be told to trust something else. Whoever looks after
-            // the process is answered all the same.
-            if self.shared.options.webhook_url.is_none() {
-                if !std::mem::replace(&mut self.serves_own, true) {
-                    serve_own_certificate(&self.shared, served);
-                }
-                return Err(format!("the certificates of the webhooks cannot be had: {why}"));
-            }
-            let made = Certificates::ensure(&Stored::default(), &self.names, now)
-                .map_err(|error| error.to_string())?;
-            self.serve(served, Certificates { next: now + 5, ..made })?;
+        if let Some((why, again)) = &self.failed
+            && Instant::now() < *again
+        {
+            let why = why.clone();
+            return self.go_on_without(&why, served, now);
         }
-        tracing::warn!(why, "certificates cannot be stored; they end with this process");
-        Ok(())
+        self.certified = Some(Instant::now());
+        let found = self.secrets_hold(now, kinds).await;
+        match found.and_then(|made| self.serve(served, made)) {
+            Ok(()) => {
+                (self.failed, self.unstored) = (None, false);
+                Ok(())
+            }
+            Err(why) => {
+                let is_good = self.certificates.as_ref().is_some_and(|held| now < held.end());
+                let went_on = self.go_on_without(&why, served, now);
+                let pause = match went_on {
+                    Err(_) => AGAIN,
+                    Ok(()) if self.unstored => STORE_AGAIN,
+                    Ok(()) => COMPARE,
+                };
+                if self.unstored {
+                    tracing::warn!(
+                        why,
+                        "certificates cannot be stored; they end with this process"
+                    );
+                } else if is_good {
+                    tracing::warn!(why, "certificates cannot be had; those of before are served");
+                }
+                self.failed = Some((why, Instant::now() + pause));
+                went_on
+            }
+        }
+    }
+
+    /// Serves what is there when the Secrets are no good.
+    fn go_on_without(&mut self, why: &str, served: &Served, now: i64) -> Result<(), String> {
+        match &self.certificates {
+            Some(held) if now < held.end() => return Ok(()),
+            Some(_) if !self.unstored => {
+                return Err(format!("the certificate of the webhooks has ended: {why}"));
+            }
+            _ => {}
+        }
+        // Other replicas serve what is stored: API servers must not be told to trust something else. Whoever looks after
+        // the process is answered all the same.
+        if self.shared.options.webhook_url.is_none() {
+            if !std::mem::replace(&mut self.serves_own, true) {
+                serve_own_certificate(&self.shared, served);
+            }
+            return Err(format!("the certificates of the webhooks cannot be had: {why}"));
+        }
+        let made = Certificates::ensure(&Stored::default(), &self.names, now)
+            .map_err(|error| error.to_string())?;
+        self.unstored = true;
+        // They are to be stored as soon as that is possible.
+        self.serve(served, Certificates { next: now, ..made })
     }
 
     /// What the Secrets hold, which are written when that is not good.
@@ -231,8 +290,16 @@ impl Keeper {
                 self.read(&self.names.authority_secret(), kinds).await.map_err(words)?;
             let serving = self.read(&self.names.serving_secret(), kinds).await.map_err(words)?;
             let secrets = Stored::read(authority.as_ref(), serving.as_ref());
-            let made = Certificates::ensure(&secrets, &self.names, now)
+            let made = Certificates::ensure_called(&secrets, &self.names, &self.called, now)
                 .map_err(|error| error.to_string())?;
+            // Whoever renews both Secrets does so one after the other.
+            if made.are_given() && !is_signed(&made, &self.called, now) {
+                return Err(format!(
+                    "the authority in Secret {} has not signed the certificate in Secret {}",
+                    self.names.authority_secret(),
+                    self.names.serving_secret()
+                ));
+            }
             if !made.changed {
                 return Ok(made);
             }
@@ -329,19 +396,27 @@ impl Keeper {
         Err(format!("{name}: {last}"))
     }
 
+    /// How long until there is something to do about certificates.
     fn until_renewal(&self) -> Duration {
-        let next = self.certificates.as_ref().map_or(0, |held| held.next);
-        Duration::from_secs(u64::try_from(next - now()).unwrap_or(0).max(1))
+        let now = now();
+        let times = self.certificates.iter().flat_map(|held| [held.next, held.end()]);
+        let left = times.filter_map(|time| u64::try_from(time.saturating_sub(now)).ok());
+        let times = left.filter(|left| *left > 0);
+        let again =
+            self.failed.iter().map(|(_, again)| again.saturating_duration_since(Instant::now()));
+        times.map(Duration::from_secs).chain(again).min().unwrap_or(COMPARE).max(LEAST_PAUSE)
     }
+}
+
+/// The name or address in the URL that API servers call.
+fn host(shared: &Shared) -> Option<String> {
+    let uri: http::Uri = shared.options.webhook_url.as_deref()?.parse().ok()?;
+    Some(uri.host()?.trim_matches(['[', ']']).to_lowercase())
 }
 
 /// The names that API servers call the process by.
 fn names(shared: &Shared) -> Names {
-    let host = shared.options.webhook_url.as_deref().and_then(|url| {
-        let uri: http::Uri = url.parse().ok()?;
-        Some(uri.host()?.trim_matches(['[', ']']).to_owned())
-    });
-    let mut others: Vec<String> = host.into_iter().collect();
+    let mut others: Vec<String> = host(shared).into_iter().collect();
     others.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     others.sort();
     others.dedup();

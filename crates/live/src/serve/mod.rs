@@ -12,14 +12,18 @@
 //! | `keeper` | keeps desk, certificates and webhook configurations as policies need them |
 //! | `server` | connections, their limits, and how they end |
 //! | `answer` | what is answered at which path |
+//! | `bodies` | how many bytes of reviews are there at once |
 //! | `carriers` | how many requests are written down for whoever acts |
+//! | `places` | who gives up a connection when somebody else wants one |
 //! | `tls` | the certificate that is served now |
 //! | `turns` | how many reviews are at work at once |
 //! | `view` | objects and surroundings for rules that ask while a request waits |
 
 mod answer;
+mod bodies;
 mod carriers;
 mod keeper;
+mod places;
 mod server;
 mod tls;
 mod turns;

@@ -1,24 +1,25 @@
 //! Connections: how many, how long, how much they may send, and how they end.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::Desk;
 use super::answer::{self, Answer, Asked, text};
+use super::bodies::{Bodies, Unread};
 use super::carriers::{CarrierLimits, Carriers};
+use super::places::{Place, Places, Used};
 use super::tls::Served;
 use super::turns::Turns;
 use crate::state::Shared;
@@ -26,10 +27,12 @@ use crate::state::Shared;
 /// What strangers may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at once. When there are so many, one without a request at work makes room for a new one.
     pub connections: usize,
-    /// Reviews at once.
+    /// Reviews at once, each until it is really over: also one that nobody waits for any more.
     pub reviews: usize,
+    /// Bytes of reviews at once that are received, or wait for their turn.
+    pub bytes: usize,
     /// How long a handshake may take.
     pub handshake: Duration,
     /// How long the head of a request may take, and the first request of a connection.
@@ -38,7 +41,7 @@ pub struct Limits {
     pub body: Duration,
     /// How long a connection may go on without a request. API servers close theirs after 90 seconds.
     pub idle: Duration,
-    /// How long connections that are there may go on when the process ends.
+    /// How long connections may go on when the process ends, or when they are to make room.
     pub drain: Duration,
     /// Requests that are written down for whoever acts.
     pub carriers: CarrierLimits,
@@ -49,6 +52,7 @@ impl Default for Limits {
         Limits {
             connections: 512,
             reviews: 128,
+            bytes: 64 << 20,
             handshake: Duration::from_secs(5),
             head: Duration::from_secs(5),
             body: Duration::from_secs(10),
@@ -63,6 +67,8 @@ impl Default for Limits {
 const HEAD_BYTES: usize = 32 << 10;
 /// Requests at once on one connection.
 const STREAMS: u32 = 128;
+/// What a connection may send before somebody takes it: with 512 connections, 128 MiB that are nobody's.
+const WINDOW: u32 = 256 << 10;
 
 /// Accepts connections until the server is closed, and then lets those that are there come to their end.
 pub(crate) async fn serve(
@@ -81,11 +87,13 @@ pub(crate) async fn serve(
         }
     };
     shared.health.good("server", None);
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections);
+    let bodies = Bodies::new(limits.bytes);
     let reviews = Arc::new(Semaphore::new(limits.reviews));
     let turns = Turns::for_machine(Handle::current());
     let carriers = Carriers::new(limits.carriers, Instant::now());
-    let graceful = GracefulShutdown::new();
+    // Nothing is ever said by it: it ends with the last connection.
+    let (alive, mut all_ended) = mpsc::channel::<Infallible>(1);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -100,7 +108,7 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+        let Some(place) = places.take() else {
             let labels = [("path", ""), ("operation", ""), ("answer", "too many connections")];
             shared.metrics.count("kiln_admission_requests_total", &labels);
             continue;
@@ -108,86 +116,30 @@ pub(crate) async fn serve(
         let connection = Connection {
             shared: shared.clone(),
             desk: desk.clone(),
+            bodies: bodies.clone(),
             reviews: Arc::clone(&reviews),
             carriers: carriers.clone(),
             turns: turns.clone(),
             is_known: false,
             limits,
         };
-        let watcher = graceful.watcher();
-        let acceptor = acceptor.clone();
+        let (acceptor, closed, alive) = (acceptor.clone(), closed.clone(), alive.clone());
         tokio::spawn(async move {
-            connection.serve(stream, acceptor, watcher, permit).await;
+            connection.serve(stream, acceptor, closed, &place).await;
+            drop((place, alive));
         });
     }
-    drop(listener);
-    if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
+    drop((listener, alive));
+    if tokio::time::timeout(limits.drain, all_ended.recv()).await.is_err() {
         tracing::warn!("some connections did not come to their end");
     }
     turns.close();
 }
 
-/// What a connection is used for.
-struct Use(Mutex<UseState>);
-
-struct UseState {
-    /// When a request last began or ended, or the connection itself began.
-    since: Instant,
-    requests: u64,
-    under_way: u64,
-}
-
-/// A request that is under way.
-struct Used(Arc<Use>);
-
-impl Use {
-    fn new() -> Self {
-        Use(Mutex::new(UseState { since: Instant::now(), requests: 0, under_way: 0 }))
-    }
-
-    fn state(&self) -> MutexGuard<'_, UseState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Comes when no request came for too long.
-    async fn over(&self, limits: &Limits) {
-        loop {
-            let left = {
-                let state = self.state();
-                let most = if state.requests == 0 { limits.head } else { limits.idle };
-                match state.under_way {
-                    0 => most.saturating_sub(state.since.elapsed()),
-                    _ => most,
-                }
-            };
-            if left.is_zero() {
-                return;
-            }
-            tokio::time::sleep(left).await;
-        }
-    }
-}
-
-impl Used {
-    fn begin(connection: &Arc<Use>) -> Self {
-        let mut state = connection.state();
-        state.requests += 1;
-        state.under_way += 1;
-        Used(Arc::clone(connection))
-    }
-}
-
-impl Drop for Used {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.under_way -= 1;
-        state.since = Instant::now();
-    }
-}
-
 struct Connection {
     shared: Shared,
     desk: watch::Receiver<Arc<Desk>>,
+    bodies: Bodies,
     reviews: Arc<Semaphore>,
     carriers: Carriers,
     turns: Turns,
@@ -201,16 +153,21 @@ impl Connection {
         mut self,
         stream: TcpStream,
         acceptor: TlsAcceptor,
-        watcher: hyper_util::server::graceful::Watcher,
-        permit: OwnedSemaphorePermit,
+        mut closed: watch::Receiver<bool>,
+        place: &Place,
     ) {
         let limits = self.limits;
         let _ = stream.set_nodelay(true);
-        let stream = match tokio::time::timeout(limits.handshake, acceptor.accept(stream)).await {
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(limits.handshake, acceptor.accept(stream)) => shaken,
+            () = place.is_given_up() => return tracing::debug!("a handshake makes room"),
+        };
+        let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
+        place.used.begins();
         let shown = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
         self.is_known = shown || self.shared.options.client_ca.is_none();
         // Both sides agreed on it; waiting for bytes that tell would have no end.
@@ -226,31 +183,43 @@ impl Connection {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
+            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(WINDOW)
             .max_header_list_size(HEAD_BYTES as u32)
             .keep_alive_interval(Some(Duration::from_secs(20)))
             .keep_alive_timeout(Duration::from_secs(10));
         let connection = Arc::new(self);
-        let use_of = Arc::new(Use::new());
-        let counted = Arc::clone(&use_of);
+        let used = Arc::clone(&place.used);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (connection, used) = (Arc::clone(&connection), Used::begin(&counted));
-            async move {
-                let answer = connection.respond(request).await;
-                drop(used);
-                Ok::<_, Infallible>(answer)
-            }
+            let (connection, used) = (Arc::clone(&connection), Used::begin(&used));
+            async move { Ok::<_, Infallible>(connection.respond(request, used).await) }
         });
-        let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        tokio::select! {
-            served = watcher.watch(serving) => if let Err(error) = served {
-                tracing::debug!(%error, "a connection broke off");
-            },
-            () = use_of.over(&limits) => tracing::debug!("a connection is not used"),
+        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            served = serving.as_mut() => Some(served),
+            () = place.is_over(&limits) => None,
+            _ = closed.wait_for(|closed| *closed) => None,
+        };
+        let served = match served {
+            Some(served) => served,
+            None => {
+                // Whoever is at the other end is told, and has an answer to what is under way.
+                serving.as_mut().graceful_shutdown();
+                tokio::select! {
+                    served = serving.as_mut() => served,
+                    () = tokio::time::sleep(limits.drain) => {
+                        return tracing::debug!("a connection did not come to its end");
+                    }
+                    () = place.is_cut() => return tracing::debug!("a connection is cut off"),
+                }
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(%error, "a connection broke off");
         }
-        drop(permit);
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Answer {
+    async fn respond(&self, request: Request<Incoming>, mut used: Used) -> Answer {
         let asked = Asked::new(request.method().clone(), request.uri());
         if !asked.is_review() {
             return answer::plain(&self.shared, &asked);
@@ -262,9 +231,6 @@ impl Connection {
             self.shared.metrics.count("kiln_admission_requests_total", &labels);
             return text(StatusCode::FORBIDDEN, "show a client certificate\n");
         }
-        let Ok(_permit) = self.reviews.acquire().await else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "the process ends\n");
-        };
         let desk = self.desk.borrow().clone();
         let most = desk.settings.review_bytes;
         let too_long = || {
@@ -275,18 +241,23 @@ impl Connection {
         if request.body().size_hint().lower() > most as u64 {
             return too_long();
         }
-        let body = Limited::new(request.into_body(), most).collect();
+        let body = self.bodies.receive(request.into_body(), most);
         let body = match tokio::time::timeout(self.limits.body, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_long(),
-            Ok(Err(error)) => {
+            Ok(Ok(body)) => body,
+            Ok(Err(Unread::TooLong)) => return too_long(),
+            Ok(Err(Unread::NoRoom)) => {
+                return text(StatusCode::SERVICE_UNAVAILABLE, "too many reviews come at once\n");
+            }
+            Ok(Err(Unread::BrokeOff(error))) => {
                 return text(StatusCode::BAD_REQUEST, &format!("the review broke off: {error}\n"));
             }
             Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come\n"),
         };
+        used.is_received();
         let told = answer::Told {
             shared: self.shared.clone(),
             carriers: self.carriers.clone(),
+            reviews: Arc::clone(&self.reviews),
             turns: self.turns.clone(),
         };
         answer::review(told, desk, asked, body).await

@@ -1,15 +1,18 @@
 //! The certificate that is served now. Connections that are there keep the one they began with.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use kiln_admission::certificates::Pair;
+use kiln_admission::certificates::{Certificates, Pair};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::{CertificateError, Error, RootCertStore, ServerConfig, version};
 
 /// The certificate that is served now. Cloning copies a pointer.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +51,39 @@ impl Served {
     }
 }
 
+/// Whether what is served was signed by its authority, perhaps by way of certificates that stand behind it. Only what is
+/// known to be wrong counts as wrong: API servers know algorithms that this process does not.
+pub(crate) fn is_signed(made: &Certificates, called: &str, now: i64) -> bool {
+    let read = |pem: &str| -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()
+    };
+    let trusted = read(&made.authority.certificates);
+    let chain = read(&made.serving.certificates);
+    let (Some((first, rest)), Ok(name)) = (chain.split_first(), ServerName::try_from(called))
+    else {
+        return true;
+    };
+    // A certificate that is its own authority is trusted as it is.
+    if trusted.contains(first) {
+        return true;
+    }
+    let mut roots = RootCertStore::empty();
+    if roots.add_parsable_certificates(trusted).1 > 0 {
+        return true;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let Ok(verifier) = verifier else { return true };
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or(0)));
+    let verified = verifier.verify_server_cert(first, rest, &name, &[], now);
+    !matches!(
+        verified,
+        Err(Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature
+        ))
+    )
+}
+
 /// Whose certificates clients have to show before their reviews are answered.
 #[derive(Clone, Debug)]
 pub struct ClientAuthority(Arc<dyn ClientCertVerifier>);
@@ -75,5 +111,65 @@ impl ClientAuthority {
 impl ResolvesServerCert for Served {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_admission::certificates::{Names, Stored};
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+    use super::*;
+
+    const CALLED: &str = "kyverno-svc.kyverno.svc";
+
+    fn now() -> i64 {
+        i64::try_from(UnixTime::now().as_secs()).unwrap()
+    }
+
+    fn authority(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    }
+
+    fn signed(authority: String, serving: String) -> bool {
+        let pair = |certificates| Pair { certificates, key: String::new() };
+        let (authority, serving) = (pair(authority), pair(serving));
+        is_signed(&Certificates { authority, serving, changed: false, next: 0 }, CALLED, now())
+    }
+
+    #[test]
+    fn what_another_authority_signed_is_known_for_it() {
+        // Authorities of Kiln have all the same name.
+        let make = || {
+            let made = Certificates::ensure(&Stored::default(), &Names::usual("kyverno"), now());
+            made.map(|made| (made.authority.certificates, made.serving.certificates)).unwrap()
+        };
+        let ((old, by_old), (new, by_new)) = (make(), make());
+        assert!(signed(old.clone(), by_old.clone()));
+        assert!(!signed(new.clone(), by_old.clone()) && !signed(old.clone(), by_new.clone()));
+        // An authority beside the one before it.
+        let both = new + &old;
+        assert!(signed(both.clone(), by_old) && signed(both, by_new));
+    }
+
+    #[test]
+    fn certificates_in_between_and_those_that_sign_themselves_are_good() {
+        let new_key = || KeyPair::generate().unwrap();
+        let root = CertifiedIssuer::self_signed(authority("root"), new_key()).unwrap();
+        let between = CertifiedIssuer::signed_by(authority("between"), new_key(), &root).unwrap();
+        let params = CertificateParams::new([CALLED.to_owned()]).unwrap();
+        let serving = params.signed_by(&new_key(), &between).unwrap().pem();
+        assert!(signed(root.pem(), serving.clone() + &between.pem()));
+        assert!(!signed(root.pem(), serving), "nobody knows who signed it");
+        for is_ca in [IsCa::NoCa, IsCa::Ca(BasicConstraints::Unconstrained)] {
+            let mut params = CertificateParams::new([CALLED.to_owned()]).unwrap();
+            params.is_ca = is_ca;
+            let own = params.self_signed(&new_key()).unwrap().pem();
+            assert!(signed(own.clone(), own));
+        }
+        assert!(signed(String::new(), String::new()), "that is for others to judge");
     }
 }

@@ -4,10 +4,11 @@
 //! can serve finish nothing sooner, so there are few, and reviews take turns in the order in which they came. Whoever waits
 //! for an answer from elsewhere gives its turn away until there is one; only then another thread takes its place.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
 use kiln_services::Services;
@@ -17,6 +18,8 @@ use tokio::sync::oneshot;
 
 /// Turns for each processor: one that reads its review while another one evaluates.
 const FOR_EACH_PROCESSOR: usize = 2;
+/// No service answers in less.
+const LEAST: Duration = Duration::from_millis(1);
 
 type Review = Box<dyn FnOnce(&Turn<'_>) + Send>;
 
@@ -36,8 +39,10 @@ struct Threads {
 
 #[derive(Default)]
 struct State {
-    /// Reviews that have not begun.
-    waiting: VecDeque<Review>,
+    /// Reviews that have not begun, in the order in which they came.
+    waiting: BTreeMap<u64, Review>,
+    /// The number of the next review.
+    next: u64,
     /// Reviews that have a turn.
     at_work: usize,
     /// Reviews that want their turn back.
@@ -45,6 +50,12 @@ struct State {
     /// Threads that have nothing to do, or have not noticed yet that there is something.
     idle: usize,
     closed: bool,
+}
+
+/// Somebody who waits for a review. When they give up, a review that has not begun is dropped.
+struct Waits<'t> {
+    threads: &'t Threads,
+    number: u64,
 }
 
 /// The turn of one review.
@@ -67,19 +78,20 @@ impl Turns {
         }))
     }
 
-    /// What a review comes to when it has had its turn; none when it broke off.
+    /// What a review comes to when it has had its turn; none when it broke off. Whoever stops waiting for it ends it only
+    /// if it has not begun.
     pub(crate) async fn take<T: Send + 'static>(
         &self,
         review: impl FnOnce(&Turn<'_>) -> T + Send + 'static,
     ) -> Option<T> {
         let (tell, told) = oneshot::channel();
         let review: Review = Box::new(move |turn| {
-            // Nobody waits any more for a review whose time was over before it began.
+            // Somebody may have given up this very moment.
             if !tell.is_closed() {
                 let _ = tell.send(review(turn));
             }
         });
-        self.0.add(review);
+        let _waits = self.0.add(review);
         told.await.ok()
     }
 
@@ -95,10 +107,13 @@ impl Threads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(self: &Arc<Self>, review: Review) {
+    fn add(self: &Arc<Self>, review: Review) -> Waits<'_> {
         let mut state = self.lock();
-        state.waiting.push_back(review);
+        let number = state.next;
+        state.next += 1;
+        state.waiting.insert(number, review);
         self.find_somebody(&mut state);
+        Waits { threads: self, number }
     }
 
     fn has_room(&self, state: &State) -> bool {
@@ -137,7 +152,7 @@ impl Threads {
                 }
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            let Some(review) = state.waiting.pop_front() else { continue };
+            let Some((_, review)) = state.waiting.pop_first() else { continue };
             state.idle -= 1;
             state.at_work += 1;
             drop(state);
@@ -150,6 +165,14 @@ impl Threads {
             state.idle += 1;
             self.back.notify_one();
         }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let review = self.threads.lock().waiting.remove(&self.number);
+        // What it holds is given back while nobody waits for the lock.
+        drop(review);
     }
 }
 
@@ -179,27 +202,44 @@ impl Turn<'_> {
     }
 }
 
-/// Services that are asked while others have their turn.
+/// Services that are asked while others have their turn, until the request's time is over.
 pub(crate) struct Meanwhile<'s> {
     pub(crate) turn: &'s Turn<'s>,
     pub(crate) services: &'s Services,
+    pub(crate) deadline: Instant,
+}
+
+impl Meanwhile<'_> {
+    fn ask<T>(
+        &self,
+        what: impl FnOnce(&Services) -> Result<T, OutsideError>,
+    ) -> Result<T, OutsideError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left < LEAST {
+            return Err(OutsideError::failed("the time of the request is over".to_owned()));
+        }
+        let services = self.services.no_longer_than(left);
+        self.turn.give_away(|| what(&services))
+    }
 }
 
 impl Outside for Meanwhile<'_> {
     fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
-        self.turn.give_away(|| self.services.call(request))
+        self.ask(|services| services.call(request))
     }
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
-        self.turn.give_away(|| self.services.exchange(request))
+        self.ask(|services| services.exchange(request))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
+    use kiln_rules::Method;
+    use kiln_services::Allowed;
+    use tokio::sync::Semaphore;
     use tokio::task::JoinSet;
 
     use super::*;
@@ -276,5 +316,68 @@ mod tests {
         let late = turns.take(|turn| turn.wait_for(std::future::pending::<()>()));
         assert!(tokio::time::timeout(Duration::from_millis(1), late).await.is_err());
         assert_eq!(turns.take(|_| 7).await, Some(7));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_gives_up_drops_what_has_not_begun_and_nothing_else() {
+        let turns = turns(1);
+        let permits = Arc::new(Semaphore::new(2));
+        let take = || Arc::clone(&permits).try_acquire_owned().unwrap();
+        let moment = Duration::from_millis(20);
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let permit = take();
+        let (begin, has_begun) = oneshot::channel();
+        // One that goes on, whoever waits for it.
+        let at_work = turns.take(move |_| {
+            begin.send(()).unwrap();
+            let _ = may_go_on.recv();
+            permit
+        });
+        tokio::select! {
+            _ = at_work => panic!("nobody has let it go on"),
+            begun = has_begun => begun.unwrap(),
+        }
+        assert_eq!(permits.available_permits(), 1, "it counts until it is over");
+        // One that waits for its turn.
+        let permit = take();
+        let waits = turns.take(move |_| permit);
+        assert!(tokio::time::timeout(moment, waits).await.is_err());
+        assert_eq!(permits.available_permits(), 1, "it is dropped at once");
+        assert!(turns.0.lock().waiting.is_empty());
+        go_on.send(()).unwrap();
+        let back = tokio::time::timeout(Duration::from_secs(20), permits.acquire_many(2)).await;
+        assert!(back.is_ok(), "it is over");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn services_are_asked_while_there_is_time() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let services = Services::new(Allowed::read(&address.to_string()).unwrap());
+        let turns = turns(1);
+        let asked = async |left: Duration| {
+            let services = services.clone();
+            let review = move |turn: &Turn<'_>| {
+                let deadline = Instant::now() + left;
+                let outside = Meanwhile { turn, services: &services, deadline };
+                let url = format!("http://{address}/");
+                let request = ServiceRequest {
+                    url: &url,
+                    method: Method::Get,
+                    headers: &[],
+                    body: None,
+                    ca_bundle: None,
+                };
+                outside.call(&request).unwrap_err().message
+            };
+            turns.take(review).await.unwrap()
+        };
+        assert_eq!(asked(Duration::ZERO).await, "the time of the request is over");
+        assert!(listener.accept().is_err(), "nobody is asked any more");
+        // Nobody answers here, and the request does not wait for longer than it has time.
+        let message = asked(Duration::from_millis(50)).await;
+        assert!(message.contains("does not answer"), "{message}");
+        assert!(listener.accept().is_ok());
     }
 }
