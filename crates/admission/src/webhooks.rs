@@ -36,6 +36,11 @@ pub const POLICY_PATH: &str = "/policyvalidate";
 /// The label on every configuration.
 pub const MANAGED_BY: &str = "webhook.kyverno.io/managed-by";
 
+/// Whether reviews are answered at a path.
+pub fn is_served(path: &str) -> bool {
+    path == POLICY_PATH || path == AUTHOR_PATH || Hooks::knows(path)
+}
+
 /// Where an API server finds the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {

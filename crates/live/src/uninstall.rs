@@ -21,6 +21,8 @@ use crate::options::Options;
 
 /// How long whoever acts may take to end.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long Kubernetes may take to tell pods to end whose Deployment is gone.
+const COLLECTING: Duration = Duration::from_secs(10);
 /// The pods that act or answer.
 const PODS: &str =
     "app.kubernetes.io/name=kiln,app.kubernetes.io/component in (engine,admission,controller)";
@@ -70,6 +72,16 @@ pub fn uninstall(
     })
 }
 
+/// What becomes of something that may have been installed.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is not there.
+    Gone,
+    /// It stays, for this reason.
+    Stays(String),
+    Goes,
+}
+
 struct Remover<'o> {
     client: Client,
     kinds: Kinds,
@@ -83,7 +95,11 @@ impl Remover<'_> {
             self.plan.objects.iter().filter_map(|object| ObjectId::of(object).ok()).collect();
         let (deployments, rest): (Vec<_>, Vec<_>) =
             ids.iter().partition(|id| id.gvk.kind == "Deployment");
-        let ending = self.ending_pods(&deployments).await?;
+        let mut fates = BTreeMap::new();
+        for id in &deployments {
+            fates.insert(id.name.as_str(), self.fate(id).await?);
+        }
+        let ending = self.ending_pods(&fates).await?;
         for namespace in self.leases().await? {
             self.wait_for_lease(&namespace, &ending).await?;
         }
@@ -113,24 +129,35 @@ impl Remover<'_> {
         Ok(())
     }
 
-    /// Deletes an object of the installation, or tries to. One that is called the same and is somebody else's stays.
-    async fn delete(&self, id: &ObjectId, said: &mut dyn FnMut(&str)) -> Result<(), ConnectError> {
-        let deleting = |error: &ApiError| failed(&format!("cannot delete {id}"), error);
+    /// What becomes of an object of the installation. One that is called the same and is somebody else's stays.
+    async fn fate(&self, id: &ObjectId) -> Result<Fate, ConnectError> {
         let found = match carry_out(&self.client, &self.kinds, &Call::Get(id.clone())).await {
             Ok(reply) => reply.object().unwrap_or(Value::Null),
-            Err(error) if is_gone(&error) => return Ok(()),
-            Err(error) => return Err(deleting(&error)),
+            Err(error) if is_gone(&error) => return Ok(Fate::Gone),
+            Err(error) => return Err(failed(&format!("cannot delete {id}"), &error)),
         };
         if let Some(why) = self.plan.kept.get(id) {
-            said(&format!("leaves {id}: {why}"));
-            return Ok(());
+            return Ok(Fate::Stays(why.clone()));
         }
         // Who made a webhook configuration cannot be seen in it: its name and labels are Kyverno's.
         let is_ours = metadata::label(&found, "app.kubernetes.io/name") == Some("kiln")
             || webhook_configurations().any(|webhooks| webhooks == *id);
         if !is_ours {
-            said(&format!("leaves {id}: it does not carry the label app.kubernetes.io/name: kiln"));
-            return Ok(());
+            let why = "it does not carry the label app.kubernetes.io/name: kiln";
+            return Ok(Fate::Stays(why.to_owned()));
+        }
+        Ok(Fate::Goes)
+    }
+
+    /// Deletes an object of the installation, or tries to.
+    async fn delete(&self, id: &ObjectId, said: &mut dyn FnMut(&str)) -> Result<(), ConnectError> {
+        match self.fate(id).await? {
+            Fate::Gone => return Ok(()),
+            Fate::Stays(why) => {
+                said(&format!("leaves {id}: {why}"));
+                return Ok(());
+            }
+            Fate::Goes => {}
         }
         let (done, word) = if self.plan.dry_run {
             (try_delete(&self.client, &self.kinds, id).await, "would delete")
@@ -141,34 +168,60 @@ impl Remover<'_> {
         match done {
             Ok(()) => said(&format!("{word} {id}")),
             Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(deleting(&error)),
+            Err(error) => return Err(failed(&format!("cannot delete {id}"), &error)),
         }
         Ok(())
     }
 
-    /// The names of the pods that end when some Deployments go. One that would go on is a reason not to begin.
-    async fn ending_pods(&self, deployments: &[&ObjectId]) -> Result<Vec<String>, ConnectError> {
-        let mut ending = Vec::new();
-        for pod in self.pods().await? {
-            let owners = pod.get_path(["metadata", "ownerReferences"]).and_then(Value::as_list);
-            let ends = owners.into_iter().flat_map(|owners| owners.iter()).any(|owner| {
-                // A ReplicaSet is named after its Deployment, and after the pods that it makes.
-                let name = owner.str_at(["name"]).and_then(|name| name.rsplit_once('-'));
-                metadata::namespace(&pod) == Some(self.namespace)
-                    && owner.str_at(["kind"]) == Some("ReplicaSet")
-                    && deployments.iter().any(|id| name.is_some_and(|name| name.0 == id.name))
-            });
-            let name = metadata::name(&pod).unwrap_or_default().to_owned();
-            if !ends {
-                let namespace = metadata::namespace(&pod).unwrap_or_default();
-                let message = format!(
-                    "the pod {namespace}/{name} runs the engine, and belongs to no Deployment that goes"
-                );
-                return Err(still_acting(&message));
+    /// The names of the pods that end when their Deployments go. One that would go on is a reason not to begin.
+    async fn ending_pods(
+        &self,
+        deployments: &BTreeMap<&str, Fate>,
+    ) -> Result<Vec<String>, ConnectError> {
+        let begin = Instant::now();
+        loop {
+            let pods = self.pods().await?;
+            let mut ending = Vec::new();
+            let mut is_told = true;
+            for pod in &pods {
+                let deployment = self.deployment_of(pod);
+                let goes_on = match deployment.and_then(|name| deployments.get_key_value(name)) {
+                    Some((_, Fate::Goes)) => None,
+                    Some((_, Fate::Gone)) if metadata::is_deleted(pod) => None,
+                    Some((_, Fate::Gone)) if begin.elapsed() < COLLECTING => {
+                        is_told = false;
+                        None
+                    }
+                    Some((name, Fate::Stays(why))) => {
+                        Some(format!("its Deployment {name} stays: {why}"))
+                    }
+                    _ => Some("belongs to no Deployment that goes".to_owned()),
+                };
+                let name = metadata::name(pod).unwrap_or_default();
+                if let Some(why) = goes_on {
+                    let namespace = metadata::namespace(pod).unwrap_or_default();
+                    let message = format!("the pod {namespace}/{name} runs the engine, and {why}");
+                    return Err(still_acting(&message));
+                }
+                ending.push(name.to_owned());
             }
-            ending.push(name);
+            if is_told {
+                return Ok(ending);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        Ok(ending)
+    }
+
+    /// The name of the Deployment that a pod in our namespace belongs to.
+    fn deployment_of<'p>(&self, pod: &'p Value) -> Option<&'p str> {
+        if metadata::namespace(pod) != Some(self.namespace) {
+            return None;
+        }
+        let owners = pod.get_path(["metadata", "ownerReferences"]).and_then(Value::as_list)?;
+        let owner = owners.iter().find(|owner| owner.str_at(["kind"]) == Some("ReplicaSet"))?;
+        // A ReplicaSet is named after its Deployment, and after the pods that it makes.
+        let (name, _) = owner.str_at(["name"])?.rsplit_once('-')?;
+        Some(name)
     }
 
     /// The pods of the engine that have not ended.

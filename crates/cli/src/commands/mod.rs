@@ -12,6 +12,7 @@ mod connection;
 mod create;
 mod doctor;
 mod edit;
+mod engines;
 mod eval;
 mod explain;
 mod fmt;

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_install::{Grant, manifests};
 use kiln_live::{Uninstall, uninstall, webhook_configurations};
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::Value;
 
 use super::connection::Connection;
-use super::doctor::{other_engine, runs};
+use super::engines::{Engine, KUBEMOD, KYVERNO, installed, sharing_engine};
 use crate::args::Format;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
@@ -20,7 +19,7 @@ use crate::ui::Ui;
 /// First whoever acts is ended, then webhooks, rights, settings and the workload go. Policies, their definitions and
 /// the namespace with its records stay, so that `kiln install` goes on where it was; with `--all` they go too. What
 /// rules made stays in either case, with its labels; so do the definitions of reports, which other tools use as well, and
-/// objects that `kiln install` did not make.
+/// objects that `kiln install` did not make. Webhook configurations go by their names, whoever made them.
 ///
 /// Exit code 2, and nothing is deleted, while an engine acts from elsewhere, or while Kyverno or KubeMod runs.
 #[derive(Debug, clap::Args)]
@@ -47,12 +46,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     connection: Connection,
 }
-
-/// The parts of Kyverno that act on no rules of Kiln's, but need the definitions.
-const PARTS: [&str; 2] = ["kyverno/cleanup-controller", "kyverno/reports-controller"];
-
-/// A Deployment that runs, and the engine that it belongs to.
-type Engine = (String, &'static str);
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text])?;
@@ -84,12 +77,7 @@ fn engines(connection: &Connection) -> Result<Vec<Engine>, Failure> {
         Diagnostic::error(format!("cannot see whether another engine runs: {error}"))
             .hint("uninstalling takes the rights of whoever installed")
     })?;
-    let engine = |deployment: &Value| {
-        let is_part = |image: &str| PARTS.iter().any(|part| image.contains(part));
-        let part = || runs(deployment, is_part).map(|name| (name, "Kyverno"));
-        other_engine(deployment).or_else(part)
-    };
-    Ok(deployments.iter().filter_map(engine).collect())
+    Ok(deployments.iter().filter_map(sharing_engine).collect())
 }
 
 fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
@@ -107,26 +95,6 @@ fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
     engines.iter().map(one).collect()
 }
 
-/// Everything that `kiln install` may have printed.
-pub(super) fn installed(namespace: &str) -> Vec<Value> {
-    let printed = |split| {
-        manifests(&kiln_install::Options {
-            namespace: namespace.to_owned(),
-            split,
-            grant: Grant::Standard,
-            monitoring: true,
-            ..kiln_install::Options::default()
-        })
-    };
-    let id = |object: &Value| ObjectId::of(object).ok();
-    let mut objects = printed(false);
-    let more = printed(true).into_iter();
-    let more = more.filter(|object| objects.iter().all(|known| id(known) != id(object)));
-    let more: Vec<Value> = more.collect();
-    objects.extend(more);
-    objects
-}
-
 /// What stays, and why.
 fn kept(objects: &[Value], engines: &[Engine]) -> BTreeMap<ObjectId, String> {
     let runs = |engine: &str| engines.iter().any(|(_, running)| *running == engine);
@@ -139,9 +107,9 @@ fn kept(objects: &[Value], engines: &[Engine]) -> BTreeMap<ObjectId, String> {
         };
         let why = match group {
             "wgpolicyk8s.io" => "other tools report with it too".to_owned(),
-            "kyverno.io" | "policies.kyverno.io" if runs("Kyverno") => "Kyverno uses it".to_owned(),
-            "api.kubemod.io" if runs("KubeMod") => "KubeMod uses it".to_owned(),
-            _ if runs("Kyverno") && is_named_as_kyverno(&id.name) => "Kyverno uses it".to_owned(),
+            "kyverno.io" | "policies.kyverno.io" if runs(KYVERNO) => "Kyverno uses it".to_owned(),
+            "api.kubemod.io" if runs(KUBEMOD) => "KubeMod uses it".to_owned(),
+            _ if runs(KYVERNO) && is_named_as_kyverno(&id.name) => "Kyverno uses it".to_owned(),
             _ => match engines.iter().find(lives_there) {
                 Some((_, engine)) => format!("{engine} lives in it"),
                 None => continue,
@@ -149,7 +117,7 @@ fn kept(objects: &[Value], engines: &[Engine]) -> BTreeMap<ObjectId, String> {
         };
         kept.insert(id, why);
     }
-    if runs("Kyverno") {
+    if runs(KYVERNO) {
         kept.extend(webhook_configurations().map(|id| (id, "Kyverno uses it".to_owned())));
     }
     kept
@@ -179,11 +147,11 @@ mod tests {
         ];
         assert_eq!(stays(&[]), reports, "other tools have reports too");
 
-        let kubemod = stays(&[("kubemod-system/kubemod-operator".to_owned(), "KubeMod")]);
+        let kubemod = stays(&[("kubemod-system/kubemod-operator".to_owned(), KUBEMOD)]);
         assert_eq!(kubemod.len(), 3);
         assert!(kubemod.contains(&"CustomResourceDefinition/modrules.api.kubemod.io".to_owned()));
 
-        let kyverno = stays(&[("kyverno/kyverno-cleanup-controller".to_owned(), "Kyverno")]);
+        let kyverno = stays(&[("kyverno/kyverno-cleanup-controller".to_owned(), KYVERNO)]);
         for shared in [
             "CustomResourceDefinition/clusterpolicies.kyverno.io",
             "CustomResourceDefinition/generatingpolicies.policies.kyverno.io",

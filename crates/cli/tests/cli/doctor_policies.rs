@@ -1,41 +1,7 @@
 //! `kiln doctor` about policies: the rights that they need, what their status says, and who stored them.
 
-use std::time::{Duration, Instant};
-
-use kiln_testkit::control_plane::ControlPlane;
-use kiln_value::{Value, json};
-
-use crate::harness::Folder;
-
-/// A cluster with what `kiln install` prints, and no engine.
-struct Patient {
-    cluster: ControlPlane,
-    folder: Folder,
-}
-
-impl Patient {
-    fn new() -> Option<Self> {
-        let cluster = ControlPlane::for_test()?;
-        let folder = Folder::with(&[]);
-        cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
-        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-        cluster.kubectl(&wait).unwrap();
-        Some(Patient { cluster, folder })
-    }
-
-    /// What doctor finds about something, each as `state`, `message` and `hint`.
-    fn finds(&self, about: &str) -> Vec<[String; 3]> {
-        let kubeconfig = self.cluster.kubeconfig().display().to_string();
-        let run = self.folder.kiln(&["doctor", "--format=json", "--kubeconfig", &kubeconfig]);
-        let all = json::parse(&run.stdout).unwrap_or_else(|_| panic!("{}", run.stderr));
-        let text = |found: &Value, key: &str| found.str_at([key]).unwrap_or_default().to_owned();
-        let found = all.as_list().unwrap().iter();
-        found
-            .filter(|found| found.str_at(["about"]) == Some(about))
-            .map(|found| ["state", "message", "hint"].map(|key| text(found, key)))
-            .collect()
-    }
-}
+use crate::doctor_patient::{Patient, patiently};
+use crate::harness::SETTINGS_POLICY;
 
 #[test]
 fn roles_that_policies_lack_can_be_applied_side_by_side() {
@@ -62,15 +28,8 @@ fn roles_that_policies_lack_can_be_applied_side_by_side() {
         patient.cluster.apply(role).unwrap();
     }
     // Kubernetes collects what roles with a label hold.
-    let begin = Instant::now();
-    loop {
-        let found = patient.finds("rights");
-        if found.iter().all(|[state, ..]| state == "ok") {
-            return;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(60), "{found:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let is_well = |found: &Vec<[String; 3]>| found.iter().all(|[state, ..]| state == "ok");
+    patiently(|| patient.finds("rights"), is_well);
 }
 
 const OF_NAMESPACE: &str = "
@@ -128,6 +87,17 @@ fn only_kinds_that_get_an_author_lack_one() {
             "nobody wrote down who stored kyverno.io/v1/Policy/default/own: it may do what the engine may in its namespace"
         ]
     );
+
+    // Policies for all namespaces have an author too if users want it so.
+    patient.cluster.apply(SETTINGS_POLICY).unwrap();
+    assert_eq!(patient.finds("authors").len(), 1);
+    let all = r#"{"data": {"kiln.authorRights": "all"}}"#;
+    let patch = ["patch", "configmap", "kyverno", "--namespace=kyverno", "--type=merge"];
+    patient.cluster.kubectl(&[&patch[..], &["--patch", all]].concat()).unwrap();
+    let found = patient.finds("authors");
+    let wanted = "nobody wrote down who stored kyverno.io/v1/ClusterPolicy/settings: it may do what the engine may";
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found.iter().any(|[_, message, _]| message == wanted), "{found:#?}");
 }
 
 #[test]

@@ -3,16 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Pair, Stored};
-use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::json;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::harness::Folder;
+use crate::doctor_patient::{Patient, patiently};
 
 const DAY: i64 = 24 * 3600;
 const CONFIGURATION: &str = "kyverno-resource-mutating-webhook-cfg";
@@ -31,37 +30,7 @@ fn made(ago: i64) -> Certificates {
     Certificates::ensure(&Stored::default(), &names(), now() - ago).unwrap()
 }
 
-/// A cluster with what `kiln install` prints, and no engine.
-struct Patient {
-    cluster: ControlPlane,
-    folder: Folder,
-}
-
 impl Patient {
-    fn new() -> Option<Self> {
-        let cluster = ControlPlane::for_test()?;
-        let folder = Folder::with(&[]);
-        cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
-        Some(Patient { cluster, folder })
-    }
-
-    /// What doctor says has these lines, or lines that begin so.
-    #[track_caller]
-    fn says(&self, wanted: &[&str]) -> String {
-        let kubeconfig = self.cluster.kubeconfig().display().to_string();
-        let run = self.folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
-        for wanted in wanted {
-            let mut lines = run.stdout.lines();
-            assert!(
-                lines.any(|line| line.starts_with(wanted)),
-                "{wanted:?} is missing in\n{}{}",
-                run.stdout,
-                run.stderr
-            );
-        }
-        run.stdout
-    }
-
     fn store(&self, certificates: &Certificates) {
         for secret in certificates.secrets(&names()) {
             self.cluster.apply(&json::to_string(&secret)).unwrap();
@@ -87,11 +56,8 @@ impl Patient {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: kyverno, labels: {{{labels}}}}}\n\
              spec: {{containers: [{{name: a, image: none, ports: [{{name: https, containerPort: {port}}}]}}]}}\n"
         );
-        let begin = Instant::now();
-        while let Err(error) = self.cluster.apply(&pod) {
-            assert!(begin.elapsed() < Duration::from_secs(60), "no account for pods: {error}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        // Pods need an account, which the controllers of Kubernetes make.
+        let _ = patiently(|| self.cluster.apply(&pod), Result::is_ok);
         let at = address.map_or_else(String::new, |address| {
             format!(r#""podIP": "{address}", "podIPs": [{{"ip": "{address}"}}], "#)
         });
@@ -383,4 +349,155 @@ fn certificates_and_what_webhooks_trust() {
     let stored = Stored { authority: Some(certificates.authority.clone()), serving: None };
     let others = Certificates::ensure(&stored, &others, now()).unwrap();
     check(&others, &certificates.ca_bundle(), &[distrust]);
+
+    // Nobody but its owner renews what an authority without a key signed.
+    let own = |made: Certificates| Certificates {
+        authority: Pair { key: String::new(), ..made.authority.clone() },
+        ..made
+    };
+    let hints = || {
+        let found = patient.finds("certificates");
+        let wrong = found.into_iter().filter(|[state, ..]| state != "ok");
+        wrong.map(|[_, message, hint]| (message, hint)).collect::<Vec<_>>()
+    };
+    for made in [own(ended), own(soon)] {
+        patient.store(&made);
+        patient.register(BY_SERVICE, &made.ca_bundle(), "Fail");
+        let found = hints();
+        assert!(!found.is_empty());
+        for (message, hint) in found {
+            assert!(hint.contains("the authority is your own"), "{message}: {hint}");
+            assert!(hint.contains("you renew it"), "{message}: {hint}");
+            assert!(!hint.contains("delete") && !hint.contains("makes a new one"), "{hint}");
+        }
+    }
+    patient.cluster.kubectl(&["delete", "secret", "-n", "kyverno", &serving]).unwrap();
+    let missing = format!("problem  certificates: the Secret {serving} holds no certificate");
+    let said = patient.says(&[&missing]);
+    assert!(!said.contains("`kiln run` makes it"), "{said}");
+}
+
+/// A configuration of one webhook, which is asked about nothing.
+fn other(name: &str, called: &str, failure_policy: &str) -> String {
+    format!(
+        "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n\
+         metadata: {{name: {name}}}\nwebhooks:\n- name: a.example.org\n  admissionReviewVersions: [v1]\n  \
+         sideEffects: None\n  failurePolicy: {failure_policy}\n  clientConfig: {{service: {{{called}}}}}\n  \
+         rules: [{{apiGroups: [nowhere.example.org], apiVersions: ['*'], operations: ['*'], resources: ['*']}}]\n"
+    )
+}
+
+/// A Service, and somebody who is ready behind it.
+fn ready(namespace: &str, service: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {service}, namespace: {namespace}}}\n\
+         spec: {{ports: [{{name: https, port: 443}}]}}\n\
+         ---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {service}-1\n  namespace: {namespace}\n  \
+         labels: {{kubernetes.io/service-name: {service}}}\naddressType: IPv4\nports: [{{name: https, port: 443}}]\n\
+         endpoints: [{{addresses: ['10.9.8.7'], conditions: {{ready: true}}}}]\n"
+    )
+}
+
+/// A Deployment with an image; there is no node that would run it.
+fn deployment(namespace: &str, image: &str) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: other, namespace: {namespace}}}\nspec:\n  \
+         selector: {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}}}\n    \
+         spec: {{containers: [{{name: c, image: '{image}'}}]}}\n"
+    )
+}
+
+#[test]
+fn webhooks_of_other_engines_are_gone_only_when_these_are() {
+    let Some(patient) = Patient::new() else { return };
+    let cluster = &patient.cluster;
+    for namespace in ["prod", "kubemod-system"] {
+        cluster.kubectl(&["create", "namespace", namespace]).unwrap();
+    }
+    for (name, called, failure_policy) in [
+        ("here", "namespace: kyverno, name: kyverno-svc, path: /exceptionvalidate", "Fail"),
+        ("idle", "namespace: kyverno, name: kyverno-svc, path: /verifymutate", "Ignore"),
+        ("prod", "namespace: prod, name: kyverno-svc, path: /policyvalidate", "Ignore"),
+        ("kubemod", "namespace: kubemod-system, name: kubemod-webhook-service, path: /v", "Fail"),
+    ] {
+        cluster.apply(&other(name, called, failure_policy)).unwrap();
+    }
+    let which = |state: &str, name: &str, calls: &str| {
+        format!("{state:<8} webhooks: ValidatingWebhookConfiguration {name} (calls {calls}) is of ")
+    };
+    let here = which("problem", "here", "kyverno/kyverno-svc/exceptionvalidate");
+    let idle = which("warning", "idle", "kyverno/kyverno-svc/verifymutate");
+    let prod = which("warning", "prod", "prod/kyverno-svc");
+    let kubemod = which("problem", "kubemod", "kubemod-system/kubemod-webhook-service");
+    let waits = "lets requests wait for a call that fails before they go on";
+    let gone = |which: &str, effect: &str| format!("{which}an engine that is gone, and {effect}");
+    patient.says(&[
+        &gone(&here, "refuses requests"),
+        "         `kubectl delete validatingwebhookconfiguration here`",
+        &gone(&idle, waits),
+        &gone(&prod, waits),
+        &gone(&kubemod, "refuses requests"),
+    ]);
+
+    // Both run, but nobody is ready yet.
+    cluster.apply(&deployment("kyverno", "registry:5000/mirror/kyverno:v1")).unwrap();
+    cluster.apply(&deployment("kubemod-system", "kubemod/kubemod:v0.20")).unwrap();
+    let said = patient.says(&[
+        &format!("{here}Kyverno, of which nobody is ready, and refuses requests"),
+        &format!("{idle}Kyverno, of which nobody is ready, and {waits}"),
+        &gone(&prod, waits),
+        &format!("{kubemod}KubeMod, of which nobody is ready, and refuses requests"),
+    ]);
+    assert_eq!(said.matches("is gone").count(), 1, "{said}");
+
+    // They answer.
+    for (namespace, service) in [
+        ("kyverno", "kyverno-svc"),
+        ("prod", "kyverno-svc"),
+        ("kubemod-system", "kubemod-webhook-service"),
+    ] {
+        cluster.apply(&ready(namespace, service)).unwrap();
+    }
+    let said = patient.says(&[]);
+    for silent in [&here, &idle, &prod, &kubemod] {
+        assert!(!said.contains(silent.as_str()), "{said}");
+    }
+
+    // Kyverno is stopped, and Kiln answers in its place, but not at these paths.
+    let scale = ["scale", "deployment", "other", "--namespace=kyverno", "--replicas=0"];
+    cluster.kubectl(&scale).unwrap();
+    let said = patient.says(&[&gone(&here, "refuses requests"), &gone(&idle, waits)]);
+    assert!(!said.contains(&prod) && !said.contains(&kubemod), "{said}");
+}
+
+#[test]
+fn a_service_that_many_webhooks_call_is_looked_at_once() {
+    let Some(patient) = Patient::new() else { return };
+    patient.cluster.apply(&ready("kyverno", "kyverno-svc")).unwrap();
+    let webhook = |name: &str| {
+        format!(
+            "- name: {name}.kyverno.svc\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  \
+             objectSelector: {{matchLabels: {{nobody: has-this}}}}\n  clientConfig: {{{BY_SERVICE}}}\n"
+        )
+    };
+    let configuration = format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n\
+         metadata: {{name: {CONFIGURATION}}}\nwebhooks:\n{}",
+        ["a", "b", "c"].map(webhook).concat()
+    );
+    patient.cluster.apply(&configuration).unwrap();
+    let lists = || -> u64 {
+        let metrics = patient.cluster.kubectl(&["get", "--raw", "/metrics"]).unwrap();
+        let labels = ["resource=\"endpointslices\"", "scope=\"namespace\"", "verb=\"LIST\""];
+        metrics
+            .lines()
+            .filter(|line| line.starts_with("apiserver_request_total{"))
+            .filter(|line| labels.iter().all(|label| line.contains(label)))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .map(|count| count as u64)
+            .sum()
+    };
+    let before = lists();
+    patient.says(&[&format!("problem  certificates: {CONFIGURATION} trusts no certificate")]);
+    assert_eq!(lists() - before, 1);
 }

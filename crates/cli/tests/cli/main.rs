@@ -6,6 +6,7 @@ mod authors;
 mod build;
 mod build_remote;
 mod doctor;
+mod doctor_patient;
 mod doctor_policies;
 mod doctor_webhooks;
 mod documentation;

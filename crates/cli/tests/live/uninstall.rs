@@ -44,6 +44,18 @@ spec:
     spec: {containers: [{name: kyverno, image: 'reg.kyverno.io/kyverno/background-controller:v1.15.0'}]}
 ";
 
+/// A part of Kyverno that acts on no rules of Kiln's, from a mirror.
+const CLEANUP: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cleanup, namespace: default}
+spec:
+  selector: {matchLabels: {app: cleanup}}
+  template:
+    metadata: {labels: {app: cleanup}}
+    spec: {containers: [{name: c, image: 'registry:5000/mirror/cleanup-controller:v1'}]}
+";
+
 /// A pod of the engine that nobody's Deployment made.
 const STRAY: &str = "
 apiVersion: v1
@@ -65,6 +77,11 @@ fn installed(cluster: &Cluster, args: &[&str]) {
 #[test]
 fn another_engine_keeps_what_it_uses() {
     let Some(cluster) = cluster() else { return };
+    cluster.apply(CLEANUP).unwrap();
+    let which = "Kyverno runs, and would lose what it shares with Kiln: Deployment default/cleanup";
+    refused(&cluster, &[which, "kubectl scale deployment cleanup -n default --replicas=0"]);
+    cluster.kubectl(&["delete", "deployment", "cleanup", "-n", "default"]).unwrap();
+
     cluster.apply(KYVERNO).unwrap();
     let stop = "kubectl scale deployment kyverno-background-controller -n kyverno --replicas=0";
     let which = "Kyverno runs, and would lose what it shares with Kiln: Deployment \
@@ -125,6 +142,28 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     refused(&cluster, &["the pod kyverno/stray runs the engine", "end it first"]);
     cluster.kubectl(&["delete", "pod", "stray", "-n", "kyverno", "--force"]).unwrap();
 
+    // So is one of a Deployment that stays because it is somebody else's.
+    let label = |name: &str| {
+        let label = format!("app.kubernetes.io/name={name}");
+        let deployment = ["label", "deployment", "kiln", "-n", "kyverno", "--overwrite", &label];
+        cluster.kubectl(&deployment).unwrap();
+    };
+    label("other");
+    let stays = "runs the engine, and its Deployment kiln stays: it does not carry the label";
+    refused(&cluster, &["the pod kyverno/kiln-", stays, "end it first"]);
+    label("kiln");
+
+    // And one that outlives its Deployment.
+    let orphan = ["delete", "deployment", "kiln", "-n", "kyverno", "--cascade=orphan"];
+    cluster.kubectl(&orphan).unwrap();
+    refused(&cluster, &["the pod kyverno/kiln-", "and belongs to no Deployment that goes"]);
+    installed(&cluster, &["--replicas=2"]);
+    cluster.wait("the Deployment has its pods again", || {
+        let path = "jsonpath={.items[*].metadata.ownerReferences[0].name}";
+        let owner = cluster.kubectl(&["get", "replicasets", "-n", "kyverno", "-o", path]);
+        owner.is_ok_and(|owner| owner == "kiln") && pods().len() == 2
+    });
+
     // One of the pods acts: it ends with its Deployment.
     let _ = cluster.kubectl(&["delete", "lease", "kiln-controller", "-n", "kyverno"]);
     cluster
@@ -167,7 +206,8 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
 #[test]
 fn what_rules_made_stays_whatever_goes() {
     let Some(cluster) = cluster() else { return };
-    let mut engine = cluster.whole(&[]);
+    // A late renewal must not look like nobody: what is shared with other tests would go.
+    let mut engine = cluster.whole(&["--lease", "10"]);
     cluster.policy(&policy("left", "left-*", NETWORK_POLICY, true));
     cluster.apply(&namespaces((0..5).map(|n| format!("left-{n}")))).unwrap();
     let made = "generate.kyverno.io/policy-name=left";

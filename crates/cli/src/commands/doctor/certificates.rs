@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_admission::certificates::{Names, Stored, bundle_validity, validity};
+use kiln_admission::certificates::{Names, Pair, Stored, bundle_validity, validity};
 use kiln_object::Gvk;
 use kiln_value::Value;
 use rustls::RootCertStore;
@@ -19,7 +19,55 @@ use super::Examination;
 const DAY: i64 = 24 * 3600;
 /// So long before its end a certificate that nobody renewed is worth a word.
 const SOON: i64 = 7 * DAY;
-const RENEWAL: &str = "`kiln run` renews certificates 30 days before their end: look at its logs, or delete the Secret and it makes a new one";
+
+/// Who renews certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    Kiln,
+    /// Whoever stored an authority without its key: what is stored is served as it is, and nothing is made in its place.
+    Owner,
+    /// The Secret of the authority cannot be read.
+    Unknown,
+}
+
+impl Renewal {
+    fn of(authority: Option<&Pair>, is_read: bool) -> Self {
+        let is_own = |pair: &Pair| pair.key.is_empty() && !validity(&pair.certificates).is_empty();
+        match authority {
+            _ if !is_read => Renewal::Unknown,
+            Some(pair) if is_own(pair) => Renewal::Owner,
+            _ => Renewal::Kiln,
+        }
+    }
+}
+
+/// Whom certificates stand for, and the Secrets that hold them.
+fn names(look: &Examination<'_>) -> Names {
+    Names {
+        service: look.service.into(),
+        namespace: look.settings.namespace.clone(),
+        others: Vec::new(),
+    }
+}
+
+/// What to do about certificates that are not good.
+fn renewal(look: &Examination<'_>) -> String {
+    let (authority, serving) = (names(look).authority_secret(), names(look).serving_secret());
+    match look.renewal {
+        Renewal::Kiln => {
+            "`kiln run` renews certificates 30 days before their end: look at its logs, or delete the Secret and it makes a new one"
+                .to_owned()
+        }
+        Renewal::Owner => format!(
+            "the authority is your own (the Secret {authority} has no key), and you renew it and what it signs: store what \
+             it signed anew, with its key, in the Secret {serving}, or another authority and what that signed in both"
+        ),
+        Renewal::Unknown => format!(
+            "`kiln run` renews certificates 30 days before their end unless the authority is your own (the Secret \
+             {authority} has no key, and cannot be read here): look at its logs"
+        ),
+    }
+}
 
 /// What engines serve, as a Secret holds it.
 #[derive(Clone, Debug)]
@@ -32,11 +80,7 @@ pub(super) struct Served {
 /// Looks at the Secrets.
 pub(super) fn look(look: &mut Examination<'_>) {
     let about = "certificates";
-    let names = Names {
-        service: look.service.into(),
-        namespace: look.settings.namespace.clone(),
-        others: Vec::new(),
-    };
+    let names = names(look);
     let secret = || Gvk::new("v1", "Secret");
     let authority = look.object(about, secret(), &names.authority_secret());
     let serving = look.object(about, secret(), &names.serving_secret());
@@ -46,6 +90,7 @@ pub(super) fn look(look: &mut Examination<'_>) {
         .serving
         .as_ref()
         .map(|pair| Served { secret: names.serving_secret(), chain: pair.certificates.clone() });
+    look.renewal = Renewal::of(stored.authority.as_ref(), authority.is_ok());
     for (name, is_read, pair) in [
         (names.authority_secret(), authority.is_ok(), stored.authority),
         (names.serving_secret(), serving.is_ok(), stored.serving),
@@ -55,7 +100,10 @@ pub(super) fn look(look: &mut Examination<'_>) {
                 continue;
             }
             let message = format!("the Secret {name} holds no certificate");
-            look.doubtful(about, message, "`kiln run` makes it when it serves admission");
+            match look.renewal {
+                Renewal::Owner => look.bad(about, message, &renewal(look)),
+                _ => look.doubtful(about, message, "`kiln run` makes it when it serves admission"),
+            }
             continue;
         };
         judge(look, &format!("the Secret {name}"), &validity(&pair.certificates));
@@ -74,14 +122,18 @@ pub(super) fn bundle(
     let counts = bundle_validity(bundle);
     if !counts.iter().any(|(from, until)| *from <= now && now < *until) {
         let message = format!("{configuration} trusts no certificate that counts");
-        look.bad(about, message, "`kiln run` writes the bundle: look at its logs");
+        let hint = match look.renewal {
+            Renewal::Owner => renewal(look),
+            _ => "`kiln run` writes the bundle: look at its logs".to_owned(),
+        };
+        look.bad(about, message, &hint);
         return false;
     }
     let Some(Served { secret, chain }) = look.served.clone() else { return true };
     let Err(why) = trust(bundle, &chain, called, now) else { return true };
     let message =
         format!("the certificate in the Secret {secret} is not what {configuration} trusts: {why}");
-    look.bad(about, message, RENEWAL);
+    look.bad(about, message, &renewal(look));
     false
 }
 
@@ -109,21 +161,21 @@ fn trust(bundle: &str, chain: &str, called: &str, now: i64) -> Result<(), String
 }
 
 fn judge(look: &mut Examination<'_>, which: &str, counts: &[(i64, i64)]) {
-    let (about, now) = ("certificates", look.now);
+    let (about, now, renewal) = ("certificates", look.now, renewal(look));
     match counts.first() {
-        None => look.bad(about, format!("{which} holds no certificate"), RENEWAL),
+        None => look.bad(about, format!("{which} holds no certificate"), &renewal),
         Some((from, _)) if *from > now => {
             let hint = "compare the clock of this machine and of the engine's";
             look.bad(about, format!("the certificate in {which} does not count yet"), hint);
         }
         Some((_, until)) if *until <= now => {
-            look.bad(about, format!("the certificate in {which} has ended"), RENEWAL);
+            look.bad(about, format!("the certificate in {which} has ended"), &renewal);
         }
         Some((_, until)) => {
             let days = (until - now) / DAY;
             let message = format!("the certificate in {which} counts for {days} days");
             if until - now < SOON {
-                look.doubtful(about, message, RENEWAL);
+                look.doubtful(about, message, &renewal);
             } else {
                 look.good(about, message);
             }

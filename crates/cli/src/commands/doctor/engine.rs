@@ -1,9 +1,10 @@
 //! Whether the cluster knows the kinds of rules, and whether somebody acts on them.
 
-use kiln_object::{Gvk, metadata};
+use kiln_object::Gvk;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
+use super::super::engines::{answering_engine, other_engine};
 use super::Examination;
 
 /// So many seconds clocks may differ.
@@ -111,48 +112,18 @@ pub(super) fn lease(look: &mut Examination<'_>) {
 pub(super) fn others(look: &mut Examination<'_>) {
     let about = "other engines";
     let Ok(deployments) = look.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
-    let mut found = 0;
-    for (name, engine) in deployments.iter().filter_map(other_engine) {
-        found += 1;
+    let found: Vec<_> = deployments.iter().filter_map(other_engine).collect();
+    for (name, engine) in &found {
         look.bad(
             about,
             format!("{engine} runs too: Deployment {name}"),
             "scale it to 0: two engines would both act on the same rules",
         );
     }
-    if found == 0 {
+    if found.is_empty() {
         look.good(about, "neither Kyverno nor KubeMod runs");
     }
-}
-
-/// The last name of an image, without registry, tag and digest: mirrors keep it.
-fn repository(image: &str) -> &str {
-    let image = image.split('@').next().unwrap_or(image);
-    let name = image.rsplit('/').next().unwrap_or(image);
-    name.split(':').next().unwrap_or(name)
-}
-
-/// The name of a Deployment that runs another engine, and of that engine.
-pub(in crate::commands) fn other_engine(deployment: &Value) -> Option<(String, &'static str)> {
-    let is = |wanted: &[&str], image: &str| wanted.contains(&repository(image));
-    let kyverno = runs(deployment, |image| is(&["kyverno", "background-controller"], image));
-    let kubemod = || Some((runs(deployment, |image| is(&["kubemod"], image))?, "KubeMod"));
-    kyverno.map(|name| (name, "Kyverno")).or_else(kubemod)
-}
-
-/// The name of a Deployment that has pods with such an image.
-pub(in crate::commands) fn runs(
-    deployment: &Value,
-    wanted: impl Fn(&str) -> bool,
-) -> Option<String> {
-    let replicas = deployment.get_path(["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(1);
-    let containers = deployment.get_path(["spec", "template", "spec", "containers"])?.as_list()?;
-    let mut images = containers.iter().filter_map(|container| container.str_at(["image"]));
-    if replicas == 0 || !images.any(wanted) {
-        return None;
-    }
-    let namespace = metadata::namespace(deployment).unwrap_or_default();
-    Some(format!("{namespace}/{}", metadata::name(deployment)?))
+    look.answering = Some(deployments.iter().filter_map(answering_engine).collect());
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use kiln_live::reader::Asked;
 use kiln_object::{Gvk, metadata};
 use kiln_value::Value;
 
-use super::super::uninstall::installed;
+use super::super::engines::installed;
 use super::address::Address;
 use super::{Examination, State};
 use crate::ui::counted;

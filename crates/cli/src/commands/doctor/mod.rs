@@ -5,9 +5,9 @@ mod certificates;
 mod engine;
 mod health;
 mod policies;
+mod services;
 mod webhooks;
-
-pub(super) use engine::{other_engine, runs};
+mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,13 +15,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_admission::Settings;
 use kiln_cluster::ApiError;
-use kiln_diagnostic::Diagnostic;
 use kiln_live::Reader;
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::Value;
 
 use self::address::{Address, Unanswered};
+use self::services::Behind;
 use super::connection::{Connection, settings_of};
+use super::engines::Engine;
 use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
 use crate::ui::{Ui, counted, plain};
@@ -29,8 +30,9 @@ use crate::ui::{Ui, counted, plain};
 /// Say what keeps rules from working in a cluster, and what to do about it
 ///
 /// Looks at definitions, the Lease and the health of the engine, webhooks and who answers them, certificates, the rights
-/// that policies need, policies that are not ready, work that waits or failed, objects that somebody else keeps changing,
-/// and other engines that act on the same rules. Nothing is changed.
+/// that policies need, policies that are not ready or have no author although they are held to one, exceptions that do not
+/// hold, work that waits or failed, objects that somebody else keeps changing, and other engines that act on the same rules.
+/// Nothing is changed.
 ///
 /// Exit code 0 when nothing is wrong, 1 otherwise.
 #[derive(Debug, clap::Args)]
@@ -76,6 +78,7 @@ struct Finding {
 }
 
 /// Something could not be read, which is a finding; whether it is there is not known.
+#[derive(Clone, Copy)]
 struct Unread;
 
 /// What all examinations have.
@@ -87,6 +90,12 @@ struct Examination<'r> {
     now: i64,
     /// What engines serve, if that could be read.
     served: Option<certificates::Served>,
+    /// Who renews certificates.
+    renewal: certificates::Renewal,
+    /// Deployments that answer the webhooks of other engines, if they could be read.
+    answering: Option<Vec<Engine>>,
+    /// Who is behind Services, by their namespace and name.
+    behind: BTreeMap<(String, String), Result<Behind, Unread>>,
     /// What engines said of themselves at the addresses that webhooks call.
     said: BTreeMap<Address, Result<String, Unanswered>>,
     findings: Vec<Finding>,
@@ -170,6 +179,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         service: &args.service,
         now: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         served: None,
+        renewal: certificates::Renewal::Unknown,
+        answering: None,
+        behind: BTreeMap::new(),
         said: BTreeMap::new(),
         findings: Vec::new(),
     };
@@ -180,7 +192,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         webhooks::look(&mut examination);
         health::look(&mut examination);
         policies::look(&mut examination)?;
-        policies::work(&mut examination);
+        work::look(&mut examination);
     }
     let findings = examination.findings;
     show(ui, &findings)?;
@@ -188,9 +200,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     Ok(if is_well { Outcome::Done } else { Outcome::No })
 }
 
-fn show(ui: &Ui, findings: &[Finding]) -> Result<(), Diagnostic> {
+fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {
     let mut out = ui.stdout();
-    let written = match ui.format() {
+    match ui.format() {
         Format::Json => {
             let all: Vec<_> = findings
                 .iter()
@@ -201,13 +213,11 @@ fn show(ui: &Ui, findings: &[Finding]) -> Result<(), Diagnostic> {
                     })
                 })
                 .collect();
-            writeln!(out, "{:#}", serde_json::Value::from(all))
+            writeln!(out, "{:#}", serde_json::Value::from(all))?;
         }
-        _ => text(&mut out, findings),
-    };
-    written
-        .and_then(|()| out.flush())
-        .map_err(|error| Diagnostic::error(format!("cannot write: {error}")))
+        _ => text(&mut out, findings)?,
+    }
+    out.flush()
 }
 
 fn text(out: &mut impl Write, findings: &[Finding]) -> std::io::Result<()> {

@@ -1,12 +1,14 @@
 //! Whether webhooks are registered, and whether somebody answers them.
 
 use kiln_admission::webhooks::CONFIGURATIONS;
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_object::Gvk;
 use kiln_value::Value;
 
+use super::super::engines::Engine;
 use super::super::left_webhooks::{self, Left};
 use super::address::{Address, Unanswered};
-use super::{Examination, Unread, certificates};
+use super::services::{Behind, behind};
+use super::{Examination, State, Unread, certificates};
 
 const ABOUT: &str = "webhooks";
 
@@ -34,17 +36,39 @@ pub(super) fn look(look: &mut Examination<'_>) {
         let Ok(found) = look.all(ABOUT, &gvk, "") else { continue };
         let namespace = look.settings.namespace.clone();
         for left in found.iter().filter_map(|found| Left::of(found, &namespace)) {
-            // KubeMod may still be there.
-            let (at, service) = &left.service;
-            if left.path.is_some() || matches!(is_answered(look, at, service), Ok(false)) {
-                let message = format!(
-                    "{} is of an engine that is gone: requests that it is asked about are refused",
-                    left.describe()
-                );
-                look.bad(ABOUT, message, &format!("`{}`", left.removal()));
-            }
+            of_another(look, &left);
         }
     }
+}
+
+/// Looks at a configuration of another engine, which may run.
+fn of_another(look: &mut Examination<'_>, left: &Left) {
+    let (at, service) = &left.service;
+    let is_its = |(name, engine): &Engine| {
+        *engine == left.engine && name.split('/').next() == Some(at.as_str())
+    };
+    // Where Deployments cannot be read, nobody knows.
+    let is_gone = look.answering.as_ref().is_some_and(|all| !all.iter().any(is_its));
+    // Kiln may be behind its own Service, and does not answer at such a path.
+    let is_unheard = is_gone && left.path.is_some();
+    if !is_unheard {
+        match behind(look, ABOUT, (at, service)) {
+            Ok(Behind::Somebody) | Err(Unread) => return,
+            Ok(Behind::NoService | Behind::Nobody) => {}
+        }
+    }
+    let (which, effect) = (left.describe(), left.effect());
+    let (message, hint) = if is_gone {
+        let message = format!("{which} is of an engine that is gone, and {effect}");
+        (message, format!("`{}`", left.removal()))
+    } else {
+        let engine = left.engine;
+        let message = format!("{which} is of {engine}, of which nobody is ready, and {effect}");
+        let hint = format!("look at the pods of {engine}, or stop it and `{}`", left.removal());
+        (message, hint)
+    };
+    let state = if left.refuses { State::Bad } else { State::Doubtful };
+    look.note(ABOUT, state, message, Some(&hint));
 }
 
 /// Whether a webhook is answered.
@@ -102,45 +126,21 @@ fn has_endpoints(
     service: &str,
     stops: &str,
 ) -> bool {
-    let id = ObjectId::new(Gvk::new("v1", "Service"), namespace, service);
-    match look.reader.object(&id) {
-        Ok(Some(_)) => {}
-        Ok(None) => {
+    match behind(look, ABOUT, (namespace, service)) {
+        Ok(Behind::Somebody) => return true,
+        Ok(Behind::NoService) => {
             let message = format!(
                 "{which} calls the Service {namespace}/{service}, which is not there: {stops}"
             );
             look.bad(ABOUT, message, "start `kiln run`, or delete the configuration");
-            return false;
         }
-        Err(error) => {
-            look.doubtful(
-                ABOUT,
-                format!("cannot read {id}: {error}"),
-                "ask with other credentials",
+        Ok(Behind::Nobody) => {
+            let message = format!(
+                "nobody answers behind the Service {namespace}/{service} that {which} calls: {stops}"
             );
-            return false;
+            look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
         }
+        Err(Unread) => {}
     }
-    let Ok(is_answered) = is_answered(look, namespace, service) else { return false };
-    if !is_answered {
-        let message = format!(
-            "nobody answers behind the Service {namespace}/{service} that {which} calls: {stops}"
-        );
-        look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
-    }
-    is_answered
-}
-
-/// Whether some endpoint of a Service is ready.
-fn is_answered(look: &mut Examination<'_>, namespace: &str, service: &str) -> Result<bool, Unread> {
-    let kind = Gvk::new("discovery.k8s.io/v1", "EndpointSlice");
-    let slices = look.all(ABOUT, &kind, namespace)?;
-    Ok(slices
-        .iter()
-        .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
-        .filter_map(|slice| slice.get("endpoints")?.as_list())
-        .flat_map(|endpoints| endpoints.iter())
-        .any(|endpoint| {
-            endpoint.get_path(["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
-        }))
+    false
 }
