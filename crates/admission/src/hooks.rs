@@ -104,6 +104,16 @@ impl Needs {
     }
 }
 
+/// What a hook does with a request.
+pub(crate) enum Look {
+    /// Its rules see it.
+    At,
+    /// They do not: the settings keep it from them, by what it is about or by who sent it.
+    Away { by_user: bool },
+    /// Who sent it cannot be found out.
+    Unknown(String),
+}
+
 /// All hooks of a host.
 #[derive(Debug, Default)]
 pub struct Hooks {
@@ -382,12 +392,27 @@ impl Hook {
 
     fn review(&self, request: &Request, world: &World<'_>, settings: &Settings) -> Reviewed {
         let mut event = request.event.clone();
-        let passed_over = || Reviewed { passed_over: true, ..Reviewed::default() };
+        match self.look(&mut event, world, settings) {
+            Look::At => match self.purpose {
+                Purpose::Mutate => self.mutate(&event, world),
+                Purpose::Observe => self.observe(&event, world.kinds, false),
+            },
+            // The stored object does not tell that nobody is to see it.
+            Look::Away { by_user: true } if self.purpose == Purpose::Observe => {
+                Reviewed { passed_over: true, ..self.observe(&event, world.kinds, true) }
+            }
+            Look::Away { .. } => Reviewed { passed_over: true, ..Reviewed::default() },
+            Look::Unknown(why) => self.gave_up(&why),
+        }
+    }
+
+    /// Whether rules are to see a request, once it is known who sent it.
+    pub(crate) fn look(&self, event: &mut Event, world: &World<'_>, settings: &Settings) -> Look {
         let namespace = event.namespace.clone().unwrap_or_default();
         if !self.unfiltered
             && settings.filters_out(&event.kind, &event.subresource, &namespace, &event.name)
         {
-            return passed_over();
+            return Look::Away { by_user: false };
         }
         event.own = false;
         if let Some(user) = &mut event.user {
@@ -397,23 +422,19 @@ impl Hook {
                 let resolved = user.resolve_roles(world.view, event.namespace.as_deref());
                 if let Err(error) = resolved {
                     // Not knowing somebody's roles is no reason to take them for somebody without any.
-                    return self.gave_up(&format!("the roles of {}: {error}", user.username));
+                    return Look::Unknown(format!("the roles of {}: {error}", user.username));
                 }
             }
             if !self.unfiltered && settings.excluded.holds(user) {
-                return match self.purpose {
-                    Purpose::Mutate => passed_over(),
-                    // The stored object does not tell that nobody is to see it.
-                    Purpose::Observe => {
-                        Reviewed { passed_over: true, ..self.observe(&event, world.kinds, true) }
-                    }
-                };
+                return Look::Away { by_user: true };
             }
         }
-        match self.purpose {
-            Purpose::Mutate => self.mutate(&event, world),
-            Purpose::Observe => self.observe(&event, world.kinds, false),
-        }
+        Look::At
+    }
+
+    /// The rules that it runs.
+    pub(crate) fn rules(&self) -> &RuleSet {
+        &self.set
     }
 
     fn mutate(&self, event: &Event, world: &World<'_>) -> Reviewed {

@@ -17,6 +17,7 @@
 //! | [`settings`] | the ConfigMap that users set things with |
 //! | [`review`] | the wire: AdmissionReviews in and out |
 //! | [`hooks`] | which rules answer at which path, and what they answer |
+//! | [`judge`] | the same for a write that nobody sends, for commands that only tell |
 //! | [`registration`] | what a policy asks of its webhooks |
 //! | [`webhooks`] | the webhook configurations that the rules need |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
@@ -28,6 +29,7 @@ pub mod authors;
 pub mod certificates;
 mod der;
 pub mod hooks;
+pub mod judge;
 pub mod policies;
 pub mod registration;
 pub mod review;
@@ -35,5 +37,6 @@ pub mod settings;
 pub mod webhooks;
 
 pub use hooks::{Hook, Hooks, Purpose, Reviewed};
+pub use judge::Judged;
 pub use review::{BadReview, Request, Response};
 pub use settings::Settings;

@@ -56,7 +56,7 @@ pub use kiln_controller::Waiting;
 pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
-pub use plan::{Around, Play, plan};
+pub use plan::{Around, Play, plan, take_refused};
 pub use reader::Reader;
 pub use rights::Rights;
 pub use run::{logs, run, run_blocking, run_seen};

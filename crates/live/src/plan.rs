@@ -77,20 +77,22 @@ impl Reader {
     }
 }
 
+/// Takes away the policies that may not take the place of the stored ones: the cluster would refuse them. Each is given
+/// with why.
+pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId, Undone)> {
+    let mut refused = Vec::new();
+    policies.retain(|policy| {
+        let why = || refused_update(&stored(reader, policy)?, policy);
+        let (Ok(id), Some(why)) = (ObjectId::of(policy), why()) else { return true };
+        refused.push((id, Undone { what: describe(policy), why }));
+        false
+    });
+    refused
+}
+
 /// Finds out what rules would do, and does none of it.
 pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
-    let Play { kinds, mut policies, exceptions, all, namespace, around, admit } = play;
-    let refused: Vec<Undone> = policies
-        .iter_mut()
-        .flatten()
-        .filter_map(|policy| {
-            let stored = stored(reader, policy)?;
-            let why = refused_update(&stored, policy)?;
-            // It stays as it is.
-            *policy = stored;
-            Some(Undone { what: describe(policy), why })
-        })
-        .collect();
+    let Play { kinds, policies, exceptions, all, namespace, around, admit } = play;
     let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
     configure(&mut settings, &around.settings);
     // Nobody sends anything here whom the settings may keep out.
@@ -106,9 +108,7 @@ pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
         services: &around.services,
         admit,
     };
-    let mut rehearsed = rehearse(rehearsal, Box::new(Stored { all }), now());
-    rehearsed.undone.splice(0..0, refused);
-    rehearsed
+    rehearse(rehearsal, Box::new(Stored { all }), now())
 }
 
 /// The policy that the cluster has by the name of one.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::Method;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_engine::{ListQuery, Page, ReadError, User, View};
 use kiln_object::{Gvk, Kinds, ObjectId};
-use kiln_value::Value;
+use kiln_value::{Str, Value, value};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::calls::{carry_out, list_all};
@@ -19,6 +19,9 @@ use crate::path::{Address, BadPart, path};
 
 /// How long an engine may take to say how it is.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where somebody asks who they are.
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Who passes a question on to an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,22 @@ impl Reader {
         let asked = self.client.send(Method::POST, ACCESS_REVIEWS, Some(review), "");
         let answer = self.runtime.block_on(asked)?;
         Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true))
+    }
+
+    /// Who asks, as the server knows them. None where it does not say.
+    pub fn user(&self) -> Option<User> {
+        let review =
+            value!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let asked = self.client.send(Method::POST, SELF_REVIEWS, Some(&review), "");
+        let answer = self.runtime.block_on(asked).ok()?;
+        let info = answer.get_path(["status", "userInfo"])?;
+        let groups = info.get("groups").and_then(Value::as_list).into_iter().flatten();
+        Some(User {
+            username: info.str_at(["username"])?.into(),
+            uid: info.str_at(["uid"]).unwrap_or_default().into(),
+            groups: groups.filter_map(Value::as_str).map(Str::from).collect(),
+            ..User::default()
+        })
     }
 
     /// What an engine says of itself, asked through the API server.

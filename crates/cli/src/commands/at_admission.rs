@@ -1,38 +1,42 @@
 //! What rules that act at admission make of a write, for commands that write nothing.
 
-use kiln_engine::{Effect, Event, RuleSet, User, Verdict, World};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kiln_admission::{Hooks, Judged};
+use kiln_dialects::Compiled;
+use kiln_engine::{Event, User, World};
 use kiln_live::{Around, Reader};
-use kiln_object::Kinds;
-use kiln_rules::RuleId;
-use kiln_value::Value;
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_value::{Map, Value};
 
 use super::eval::Surroundings;
 
-/// Rules at admission, and what they read.
+/// Rules at admission, as the API server would call them, and what they read.
 pub(super) struct AtAdmission<'a> {
-    pub(super) rules: &'a RuleSet,
+    hooks: Hooks,
     pub(super) reader: &'a Reader,
     pub(super) kinds: &'a Kinds,
-    pub(super) around: &'a Around,
+    around: &'a Around,
+    /// The labels of namespaces, each read once.
+    labels: RefCell<BTreeMap<String, Option<Map>>>,
 }
 
-/// What became of a write.
-pub(super) struct Judged {
-    pub(super) object: Value,
-    /// The rules that changed or refused it.
-    pub(super) rules: Vec<RuleId>,
-    /// The first rule that refuses it, and why.
-    pub(super) refused: Option<(RuleId, String)>,
-}
+impl<'a> AtAdmission<'a> {
+    pub(super) fn new(
+        compiled: &Compiled,
+        reader: &'a Reader,
+        kinds: &'a Kinds,
+        around: &'a Around,
+    ) -> Self {
+        let policies = compiled.policies.iter().map(Arc::clone);
+        let hooks = Hooks::new(policies, &compiled.exceptions, kinds, &around.settings);
+        AtAdmission { hooks, reader, kinds, around, labels: RefCell::default() }
+    }
 
-impl AtAdmission<'_> {
-    /// Runs the rules over an event. What the settings keep from rules passes as it is.
+    /// Plays a write through all hooks.
     pub(super) fn judge(&self, event: &Event) -> Judged {
-        let object = event.object.clone().unwrap_or(Value::Null);
-        let namespace = event.namespace.as_deref().unwrap_or_default();
-        if self.around.settings.filters_out(&event.kind, "", namespace, &event.name) {
-            return Judged { object, rules: Vec::new(), refused: None };
-        }
         let outside = self.around.outside();
         let world = World {
             view: self.reader,
@@ -42,31 +46,16 @@ impl AtAdmission<'_> {
             limits: self.around.settings.limits,
             protected: &self.around.settings.protected,
         };
-        let mutated = self.rules.mutate(event, &world);
-        let (mut rules, mut refused) = (Vec::new(), None);
-        for outcome in &mutated.outcomes {
-            for effect in &outcome.effects {
-                match effect {
-                    Effect::Reject { message, .. } => {
-                        refused.get_or_insert_with(|| (outcome.rule.clone(), message.to_string()));
-                        rules.push(outcome.rule.clone());
-                    }
-                    Effect::Patch(patch) if patch.before != patch.after => {
-                        rules.push(outcome.rule.clone());
-                    }
-                    _ => {}
-                }
-            }
-            if outcome.verdict == Verdict::Error
-                && let Some(failure) = outcome.failures.first()
-            {
-                let why = format!("the rule fails: {}", failure.message);
-                refused.get_or_insert_with(|| (outcome.rule.clone(), why));
-                rules.push(outcome.rule.clone());
-            }
-        }
-        rules.dedup();
-        Judged { object: mutated.object, rules, refused }
+        self.hooks.judge(event, &world, &self.around.settings, &|name| self.labels_of(name))
+    }
+
+    fn labels_of(&self, namespace: &str) -> Option<Map> {
+        let read = || {
+            let id = ObjectId::new(Gvk::new("v1", "Namespace"), "", namespace);
+            let found = self.reader.object(&id).ok()??;
+            found.get_path(["metadata", "labels"]).and_then(Value::as_map).cloned()
+        };
+        self.labels.borrow_mut().entry(namespace.to_owned()).or_insert_with(read).clone()
     }
 
     /// What becomes of a write of the engine's own: the object that is stored, or why none is.
@@ -77,11 +66,11 @@ impl AtAdmission<'_> {
         };
         let username = self.around.settings.background_user().into();
         event.user = Some(User { username, ..User::default() });
-        event.own = true;
         let judged = self.judge(&event);
         match judged.refused {
             None => Ok(judged.object),
-            Some((rule, why)) => Err(format!("{rule} refuses it: {why}")),
+            Some((Some(rule), why)) => Err(format!("{rule} refuses it: {why}")),
+            Some((None, why)) => Err(why),
         }
     }
 }

@@ -4,7 +4,7 @@ use kiln_testkit::control_plane::ControlPlane;
 use kiln_testkit::{MadeBy, made_by_kyverno};
 use kiln_value::{json, value};
 
-use crate::harness::{Folder, Run, SETTINGS_POLICY, kiln};
+use crate::harness::{Folder, Run, SETTINGS_POLICY, install, kiln};
 
 const CHECKS: &str = "
 apiVersion: kyverno.io/v1
@@ -44,7 +44,7 @@ spec:
 fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let folder = Folder::with(&[]);
-    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    install(&cluster, &folder, &[]);
     let policies = format!("{SETTINGS_POLICY}---{CHECKS}");
     cluster.kubectl_with_input(&["create", "-f", "-"], &policies).unwrap();
     for name in ["team-a", "team-b"] {
@@ -219,7 +219,7 @@ fn deployment(name: &str, image: &str) -> String {
 fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let folder = Folder::with(&[]);
-    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    install(&cluster, &folder, &[]);
     for (group, version, kind, plural) in KINDS {
         cluster
             .apply(&format!(

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use kiln_testkit::control_plane::ControlPlane;
 use tempfile::TempDir;
 
 /// What a command printed and how it ended.
@@ -125,3 +126,11 @@ spec:
       namespace: '{{request.object.metadata.name}}'
       data: {data: {mode: quiet}}
 ";
+
+/// Applies what `kiln install` prints, and waits until its kinds are served.
+pub(crate) fn install(cluster: &ControlPlane, folder: &Folder, more: &[&str]) {
+    let printed = folder.kiln(&[&["install", "--no-workload"], more].concat());
+    cluster.apply(&printed.stdout).unwrap();
+    let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+    cluster.kubectl(&wait).unwrap();
+}

@@ -3,7 +3,7 @@
 use kiln_testkit::control_plane::ControlPlane;
 
 use crate::adopt::made;
-use crate::harness::{Folder, Run, SETTINGS_POLICY};
+use crate::harness::{Folder, Run, SETTINGS_POLICY, install};
 
 const GENERATE: &str = "apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -356,15 +356,80 @@ fn every_dialect_is_played() {
     );
 }
 
+/// A ClusterPolicy with one rule that labels objects of a kind.
+fn labelling(name: &str, failure: &str, kind: &str, label: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n\
+         \x20 failurePolicy: {failure}\n  rules:\n  - name: label\n\
+         \x20   match: {{any: [{{resources: {{kinds: [{kind}]}}}}]}}\n\
+         \x20   mutate: {{patchStrategicMerge: {{metadata: {{labels: {{by: \"{label}\"}}}}}}}}\n"
+    )
+}
+
+#[test]
+fn next_writes_are_judged_as_webhooks_would() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    cluster.apply(OBJECTS).unwrap();
+    let kept_out = "{apiVersion: v1, kind: LimitRange, metadata: {name: here, namespace: kube-system}}
+---
+{apiVersion: v1, kind: LimitRange, metadata: {name: here, namespace: team-a}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: none, namespace: team-a}, spec: {replicas: 0,
+  selector: {matchLabels: {app: none}}, template: {metadata: {labels: {app: none}}, spec: {containers: [{name: a, image: a}]}}}}
+";
+    cluster.apply(kept_out).unwrap();
+    let of_replica_sets = REJECT
+        .replace("matchValue: ConfigMap", "matchValue: ReplicaSet")
+        .replace("  - {select: '$.data.mode', matchValue: loud}\n", "");
+    let who = "{{request.userInfo.username}}";
+    let folder = Folder::with(&[
+        ("fails.yaml", &labelling("fails", "Fail", "LimitRange", "{{nothing.there}}")),
+        ("lets-pass.yaml", &labelling("lets-pass", "Ignore", "LimitRange", "{{nothing.there}}")),
+        ("who.yaml", &labelling("who", "Fail", "LimitRange", who)),
+        ("sets.yaml", &labelling("sets", "Fail", "ReplicaSet", "all")),
+        ("rejects.yaml", &of_replica_sets),
+    ]);
+    let kubeconfig = cluster.kubeconfig().display().to_string();
+    for (rules, code, wanted) in [
+        // What fails is refused where the policy says so, and nobody is asked about kube-system.
+        (
+            "fails.yaml",
+            1,
+            "on their next write:\nrefuse v1/LimitRange/team-a/here (policy fails, rule label): the rule fails: ",
+        ),
+        ("lets-pass.yaml", 0, "nothing would change\n"),
+        // Whoever asks is the one who writes.
+        (
+            "who.yaml",
+            1,
+            "on their next write:\nchange v1/LimitRange/team-a/here (policy who, rule label)\n0 to",
+        ),
+        // The settings keep ReplicaSets from all rules but ModRules.
+        ("sets.yaml", 0, "nothing would change\n"),
+        (
+            "rejects.yaml",
+            1,
+            "on their next write:\nrefuse apps/v1/ReplicaSet/team-a/none (policy team-a/no-loud, rule no-loud): too loud\n",
+        ),
+    ] {
+        let run = folder.kiln(&["plan", "--brief", "--kubeconfig", &kubeconfig, rules]);
+        assert_eq!(run.code, code, "{rules}: {}{}", run.stdout, run.stderr);
+        assert!(run.stdout.starts_with(wanted), "{rules}: {}", run.stdout);
+    }
+}
+
 #[test]
 fn what_is_stored_already_counts() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let second = SETTINGS_POLICY
         .replace("name: settings}", "name: second}")
         .replace("mode: quiet", "mode: loud");
-    let narrower = SETTINGS_POLICY.replace("team-*", "team-a");
+    // Its rule for other objects is as good as the one that may not change.
+    let narrower = SETTINGS_POLICY.replace("team-*", "team-a")
+        + "  - name: label\n    match: {any: [{resources: {kinds: [ConfigMap]}}]}\n\
+           \x20   mutate: {patchStrategicMerge: {metadata: {labels: {seen: 'yes'}}}}\n";
     let folder = Folder::with(&[("second.yaml", &second), ("narrower.yaml", &narrower)]);
-    cluster.apply(&folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
+    install(&cluster, &folder, &[]);
     cluster.kubectl_with_input(&["create", "-f", "-"], SETTINGS_POLICY).unwrap();
     for name in ["team-a", "team-b", "other"] {
         cluster.kubectl(&["create", "namespace", name]).unwrap();
@@ -397,15 +462,14 @@ fn what_is_stored_already_counts() {
         "{said}"
     );
     // A policy that the webhook would not take has no effects.
-    let said = plan(&["narrower.yaml"]);
-    assert!(
-        said.contains(
-            "not done: kyverno.io/v1/ClusterPolicy/settings: the update is refused: changes of immutable fields of a rule spec in \
-             a generate rule is disallowed: match of rule \"make\" (delete the policy and create it again"
-        ),
-        "{said}"
-    );
-    assert!(!said.contains("team-"), "{said}");
+    for args in [&["narrower.yaml"][..], &["narrower.yaml", "--all"]] {
+        let said = plan(args);
+        let refused = "not done: kyverno.io/v1/ClusterPolicy/settings: the update is refused: changes of immutable fields of a \
+             rule spec in a generate rule is disallowed: match of rule \"make\" (delete the policy and create it again";
+        assert!(said.starts_with(refused), "{said}");
+        let rest = "\n0 to create, 0 to change, 0 to delete; 1 thing cannot be done\n";
+        assert!(said.ends_with(rest) && said.lines().count() == 2, "{said}");
+    }
 }
 
 #[test]
@@ -416,6 +480,7 @@ fn bad_input_is_told() {
         (&["plan", "absent.yaml"], "cannot read absent.yaml"),
         (&["plan", "g.yaml", "--kubeconfig", "none"], "cannot use the kubeconfig none"),
         (&["apply", "g.yaml", "--cluster", "--resource", "c.yaml"], "cannot be used with"),
+        (&["apply", "g.yaml", "--cluster", "--trace"], "cannot be used with"),
     ] {
         let run = folder.kiln(args);
         assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);
@@ -497,10 +562,12 @@ fn exceptions_of_the_cluster_count_unless_files_take_their_place() {
         ("rules.yaml", SETTINGS_POLICY),
         ("same.yaml", &exception("first", "team-c").replace(", namespace: default", "")),
         ("more.yaml", &exception("second", "team-b")),
+        (
+            "elsewhere.yaml",
+            &exception("third", "team-b").replace("namespace: default", "namespace: elsewhere"),
+        ),
     ]);
-    cluster
-        .apply(&folder.kiln(&["install", "--no-workload", "--exceptions=default"]).stdout)
-        .unwrap();
+    install(&cluster, &folder, &["--exceptions=default"]);
     cluster.kubectl_with_input(&["create", "-f", "-"], &exception("first", "team-a")).unwrap();
     for name in ["team-a", "team-b", "team-c"] {
         cluster.kubectl(&["create", "namespace", name]).unwrap();
@@ -526,4 +593,9 @@ fn exceptions_of_the_cluster_count_unless_files_take_their_place() {
             assert_eq!(run.stdout, wanted, "{args:?}: {}", run.stderr);
         }
     }
+    let args = ["plan", "rules.yaml", "elsewhere.yaml", "--all", "--kubeconfig", &kubeconfig];
+    let run = folder.kiln(&args);
+    assert!(run.stdout.contains("create v1/ConfigMap/team-b/settings"), "{}", run.stdout);
+    let remark = "the PolicyException elsewhere/third would not hold";
+    assert!(run.stderr.contains(remark), "{}", run.stderr);
 }

@@ -11,10 +11,14 @@ use kiln_value::Value;
 
 use super::{Fate, Runs};
 
-/// Calls of CEL that ask the network.
+/// Functions of CEL that ask the network. All have a second spelling that begins with a small letter.
 const HTTP: [&str; 3] = ["http.Get(", "http.Post(", "http.Put("];
-/// Calls of CEL that ask image registries.
-const REGISTRY: [&str; 1] = ["image.GetMetadata("];
+/// What makes something that asks the network later.
+const HTTP_CLIENT: &str = "http.Client(";
+/// Functions of CEL that ask image registries.
+const REGISTRY: &str = "image.GetMetadata(";
+/// The function of CEL that reads the global context.
+const GLOBALS: &str = "globalContext.Get(";
 
 const NO_REGISTRY: &str =
     "it asks an image registry, which is refused: give the value in another way";
@@ -25,6 +29,8 @@ const NO_SERVICES: &str = "policies of a namespace do not ask services";
 
 const NO_AUTHOR: &str = "nobody wrote down who stored it, so it does in its namespace what the engine may: whoever stores it again is \
      held to their own rights";
+const NO_AUTHOR_OF_ALL: &str = "nobody wrote down who stored it, so it does what the engine may: whoever stores it again is held to their own \
+     rights";
 
 /// Exceptions that do not hold, for all that they say.
 pub(super) fn of_exceptions(exceptions: &[Arc<Exception>], settings: &Settings) -> Vec<Fate> {
@@ -34,9 +40,12 @@ pub(super) fn of_exceptions(exceptions: &[Arc<Exception>], settings: &Settings) 
         runs: Runs::NotAtAll,
         // Kyverno: exceptions are off, or from one namespace, unless its flags say otherwise.
         why: vec![format!(
-            "exceptions hold for all policies in {} alone: add its namespace to kiln.exceptionNamespaces if Kyverno's flag \
+            "exceptions hold for all policies in {}: add its namespace to kiln.exceptionNamespaces if Kyverno's flag \
              --exceptionNamespace allows it",
-            settings.exception_namespaces.join(", ")
+            match settings.exception_namespaces.join(", ") {
+                none if none.is_empty() => "no namespace".to_owned(),
+                some => format!("{some} alone"),
+            }
         )],
     };
     others.map(fate).collect()
@@ -44,14 +53,15 @@ pub(super) fn of_exceptions(exceptions: &[Arc<Exception>], settings: &Settings) 
 
 /// What users may want to know of a policy that runs as it is.
 pub(super) fn remark(policy: &Value, authors: Authors) -> Option<&'static str> {
-    is_unsigned(policy, authors).then_some(NO_AUTHOR)
+    let words = if is_namespaced(policy) { NO_AUTHOR } else { NO_AUTHOR_OF_ALL };
+    is_unsigned(policy, authors).then_some(words)
 }
 
 /// Everything that a policy asks for and does not get, each once.
 pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
     let mut found = Vec::new();
     let is_cel = Gvk::of(policy).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
-    let is_namespaced = metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty());
+    let is_namespaced = is_namespaced(policy);
     walk(policy.get("spec").unwrap_or(&Value::Null), &mut |key, value| match value {
         Value::Map(_) if key == "apiCall" => {
             let address = value.str_at(["service", "url"]);
@@ -66,14 +76,17 @@ pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
         }
         Value::Map(_) if key == "imageRegistry" => found.push(NO_REGISTRY.to_owned()),
         Value::String(text) if is_cel => {
-            for call in HTTP {
-                let mut calls = text.split(call).skip(1);
-                found.extend(calls.by_ref().filter_map(|rest| unasked(literal(rest), services)));
-            }
-            if is_namespaced && text.contains("globalContext.Get(") {
+            let addresses = HTTP.iter().flat_map(|call| calls(text, call)).map(literal);
+            // Whom a client asks is said elsewhere.
+            let addresses = addresses.chain(calls(text, HTTP_CLIENT).map(|_| ""));
+            found.extend(addresses.filter_map(|address| match is_namespaced {
+                true => Some(NO_SERVICES.to_owned()),
+                false => unasked(address, services),
+            }));
+            if is_namespaced && calls(text, GLOBALS).next().is_some() {
                 found.push(NO_GLOBALS.to_owned());
             }
-            if REGISTRY.iter().any(|call| text.contains(call)) {
+            if calls(text, REGISTRY).next().is_some() {
                 found.push(NO_REGISTRY.to_owned());
             }
         }
@@ -82,6 +95,10 @@ pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
     found.sort();
     found.dedup();
     found
+}
+
+fn is_namespaced(policy: &Value) -> bool {
+    metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty())
 }
 
 /// Why an entry of the global context would be empty.
@@ -101,6 +118,21 @@ fn unasked(address: &str, services: &Allowed) -> Option<String> {
         address => services.keeps_from(address)?,
     };
     Some(format!("{why} (list the host under kiln.services in the ConfigMap)"))
+}
+
+/// What stands behind each call of a function, in either spelling: `http.Get(` is also `http.get(`.
+fn calls<'t>(text: &'t str, call: &str) -> impl Iterator<Item = &'t str> + use<'t> {
+    let small = match call.split_once('.') {
+        Some((library, function)) => {
+            let mut letters = function.chars();
+            let first = letters.next().map(|first| first.to_ascii_lowercase());
+            format!("{library}.{}{}", first.unwrap_or_default(), letters.as_str())
+        }
+        None => call.to_owned(),
+    };
+    let found: Vec<&str> =
+        [call, &small].into_iter().flat_map(|call| text.split(call).skip(1)).collect();
+    found.into_iter()
 }
 
 /// The text that a call begins with; empty when that is no plain text, or only the beginning of one.
@@ -167,6 +199,13 @@ mod tests {
             (cel("http.Get('http://shop.svc/a').price"), none(), None),
             (cel("http.Post(\"http://other.svc\", {})"), none(), listed_as("other.svc:80")),
             (cel("http.Get('http://' + object.data.host)"), none(), None),
+            (cel("http.get('http://other.svc/a')"), none(), listed_as("other.svc:80")),
+            (cel("http.Client('certificate').Get('http://other.svc')"), none(), None),
+            (
+                cel("image.getMetadata('a').config"),
+                Some(NO_REGISTRY.to_owned()),
+                Some(NO_REGISTRY.to_owned()),
+            ),
             (cel("'http.' + 'Get'"), None, None),
             (rule(&value!({"name": "x", "apiCall": {"urlPath": "/api/v1/pods"}})), None, None),
             (
@@ -204,6 +243,9 @@ mod tests {
             (service("http://shop.svc/a"), NO_SERVICES),
             (global, NO_GLOBALS),
             (cel("globalContext.Get('y', '')"), NO_GLOBALS),
+            (cel("globalContext.get('y', '')"), NO_GLOBALS),
+            (cel("http.Get('http://shop.svc/a')"), NO_SERVICES),
+            (cel("http.client('certificate').get('http://shop.svc/a')"), NO_SERVICES),
         ] {
             assert_eq!(of(&policy, &listed), Vec::<String>::new(), "{policy:?}");
             policy.set(["metadata", "namespace"], "team").unwrap();

@@ -2,7 +2,7 @@
 
 mod differences;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
@@ -19,19 +19,19 @@ use serde_json::json;
 
 use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_policies};
-use super::doctor::other_engine;
+use super::engines::other_engine;
 use super::left_webhooks::{self, Left};
 use super::plan::{by, rule};
 use super::rules::rule_set;
 use crate::args::Format;
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::ui::{Ui, counted};
+use crate::ui::{Ui, counted, plain};
 
 /// Say what becomes of a cluster's Kyverno or KubeMod when Kiln takes over
 ///
 /// Reads the policies of the cluster and what they made, and says of each policy whether it runs unchanged, in part or not
 /// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted, by which rule
-/// and in which fields; and which engines are to be stopped first. Nothing is changed: taking over is what `kiln run` does.
+/// and in which fields; which engines are to be stopped first, and which webhook configurations removed then. Nothing is changed: taking over is what `kiln run` does.
 ///
 /// Exit code 0 when everything goes on as before, 1 otherwise.
 #[derive(Debug, clap::Args)]
@@ -93,9 +93,10 @@ struct Made {
 }
 
 impl Adoption {
-    /// What would happen to objects that rules made.
+    /// What would happen to objects that rules made. Others may be targets of mutate rules.
     fn touched(&self) -> impl Iterator<Item = &Planned> {
-        self.now.changes.iter().filter(|planned| planned.before.is_some())
+        let is_made = |object: &Value| ClaimLabels::read(object).is_some();
+        self.now.changes.iter().filter(move |planned| planned.before.as_ref().is_some_and(is_made))
     }
 
     fn is_smooth(&self) -> bool {
@@ -116,8 +117,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
     compiled.exceptions = around.settings.in_force(&compiled.exceptions);
     let rules = rule_set(&compiled);
-    let admission =
-        AtAdmission { rules: &rules, reader: &reader, kinds: reader.kinds(), around: &around };
+    let admission = AtAdmission::new(&compiled, &reader, reader.kinds(), &around);
     let play = Play {
         kinds: reader.kinds(),
         policies: None,
@@ -220,25 +220,30 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
     Ok(made)
 }
 
-fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
+fn show(ui: &Ui, adoption: &Adoption) -> io::Result<()> {
     let mut out = ui.stdout();
-    if ui.format() == Format::Json {
-        writeln!(out, "{:#}", as_json(adoption))?;
-        return out.flush();
+    match ui.format() {
+        Format::Json => writeln!(out, "{:#}", as_json(adoption))?,
+        _ => text(&mut out, adoption)?,
     }
+    out.flush()
+}
+
+fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
     for fate in &adoption.fates {
-        writeln!(out, "{:<9} {}", fate.runs.word(), fate.policy)?;
+        writeln!(out, "{:<9} {}", fate.runs.word(), plain(&fate.policy))?;
         for why in &fate.why {
-            writeln!(out, "          {why}")?;
+            writeln!(out, "          {}", plain(why))?;
         }
     }
     for planned in &adoption.now.changes {
-        let (by, fields) = (by(&planned.rules), fields(planned).join(", "));
+        let (by, fields) = (by(&planned.rules), first_fields(&fields(planned)));
         let separator = if fields.is_empty() { "" } else { ": " };
-        writeln!(out, "{:<9} {}{by}{separator}{fields}", planned.action(), planned.target)?;
+        let target = plain(&planned.target.to_string());
+        writeln!(out, "{:<9} {target}{by}{separator}{}", planned.action(), plain(&fields))?;
     }
     for undone in &adoption.now.undone {
-        writeln!(out, "not done  {}: {}", undone.what, undone.why)?;
+        writeln!(out, "not done  {}: {}", plain(&undone.what), plain(&undone.why))?;
     }
     for (deployment, engine) in &adoption.engines {
         writeln!(out, "stop      Deployment {deployment} ({engine}), before `kiln run` starts")?;
@@ -246,8 +251,9 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
     for left in &adoption.webhooks {
         writeln!(
             out,
-            "remove    {}, which stays when its engine is stopped and then refuses requests\n          {}",
+            "remove    {}, which stays when its engine is stopped and then {}\n          {}",
             left.describe(),
+            left.effect(),
             left.removal()
         )?;
     }
@@ -273,11 +279,10 @@ fn show(ui: &Ui, adoption: &Adoption) -> std::io::Result<()> {
             "object that rules made stays as it is",
             "objects that rules made stay as they are"
         ),
-    )?;
-    out.flush()
+    )
 }
 
-/// So many fields of an object are named.
+/// So many fields of an object are named on its line.
 const MOST_FIELDS: usize = 8;
 
 /// The fields in which an object would be another; none for one that comes or goes.
@@ -286,12 +291,16 @@ fn fields(planned: &Planned) -> Vec<String> {
     if let (Some(before), Some(after)) = (&planned.before, &planned.after) {
         differing(before, after, "", &mut fields);
     }
-    if fields.len() > MOST_FIELDS {
-        let more = fields.len() - MOST_FIELDS;
-        fields.truncate(MOST_FIELDS);
-        fields.push(format!("{more} more"));
-    }
     fields
+}
+
+/// Some of them, for a line.
+fn first_fields(fields: &[String]) -> String {
+    let mut text = fields[..fields.len().min(MOST_FIELDS)].join(", ");
+    if fields.len() > MOST_FIELDS {
+        text.push_str(&format!(", {} more", fields.len() - MOST_FIELDS));
+    }
+    text
 }
 
 /// Adds the paths at which two values differ. Marks of the engine are written along with other changes.
@@ -344,4 +353,54 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
         "stopFirst": engines.collect::<Vec<_>>(),
         "removeThen": webhooks.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_live::Undone;
+    use kiln_object::ObjectId;
+    use kiln_value::value;
+
+    use super::*;
+
+    fn adoption(now: Rehearsed) -> Adoption {
+        Adoption {
+            fates: Vec::new(),
+            made: Made { all: 2, without_trigger: 0 },
+            now,
+            engines: Vec::new(),
+            webhooks: Vec::new(),
+        }
+    }
+
+    fn said(adoption: &Adoption) -> String {
+        let mut out = Vec::new();
+        text(&mut out, adoption).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_policies_say_stays_on_its_line_and_is_not_obeyed() {
+        let hostile = || "a\u{1b}[2J\nunchanged everything".to_owned();
+        let undone = Undone { what: hostile(), why: hostile() };
+        let mut adoption = adoption(Rehearsed { undone: vec![undone], ..Rehearsed::default() });
+        let why = vec![hostile()];
+        adoption.fates.push(Fate { policy: hostile(), runs: Runs::InPart, why });
+        let said = said(&adoption);
+        assert!(!said.contains('\u{1b}') && !said.contains("\nunchanged"), "{said:?}");
+        assert_eq!(said.matches("a\u{fffd}[2J unchanged everything").count(), 4, "{said}");
+    }
+
+    #[test]
+    fn targets_of_mutate_rules_are_not_among_what_rules_made() {
+        let target = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let planned = Planned {
+            target: ObjectId::of(&target).unwrap(),
+            rules: Vec::new(),
+            before: Some(target.clone()),
+            after: Some(target.clone()),
+        };
+        let said = said(&adoption(Rehearsed { changes: vec![planned], ..Rehearsed::default() }));
+        assert!(said.ends_with("; 2 objects that rules made stay as they are\n"), "{said}");
+    }
 }

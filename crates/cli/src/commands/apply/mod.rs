@@ -94,7 +94,10 @@ pub(crate) struct Args {
     /// Take all objects of a cluster for resources, and say what would be created, changed and deleted there
     ///
     /// This is `kiln plan --all`: nothing is changed.
-    #[arg(long, short, conflicts_with_all = ["resource", "target_resource", "values_file", "set", "output"])]
+    #[arg(long, short, conflicts_with_all = [
+        "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
+        "detailed_results", "warn_exit_code", "warn_no_pass",
+    ])]
     cluster: bool,
 
     #[command(flatten)]

@@ -4,11 +4,14 @@ mod next_write;
 mod secrets;
 mod show;
 
+use std::sync::Arc;
+
+use kiln_admission::Settings;
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::is_policy;
-use kiln_live::{Play, Rehearsed};
-use kiln_object::{Kinds, list};
-use kiln_rules::Program;
+use kiln_live::{Play, Rehearsed, take_refused};
+use kiln_object::{Kinds, ObjectId, list};
+use kiln_rules::{Exception, Policy, Program, RuleId};
 use kiln_services::Allowed;
 use kiln_value::Value;
 use kiln_yaml::Document;
@@ -74,7 +77,7 @@ struct Plan {
     now: Rehearsed,
     next_write: Vec<NextWrite>,
     /// Rules that act on new objects only.
-    waiting: Vec<String>,
+    waiting: Vec<RuleId>,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -99,18 +102,22 @@ pub(super) fn plan(
     let reader = args.connection.reader()?;
     let kinds = more_kinds(reader.kinds().clone(), &documents)?;
     let around = around(&reader, &args.engine_namespace, services)?;
-    let compiled = if rules.is_empty() {
+    let mut compiled = if rules.is_empty() {
         stored_rules(ui, &reader, &around.settings)?
     } else {
         let mut compiled = compile_rules(ui, &documents, &[], &kinds);
+        remark_exceptions(ui, &compiled.exceptions, &around.settings);
         // A running engine would leave alone what they name.
         compiled.exceptions.extend(stored_exceptions(ui, &reader, &documents)?);
         compiled.exceptions = around.settings.in_force(&compiled.exceptions);
         compiled
     };
-    let policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
+    let mut policies = (!rules.is_empty()).then(|| policies(&documents, &kinds));
+    let refused: Vec<_> =
+        policies.as_mut().map(|given| take_refused(&reader, given)).unwrap_or_default();
+    compiled.policies.retain(|policy| !refused.iter().any(|(id, _)| is_named(policy, id)));
     let set = rule_set(&compiled);
-    let admission = AtAdmission { rules: &set, reader: &reader, kinds: &kinds, around: &around };
+    let admission = AtAdmission::new(&compiled, &reader, &kinds, &around);
     let play = Play {
         kinds: &kinds,
         policies,
@@ -120,14 +127,15 @@ pub(super) fn plan(
         around: &around,
         admit: &|old, object| admission.admit(old, object),
     };
-    let now = kiln_live::plan(&reader, play);
+    let mut now = kiln_live::plan(&reader, play);
+    now.undone.splice(0..0, refused.into_iter().map(|(_, undone)| undone));
     let waits = |rule: &kiln_rules::Rule| {
         !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))
     };
     let mut plan = Plan {
         now,
-        next_write: next_write::all(&admission)?,
-        waiting: set.rules().filter(|rule| waits(rule)).map(|rule| show::rule(&rule.id)).collect(),
+        next_write: next_write::all(&admission, &set)?,
+        waiting: set.rules().filter(|rule| waits(rule)).map(|rule| rule.id.clone()).collect(),
     };
     secrets::hide(&mut plan);
     show::plan(ui, args.brief, &plan)?;
@@ -138,6 +146,29 @@ pub(super) fn plan(
     let is_quiet =
         plan.now.changes.is_empty() && plan.now.undone.is_empty() && plan.next_write.is_empty();
     Ok(if is_quiet { Outcome::Done } else { Outcome::No })
+}
+
+/// Says which of the given exceptions would not hold in the cluster.
+fn remark_exceptions(ui: &Ui, given: &[Arc<Exception>], settings: &Settings) {
+    for exception in given.iter().filter(|exception| !settings.holds(exception)) {
+        let what = format!(
+            "the PolicyException {} would not hold: it is for policies outside its namespace",
+            exception.name
+        );
+        ui.problem(&Diagnostic::warning(what).hint(
+            "store it in a namespace of kiln.exceptionNamespaces, or add its namespace there",
+        ));
+    }
+}
+
+/// Whether a policy would be stored as this object.
+fn is_named(policy: &Policy, id: &ObjectId) -> bool {
+    let own = ObjectId::of(policy.origin.document().value());
+    own.is_ok_and(|own| {
+        // One without a namespace is stored in `default`.
+        let same_namespace = own.namespace.is_empty() || own.namespace == id.namespace;
+        own.gvk.kind == id.gvk.kind && own.name == id.name && same_namespace
+    })
 }
 
 /// The policies among documents, as a cluster would store them.

@@ -1,12 +1,13 @@
 //! What rules that act at admission would make of the objects of a cluster, were they written again as they are.
 
+use kiln_admission::Judged;
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::Event;
+use kiln_engine::{Event, RuleSet, User};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::RuleId;
 use kiln_value::Value;
 
-use super::super::at_admission::{AtAdmission, Judged};
+use super::super::at_admission::AtAdmission;
 use crate::exit::Failure;
 
 /// An object that its next write would change or meet with a refusal.
@@ -19,9 +20,9 @@ pub(super) struct NextWrite {
     pub(super) refused: Option<String>,
 }
 
-/// All of them, kind by kind.
-pub(super) fn all(admission: &AtAdmission<'_>) -> Result<Vec<NextWrite>, Failure> {
-    let AtAdmission { rules, reader, kinds, .. } = admission;
+/// All of them, kind by kind, as if whoever asks wrote them.
+pub(super) fn all(admission: &AtAdmission<'_>, rules: &RuleSet) -> Result<Vec<NextWrite>, Failure> {
+    let AtAdmission { reader, kinds, .. } = admission;
     let acting: Vec<_> =
         rules.rules().filter(|rule| rule.program.acts_at_admission()).cloned().collect();
     let mut found: Vec<Gvk> = kinds
@@ -34,6 +35,7 @@ pub(super) fn all(admission: &AtAdmission<'_>) -> Result<Vec<NextWrite>, Failure
     found.sort();
     found.dedup();
     let mut writes = Vec::new();
+    let user = if found.is_empty() { None } else { reader.user() };
     for gvk in found {
         let objects = reader.all(&gvk, "").map_err(|error| {
             Diagnostic::error(format!("cannot list {}: {error}", gvk.kind))
@@ -41,14 +43,21 @@ pub(super) fn all(admission: &AtAdmission<'_>) -> Result<Vec<NextWrite>, Failure
         })?;
         for object in objects {
             let Ok(id) = ObjectId::of(&object) else { continue };
-            writes.extend(of(admission, id, object));
+            writes.extend(of(admission, id, object, user.as_ref()));
         }
     }
     Ok(writes)
 }
 
-fn of(admission: &AtAdmission<'_>, target: ObjectId, before: Value) -> Option<NextWrite> {
-    let judged = admission.judge(&Event::updated(before.clone(), before.clone()));
+fn of(
+    admission: &AtAdmission<'_>,
+    target: ObjectId,
+    before: Value,
+    user: Option<&User>,
+) -> Option<NextWrite> {
+    let mut event = Event::updated(before.clone(), before.clone());
+    event.user = user.cloned();
+    let judged = admission.judge(&event);
     if judged.refused.is_none() && judged.object == before {
         return None;
     }

@@ -69,10 +69,11 @@ fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
     for undone in &plan.now.undone {
         writeln!(out, "not done: {}: {}", plain(&undone.what), plain(&undone.why))?;
     }
-    for rule in &plan.waiting {
+    for id in &plan.waiting {
         writeln!(
             out,
-            "note: {rule} acts on new objects only; --all shows what it makes of those that are there"
+            "note: {} acts on new objects only; --all shows what it makes of those that are there",
+            rule(id)
         )?;
     }
     writeln!(out, "{}", summary(plan))
@@ -200,6 +201,7 @@ fn as_value(plan: &Plan) -> Value {
         ("changes", changes),
         ("nextWrite", next),
         ("notDone", undone),
+        ("newObjectsOnly", plan.waiting.iter().map(rule_value).collect()),
         ("summary", Value::from(summary)),
     ]))
 }

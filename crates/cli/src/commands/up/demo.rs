@@ -23,7 +23,7 @@ pub(super) fn rule() -> Value {
             "exclude": {"any": [{"resources": {"namespaces": ["kube-*", "kyverno", "default"]}}]},
             "generate": {
                 "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "name": "default-deny",
-                "namespace": "{{request.object.metadata.name}}", "synchronize": true,
+                "namespace": "{{request.object.metadata.name}}", "synchronize": true, "generateExisting": true,
                 "data": {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}},
             },
         }]},
@@ -42,9 +42,7 @@ pub(super) async fn narrate(
     let is_there = sandbox.send(Request::new("GET", "/api/v1/namespaces/shop")).status == 200;
     if is_there {
         until(sandbox, "be there", |answer| answer.is_some()).await?;
-        say(
-            "demo: the namespace shop is there from an earlier time, with NetworkPolicy shop/default-deny",
-        )?;
+        say("demo: the namespace shop is there already, with NetworkPolicy shop/default-deny")?;
     } else {
         sandbox
             .apply(&shop, "")

@@ -75,11 +75,20 @@ fn what_is_there_from_an_earlier_time_is_told_as_that() {
         demo(),
         "\
 demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
-demo: the namespace shop is there from an earlier time, with NetworkPolicy shop/default-deny
+demo: the namespace shop is there already, with NetworkPolicy shop/default-deny
 demo: somebody deletes it
 demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
 "
     );
+}
+
+#[test]
+fn a_namespace_of_that_name_may_be_there() {
+    let shop = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}";
+    let folder = Folder::with(&[("shop.yaml", shop)]);
+    let run = folder.kiln(&["up", "--demo", "--resource", "shop.yaml", "--", "true"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("demo: the namespace shop is there already"), "{}", run.stdout);
 }
 
 #[test]
