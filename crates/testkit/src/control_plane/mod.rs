@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 pub use binaries::{Binaries, chainsaw, python_packages};
 pub use ports::free_port;
+use ports::is_free;
 pub use process::Watched;
 
 use keys::Keys;
@@ -260,8 +261,12 @@ impl ControlPlane {
     pub fn restart_server(&self) -> Result<(), Error> {
         let name = "kube-apiserver";
         for server in self.servers().iter_mut().filter(|server| server.name == name) {
-            // Its port is free only when it has ended.
             drop(server.process.take());
+            // It is killed, and keeps its port until the system has cleared it away.
+            let begin = Instant::now();
+            while !is_free(self.port) && begin.elapsed() < PATIENCE {
+                thread::sleep(Duration::from_millis(10));
+            }
             server.process = Some(self.spawn(name, &server.args)?);
         }
         self.wait(name, || self.kubectl(&["get", "--raw", "/readyz"]).is_ok())

@@ -21,12 +21,17 @@ pub fn free_port() -> io::Result<u16> {
     for _ in range.clone() {
         let next = NEXT.fetch_add(1, Ordering::Relaxed) % range.len() as u64;
         let port = LOWEST + u16::try_from(next).unwrap_or_default();
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if is_free(port) {
             return Ok(port);
         }
     }
     // Clients have all ports here.
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Whether nobody listens at a port of loopback.
+pub(super) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 fn first_port_of_clients() -> u16 {
@@ -41,8 +46,15 @@ mod tests {
 
     #[test]
     fn ports_differ_and_are_not_those_of_clients() {
+        let first = first_port_of_clients();
+        if first < LOWEST + 1_000 {
+            eprintln!(
+                "skipped: clients have all ports from {first} on, and servers none of their own"
+            );
+            return;
+        }
         let mut ports: Vec<u16> = (0..100).map(|_| free_port().unwrap()).collect();
-        assert!(ports.iter().all(|port| *port < first_port_of_clients()), "{ports:?}");
+        assert!(ports.iter().all(|port| *port < first), "{ports:?}");
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 100);
