@@ -120,9 +120,17 @@ pub(super) fn admission(report: &mut Report, options: &Options) -> Result<()> {
         lasting: Duration::from_secs(options.size(2, 5)),
         rest: Duration::from_secs(options.size(10, 30)),
     };
+    let mut fewest = Vec::new();
     for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
-        admission::latency(report, &programs, who, &load)?;
+        let answers = admission::latency(report, &programs, who, &load)?;
+        fewest.push(format!("{answers} ({})", who.name()));
     }
+    report.note(&format!(
+        "streams sent for {} seconds, each request after the answer to the one before, so that whoever answers sooner is asked \
+         more often before its peak memory is read; the fewest answers behind a figure are {}",
+        load.lasting.as_secs(),
+        fewest.join(" and ")
+    ));
     Ok(())
 }
 
