@@ -360,7 +360,7 @@ fn every_dialect_is_played() {
 fn labelling(name: &str, failure: &str, kind: &str, label: &str) -> String {
     format!(
         "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: {name}}}\nspec:\n\
-         \x20 failurePolicy: {failure}\n  rules:\n  - name: label\n\
+         \x20 background: false\n  failurePolicy: {failure}\n  rules:\n  - name: label\n\
          \x20   match: {{any: [{{resources: {{kinds: [{kind}]}}}}]}}\n\
          \x20   mutate: {{patchStrategicMerge: {{metadata: {{labels: {{by: \"{label}\"}}}}}}}}\n"
     )
@@ -383,8 +383,24 @@ fn next_writes_are_judged_as_webhooks_would() {
         .replace("  - {select: '$.data.mode', matchValue: loud}\n", "");
     let who = "{{request.userInfo.username}}";
     let folder = Folder::with(&[
-        ("fails.yaml", &labelling("fails", "Fail", "LimitRange", "{{nothing.there}}")),
-        ("lets-pass.yaml", &labelling("lets-pass", "Ignore", "LimitRange", "{{nothing.there}}")),
+        (
+            "fails.yaml",
+            &labelling(
+                "fails",
+                "Fail",
+                "LimitRange",
+                "{{request.object.metadata.annotations.none}}",
+            ),
+        ),
+        (
+            "lets-pass.yaml",
+            &labelling(
+                "lets-pass",
+                "Ignore",
+                "LimitRange",
+                "{{request.object.metadata.annotations.none}}",
+            ),
+        ),
         ("who.yaml", &labelling("who", "Fail", "LimitRange", who)),
         ("sets.yaml", &labelling("sets", "Fail", "ReplicaSet", "all")),
         ("rejects.yaml", &of_replica_sets),
@@ -409,7 +425,7 @@ fn next_writes_are_judged_as_webhooks_would() {
         (
             "rejects.yaml",
             1,
-            "on their next write:\nrefuse apps/v1/ReplicaSet/team-a/none (policy team-a/no-loud, rule no-loud): too loud\n",
+            "on their next write:\nrefuse apps/v1/ReplicaSet/team-a/none (policy team-a/no-loud, rule no-loud): team-a/no-loud: \"too loud\"\n",
         ),
     ] {
         let run = folder.kiln(&["plan", "--brief", "--kubeconfig", &kubeconfig, rules]);

@@ -253,5 +253,8 @@ fn what_kyverno_and_kubemod_left_goes_on_without_a_write() {
     }
     cluster.kubectl(&["delete", "clusterpolicy", "adopted"]).unwrap();
     cluster.kubectl(&["delete", "generatingpolicy", "adopted-cel"]).unwrap();
+    for kind in ["modrules", "namespacedgeneratingpolicies"] {
+        cluster.kubectl(&["delete", kind, "--all", "--all-namespaces"]).unwrap();
+    }
     engine.terminate();
 }
