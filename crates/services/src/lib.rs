@@ -197,7 +197,8 @@ impl Lookup {
     fn begin(lookups: &'static AtomicUsize) -> Option<Self> {
         let one_more = |count| (count < MOST_LOOKUPS).then_some(count + 1);
         let begun = lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        begun.is_ok().then_some(Lookup(lookups))
+        // Lazily: one that was never begun must not be counted down.
+        begun.is_ok().then(|| Lookup(lookups))
     }
 }
 
