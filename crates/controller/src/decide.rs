@@ -227,9 +227,9 @@ impl Controller {
             record.rules.keys().map(move |rule| (id, record.rule_id(rule)))
         });
         let kind = self.policies.values().find(|held| held.record.policy == *own);
-        let kind = kind.map(|held| in_a_namespace_or_not(&held.record.object));
+        let kind = kind.map(|held| kind_wherever_it_is(&held.record.object));
         let unknown = self.broken.keys().filter(move |id| {
-            !self.policies.contains_key(*id) && Some(in_a_namespace_or_not(id)) == kind
+            !self.policies.contains_key(*id) && Some(kind_wherever_it_is(id)) == kind
         });
         // Rules whose labels mean several policies are called as these are.
         let unknown = unknown.map(|id| {
@@ -242,7 +242,7 @@ impl Controller {
 }
 
 /// The kind of a policy: GeneratingPolicy for a NamespacedGeneratingPolicy as well.
-fn in_a_namespace_or_not(policy: &ObjectId) -> &str {
+fn kind_wherever_it_is(policy: &ObjectId) -> &str {
     let kind = policy.gvk.kind.as_str();
     kind.strip_prefix("Namespaced").unwrap_or(kind)
 }

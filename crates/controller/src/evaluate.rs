@@ -76,10 +76,15 @@ impl Controller {
         }
     }
 
-    /// Evaluates a rule with its exceptions.
+    /// Evaluates a rule with its exceptions. A doubt counts as a failure: what was made before stays.
     fn evaluate(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
         let outcome = self.rules.evaluate_rule(&rule.id, event, world);
-        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world))
+        let mut outcome = outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world));
+        if let Some(doubt) = outcome.doubt.take() {
+            outcome.failures.push(doubt);
+            outcome.verdict = Verdict::Error;
+        }
+        outcome
     }
 
     /// Which rules led to an object, as the claims on it and on its triggers say.

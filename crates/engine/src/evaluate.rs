@@ -86,7 +86,7 @@ pub(crate) fn evaluate_except(
     if let Some(unread) = gate.unread.take().filter(|_| rule.lifecycle.synchronize) {
         evaluation.ended.keep_what_is_there(unread);
     }
-    let Ended { mut effects, failures, lineage, why, exceptions, unasked, properties } =
+    let Ended { mut effects, failures, doubt, lineage, why, exceptions, unasked, properties } =
         evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
@@ -121,6 +121,7 @@ pub(crate) fn evaluate_except(
         asked: !unasked,
         effects,
         failures,
+        doubt,
         reads,
         properties,
         lineage,
@@ -141,6 +142,7 @@ struct Evaluation<'e> {
 struct Ended {
     effects: Vec<Effect>,
     failures: Vec<Failure>,
+    doubt: Option<Failure>,
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
     properties: Vec<(Str, Str)>,
@@ -150,7 +152,7 @@ struct Ended {
 
 impl Ended {
     /// Of what is kept in step, nothing goes because of a default that stands in for something that could not be read: it
-    /// may well be there. What a rule makes of the default is made, and the failure says the rest.
+    /// may well be there. What a rule makes of the default is made, and the doubt says the rest.
     fn keep_what_is_there(&mut self, unread: Failure) {
         self.effects.retain(|effect| !matches!(effect, Effect::Delete(_)));
         for failure in &mut self.failures {
@@ -163,7 +165,7 @@ impl Ended {
             "nothing is removed, since a default stands in for a value: {}",
             unread.message
         );
-        self.failures.push(Failure { message, ..unread });
+        self.doubt = Some(Failure { message, ..unread });
     }
 }
 

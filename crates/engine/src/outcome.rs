@@ -31,6 +31,9 @@ pub struct Outcome {
     pub effects: Vec<Effect>,
     /// What failed.
     pub failures: Vec<Failure>,
+    /// A default stands in for something that could not be read and may well be there. The rule ran all the same; a host
+    /// that keeps objects in step removes none because of it.
+    pub doubt: Option<Failure>,
     /// What the outcome depends on, besides the rule and the event.
     pub reads: Vec<Read>,
     /// What the rule adds to reports about it.

@@ -332,6 +332,8 @@ fn failed(what: &str, error: &ApiError) -> ConnectError {
 }
 
 fn still_acting(who: &str) -> ConnectError {
-    let message = format!("{who}; what rules made would go with their policies");
+    let message = format!(
+        "{who}; rules would go on, and with --all what they made would go with their policies"
+    );
     stopped(message, "end it first, and uninstall then")
 }

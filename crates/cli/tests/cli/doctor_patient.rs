@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::{Value, json};
 
-use crate::harness::{Folder, Run};
+use crate::harness::{Folder, Run, install};
 
 /// How long something may take that happens by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,9 +48,7 @@ impl Patient {
 
     /// Applies what `kiln install` prints, and waits until the API server serves it.
     pub(crate) fn install(&self) {
-        self.cluster.apply(&self.folder.kiln(&["install", "--no-workload"]).stdout).unwrap();
-        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-        self.cluster.kubectl(&wait).unwrap();
+        install(&self.cluster, &self.folder, &[]);
         // What is established is found a moment later.
         patiently(|| self.doctor(&[]).stdout, |said| said.contains("ok       definitions: "));
     }

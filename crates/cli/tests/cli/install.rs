@@ -1,5 +1,8 @@
 //! `kiln install`
 
+use kiln_testkit::control_plane::ControlPlane;
+
+use crate::doctor_patient::patiently;
 use crate::harness::Folder;
 
 #[test]
@@ -21,6 +24,18 @@ fn prints_everything_in_an_order_that_can_be_applied() {
         assert!(first(pair[0]) < first(pair[1]), "{pair:?} in {kinds:?}");
     }
     assert!(first("PodDisruptionBudget").is_some() && first("NetworkPolicy").is_some());
+}
+
+#[test]
+fn what_was_installed_can_be_installed_again() {
+    let Some(cluster) = ControlPlane::for_test() else { return };
+    let printed = Folder::with(&[]).kiln(&["install", "--no-workload"]).stdout;
+    let apply = || cluster.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &printed);
+    apply().unwrap();
+    // The cluster collects the rules of the role, which are its own from then on.
+    let role = ["get", "clusterrole", "kyverno:background-controller", "-o", "jsonpath={.rules}"];
+    patiently(|| cluster.kubectl(&role).unwrap_or_default(), |rules| rules.contains("apiGroups"));
+    apply().unwrap();
 }
 
 #[test]

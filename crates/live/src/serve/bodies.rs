@@ -1,16 +1,22 @@
 //! Bodies of reviews: how many bytes of all of them are there at once.
 //!
-//! Whoever announces much and sends nothing takes no room: bytes count as they come, and until the review was read.
+//! Whoever announces much and sends nothing takes no room: bytes count as they come, and until the review was read. When
+//! there is no room left, the body of which nothing came for longest makes room, so that neither silence nor slowness
+//! keeps others out.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Bodies that wait for room at once, each with a piece of some 16 KiB that has come already.
 const WAITING: usize = 1024;
+/// A body is slow when nothing of it came for so long while others want its room.
+const SLOW: Duration = Duration::from_millis(100);
 
 /// The room for bodies. Cloning copies pointers.
 #[derive(Clone)]
@@ -18,6 +24,29 @@ pub(crate) struct Bodies {
     most: usize,
     room: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
+    /// Bodies that are being received and hold room, by their numbers.
+    receiving: Arc<Mutex<Receiving>>,
+}
+
+#[derive(Default)]
+struct Receiving {
+    next: u64,
+    bodies: BTreeMap<u64, Slow>,
+}
+
+/// A body of which more is to come.
+struct Slow {
+    /// When something of it came last.
+    since: Instant,
+    /// Tells it to make room.
+    go: Arc<Notify>,
+}
+
+/// The number of a body while its next piece is waited for.
+struct Awaited<'b> {
+    bodies: &'b Bodies,
+    number: u64,
+    go: Arc<Notify>,
 }
 
 /// A body, and the room that it takes.
@@ -31,6 +60,8 @@ pub(crate) struct Body {
 pub(crate) enum Unread {
     TooLong,
     NoRoom,
+    /// Others needed the room that it held.
+    MadeRoom,
     BrokeOff(String),
 }
 
@@ -39,7 +70,31 @@ impl Bodies {
     pub(crate) fn new(most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
         let (room, waiting) = (Semaphore::new(most), Semaphore::new(WAITING));
-        Bodies { most, room: Arc::new(room), waiting: Arc::new(waiting) }
+        let receiving = Arc::default();
+        Bodies { most, room: Arc::new(room), waiting: Arc::new(waiting), receiving }
+    }
+
+    fn receiving(&self) -> MutexGuard<'_, Receiving> {
+        self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that more of a body that holds room is waited for.
+    fn awaits(&self) -> Awaited<'_> {
+        let mut receiving = self.receiving();
+        let (number, go) = (receiving.next, Arc::new(Notify::new()));
+        receiving.next += 1;
+        receiving.bodies.insert(number, Slow { since: Instant::now(), go: Arc::clone(&go) });
+        Awaited { bodies: self, number, go }
+    }
+
+    /// Lets the slowest body make room, if one is slow.
+    fn make_room(&self) {
+        let mut receiving = self.receiving();
+        let slow = receiving.bodies.iter().filter(|(_, slow)| slow.since.elapsed() >= SLOW);
+        let slowest = slow.min_by_key(|(_, slow)| slow.since).map(|(number, _)| *number);
+        if let Some(slowest) = slowest.and_then(|number| receiving.bodies.remove(&number)) {
+            slowest.go.notify_one();
+        }
     }
 
     /// Receives a body of so many bytes at most.
@@ -53,7 +108,21 @@ impl Bodies {
         // Most bodies come in one piece; of others no piece is kept, since small ones cost more than they hold.
         let mut first = Bytes::new();
         let mut joined = BytesMut::new();
-        while let Some(frame) = body.frame().await {
+        loop {
+            let frame = {
+                let awaited = (held > 0).then(|| self.awaits());
+                let is_to_go = async {
+                    match &awaited {
+                        Some(awaited) => awaited.go.notified().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    frame = body.frame() => frame,
+                    () = is_to_go => return Err(Unread::MadeRoom),
+                }
+            };
+            let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| Unread::BrokeOff(error.to_string()))?;
             let Ok(piece) = frame.into_data() else { continue };
             if piece.len() > most - first.len().max(joined.len()) {
@@ -86,7 +155,21 @@ impl Bodies {
             return Ok(room);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| Unread::NoRoom)?;
-        Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| Unread::NoRoom)
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes);
+        tokio::pin!(room);
+        loop {
+            self.make_room();
+            // Others may become slow meanwhile.
+            if let Ok(room) = tokio::time::timeout(SLOW, &mut room).await {
+                return room.map_err(|_| Unread::NoRoom);
+            }
+        }
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.bodies.receiving().bodies.remove(&self.number);
     }
 }
 
@@ -156,6 +239,30 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut silent).await.is_err());
         assert_eq!(bodies.room.available_permits(), 3);
         assert!(bodies.receive(body(&["abc"]), 9).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_slowest_body_makes_room_for_others() {
+        let bodies = Bodies::new(8);
+        let begun = |text: &'static str| {
+            let first = Ok::<_, Infallible>(Frame::data(Bytes::from_static(text.as_bytes())));
+            let body = StreamBody::new(stream::iter([first]).chain(stream::pending()));
+            let bodies = bodies.clone();
+            tokio::spawn(async move { bodies.receive(body, 1000).await.err() })
+        };
+        let holds = async |bytes: usize| {
+            while bodies.room.available_permits() != 8 - bytes {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let slowest = begun("abcd");
+        holds(4).await;
+        let slow = begun("efgh");
+        holds(8).await;
+        assert!(bodies.receive(body(&["xy"]), 9).await.is_ok(), "it has room in the end");
+        assert_eq!(slowest.await.unwrap(), Some(Unread::MadeRoom));
+        assert!(!slow.is_finished(), "one was enough");
+        slow.abort();
     }
 
     #[tokio::test]

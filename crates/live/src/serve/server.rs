@@ -245,7 +245,7 @@ impl Connection {
         let body = match tokio::time::timeout(self.limits.body, body).await {
             Ok(Ok(body)) => body,
             Ok(Err(Unread::TooLong)) => return too_long(),
-            Ok(Err(Unread::NoRoom)) => {
+            Ok(Err(Unread::NoRoom | Unread::MadeRoom)) => {
                 return text(StatusCode::SERVICE_UNAVAILABLE, "too many reviews come at once\n");
             }
             Ok(Err(Unread::BrokeOff(error))) => {

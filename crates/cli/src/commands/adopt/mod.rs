@@ -33,7 +33,8 @@ use crate::ui::{Ui, counted, plain};
 /// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted, by which rule
 /// and in which fields; which engines are to be stopped first, and which webhook configurations removed then. Nothing is changed: taking over is what `kiln run` does.
 ///
-/// Exit code 0 when everything goes on as before, 1 otherwise.
+/// Exit code 0 when all policies run unchanged and nothing that rules made changes, whatever is to be stopped or removed; 1
+/// otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only say it

@@ -72,6 +72,9 @@ struct How {
     plan: PlanArgs,
 }
 
+/// Where clients store what says no namespace.
+const NAMESPACE: &str = "default";
+
 /// What would happen.
 struct Plan {
     now: Rehearsed,
@@ -106,6 +109,10 @@ pub(super) fn plan(
         stored_rules(ui, &reader, &around.settings)?
     } else {
         let mut compiled = compile_rules(ui, &documents, &[], &kinds);
+        for exception in compiled.exceptions.iter_mut().filter(|it| !it.name.contains('/')) {
+            let name = format!("{NAMESPACE}/{}", exception.name);
+            Arc::make_mut(exception).name = name.into();
+        }
         remark_exceptions(ui, &compiled.exceptions, &around.settings);
         // A running engine would leave alone what they name.
         compiled.exceptions.extend(stored_exceptions(ui, &reader, &documents)?);
@@ -165,8 +172,9 @@ fn remark_exceptions(ui: &Ui, given: &[Arc<Exception>], settings: &Settings) {
 fn is_named(policy: &Policy, id: &ObjectId) -> bool {
     let own = ObjectId::of(policy.origin.document().value());
     own.is_ok_and(|own| {
-        // One without a namespace is stored in `default`.
-        let same_namespace = own.namespace.is_empty() || own.namespace == id.namespace;
+        // One of the cluster has no namespace either way.
+        let stored = if own.namespace.is_empty() { NAMESPACE } else { &own.namespace };
+        let same_namespace = own.namespace == id.namespace || stored == id.namespace;
         own.gvk.kind == id.gvk.kind && own.name == id.name && same_namespace
     })
 }
@@ -183,7 +191,7 @@ fn policies(documents: &[Document], kinds: &Kinds) -> Vec<Value> {
                 || gvk.kind.starts_with("Namespaced");
             if is_namespaced && policy.str_at(["metadata", "namespace"]).is_none() {
                 // A policy has metadata.
-                let _ = policy.set(["metadata", "namespace"], "default");
+                let _ = policy.set(["metadata", "namespace"], NAMESPACE);
             }
             policies.push(policy);
         }
