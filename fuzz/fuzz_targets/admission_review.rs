@@ -1,37 +1,6 @@
-//! Any bytes as an AdmissionReview: there is an answer, and nothing panics.
 #![no_main]
 
-use std::sync::LazyLock;
+#[path = "../checks/admission_review.rs"]
+mod admission_review;
 
-use kiln_admission::{Hooks, Request, Settings};
-use kiln_engine::{Nothing, World};
-use kiln_object::Kinds;
-use kiln_yaml::{ReadOptions, read_bytes};
-use libfuzzer_sys::fuzz_target;
-
-const POLICY: &str = "
-apiVersion: kyverno.io/v1
-kind: ClusterPolicy
-metadata: {name: p}
-spec:
-  rules:
-  - name: label
-    match: {any: [{resources: {kinds: ['*/*']}}]}
-    mutate: {patchStrategicMerge: {metadata: {labels: {+(a): '{{ request.object.metadata.name }}'}}}}
-";
-
-static HOOKS: LazyLock<(Hooks, Settings, Kinds)> = LazyLock::new(|| {
-    let (settings, kinds) = (Settings::new("kyverno"), Kinds::builtin());
-    let documents = read_bytes("p", POLICY.as_bytes(), ReadOptions::kubernetes()).expect("it is YAML");
-    let policies = kiln_dialects::compile(&documents, &kinds).policies;
-    (Hooks::new(policies, &[], &kinds, &settings), settings, kinds)
-});
-
-fuzz_target!(|bytes: &[u8]| {
-    let (hooks, settings, kinds) = &*HOOKS;
-    if let Ok(request) = Request::read(bytes, 1 << 20, kinds) {
-        let reviewed = hooks.review("/mutate/fail", &request, &World::of(&Nothing, kinds), settings);
-        assert!(!reviewed.panicked);
-        let _ = reviewed.response.to_bytes(&request.uid);
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| admission_review::check(input));

@@ -1,33 +1,6 @@
-//! Policies of any shape: whatever compiles is run for a Pod and for a Namespace.
 #![no_main]
 
-use kiln_dialects::compile;
-use kiln_engine::{Event, Limits, Nothing, RuleSet, World};
-use kiln_object::Kinds;
-use kiln_value::value;
-use kiln_yaml::{ReadOptions, read_bytes};
-use libfuzzer_sys::fuzz_target;
+#[path = "../checks/kyverno_policy.rs"]
+mod kyverno_policy;
 
-fuzz_target!(|text: &[u8]| {
-    let Ok(documents) = read_bytes("policy.yaml", text, ReadOptions::kubernetes()) else { return };
-    let kinds = Kinds::builtin();
-    let compiled = compile(&documents, &kinds);
-    for found in &compiled.diagnostics {
-        let _ = found.to_string();
-    }
-    let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
-    let limits = Limits { steps: 10_000, bytes: 1 << 20, ..Limits::default() }.traced();
-    let world = World { limits, ..World::of(&Nothing, &kinds) };
-    let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}}});
-    let namespace = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
-    for object in [pod, namespace] {
-        let events =
-            [Event::created(object.clone()), Event::deleted(object.clone()), Event::updated(object.clone(), object)];
-        for event in events {
-            let mutated = rules.mutate(&event, &world);
-            for outcome in rules.evaluate(&event, &world).into_iter().chain(mutated.outcomes) {
-                let _ = outcome.trace.map(|trace| trace.to_string());
-            }
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| kyverno_policy::check(input));

@@ -1,31 +1,6 @@
-//! Strategic merges in every dialect: first line the object (a pod unless it says otherwise), the rest
-//! the patch.
 #![no_main]
 
-use kiln_patch::{StrategicRules, strategic_merge};
-use kiln_schema::{Schema, Version};
-use kiln_value::{Value, json};
-use libfuzzer_sys::fuzz_target;
+#[path = "../checks/patch_strategic.rs"]
+mod patch_strategic;
 
-fuzz_target!(|text: &str| {
-    let (object, patch) = text.split_once('\n').unwrap_or(("{}", text));
-    let (Ok(mut object), Ok(patch)) = (json::parse(object), json::parse(patch)) else { return };
-    if let Value::Map(map) = &mut object
-        && !map.contains_key("kind")
-    {
-        map.insert("apiVersion", "v1");
-        map.insert("kind", "Pod");
-    }
-    for (version, rules) in [
-        (Version::V1_21, StrategicRules::kustomize()),
-        (Version::V1_21, StrategicRules::kyverno()),
-        (Version::V1_36, StrategicRules::kubernetes()),
-    ] {
-        let mut merged = object.clone();
-        let schema = Schema::builtin(version);
-        if let Err(error) = strategic_merge(&mut merged, &patch, &schema, &rules) {
-            assert!(!error.to_string().is_empty());
-            assert!(merged.same(&object), "a refused patch must change nothing");
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| patch_strategic::check(input));

@@ -1,18 +1,6 @@
-//! The first line is a pattern or patch, the rest an object; matching and resolving end within limits,
-//! and resolve the same way twice.
 #![no_main]
 
-use kiln_pattern::{Limits, matches, resolve_anchors, value_matches};
-use kiln_value::json;
-use libfuzzer_sys::fuzz_target;
+#[path = "../checks/pattern.rs"]
+mod pattern;
 
-fuzz_target!(|text: &str| {
-    let (first, rest) = text.split_once('\n').unwrap_or((text, "null"));
-    let _ = value_matches(&first.into(), &rest.into());
-    if let (Ok(pattern), Ok(object)) = (json::parse(first), json::parse(rest)) {
-        let limits = Limits { steps: 100_000 };
-        let _ = (value_matches(&pattern, &object), matches(&pattern, &object, &limits));
-        let resolved = resolve_anchors(&pattern, &object, &limits);
-        assert_eq!(resolved, resolve_anchors(&pattern, &object, &limits));
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| pattern::check(input));

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kiln_testkit::control_plane::ControlPlane;
+use kiln_testkit::control_plane::{Binaries, ControlPlane, Error, chainsaw};
 
 use crate::root;
 
@@ -43,6 +43,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Action::Down => down(),
         Action::Env => env(),
         Action::Serve => serve(),
+    }
+}
+
+/// Builds the servers and the runner of the suites if they are not there yet. Where they cannot be had, the tests
+/// that need them say so themselves.
+pub(crate) fn servers() -> Result<bool> {
+    let servers = Binaries::find().map(|_| ()).and_then(|()| chainsaw().map(|_| ()));
+    match servers {
+        Ok(()) => Ok(true),
+        Err(Error::Unavailable(why)) => {
+            eprintln!("there is no control plane for live tests: {why}");
+            Ok(true)
+        }
+        Err(error @ Error::Failed(_)) => Err(error.into()),
     }
 }
 

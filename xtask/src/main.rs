@@ -1,5 +1,6 @@
 //! Developer commands. `cargo xtask test` is the one that must pass.
 
+mod accept;
 mod bench;
 mod cluster;
 mod conformance;
@@ -8,6 +9,7 @@ mod fuzz;
 mod measure;
 mod process;
 mod readme;
+mod record;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -38,8 +40,15 @@ enum Command {
     Cluster(cluster::Args),
     /// Run the peers' conformance suites against Kiln, on a real control plane or on the sandbox
     Conformance(conformance::Args),
+    /// Fill the tables of cases with what the originals make of them
+    Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
+    /// Build the servers that live tests run on, if they are not there yet
+    #[command(hide = true)]
+    Servers,
+    /// Let what the command line prints now be what transcripts, examples and documentation show
+    Accept(accept::Args),
     /// Run one command and print what it used, as JSON
     #[command(hide = true)]
     Measure(measure::Args),
@@ -53,6 +62,9 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Conformance(args) => conformance::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Record(args) => record::run(&args).map(|()| true),
+        Command::Servers => cluster::servers(),
+        Command::Accept(args) => accept::run(&args),
         Command::Measure(args) => measure::run(&args).map(|()| true),
     };
     match outcome {

@@ -13,8 +13,40 @@ pub(crate) struct Finished {
     pub(crate) lines: Vec<String>,
 }
 
+impl Finished {
+    /// Nothing was to be done.
+    pub(crate) fn nothing() -> Self {
+        Finished { success: true, lines: Vec::new() }
+    }
+
+    /// It failed before it could print anything.
+    pub(crate) fn failed(why: String) -> Self {
+        eprintln!("{why}");
+        Finished { success: false, lines: vec![why] }
+    }
+}
+
 /// Runs a command, passing every line on as it comes.
 pub(crate) fn stream(command: &mut Command) -> Result<Finished> {
+    each_line(command, |_| true)
+}
+
+/// Runs a command to its end and shows what it printed then, in one piece: others may be running beside it.
+pub(crate) fn collect(command: &mut Command) -> Result<Finished> {
+    let finished = each_line(command, |_| false)?;
+    let mut shown = finished.lines.join("\n");
+    if !shown.is_empty() {
+        shown.push('\n');
+    }
+    eprint!("{shown}");
+    Ok(finished)
+}
+
+/// Runs a command, and passes on every line that the function wants shown, as it comes.
+pub(crate) fn each_line(
+    command: &mut Command,
+    mut show: impl FnMut(&str) -> bool,
+) -> Result<Finished> {
     let shown = format!("{command:?}");
     let mut child = command
         .stdin(Stdio::null())
@@ -44,7 +76,9 @@ pub(crate) fn stream(command: &mut Command) -> Result<Finished> {
     drop(send);
     let mut lines = Vec::new();
     for line in receive {
-        eprintln!("{line}");
+        if show(&line) {
+            eprintln!("{line}");
+        }
         lines.push(line);
     }
     let status = child.wait().with_context(|| format!("cannot wait for {shown}"))?;

@@ -1,9 +1,10 @@
 //! Finding recorded cases.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kiln_value::Value;
+
+use crate::skip;
 
 /// The folder of the project.
 pub fn project_root() -> PathBuf {
@@ -22,11 +23,9 @@ pub fn corpus(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    // Straight to standard error: the test harness swallows what `eprintln` says in a passing test.
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "skipped: {test}: the corpus {name} is not there (set KILN_CORPUS to the folder that holds it)"
+    skip(
+        "the recorded cases are not beside the project",
+        "set KILN_CORPUS to the folder that holds them",
     );
     None
 }

@@ -2,19 +2,25 @@
 //!
 //! Corpora are recorded cases that live outside the project (`../shared/corpus` beside a checkout, or
 //! the folder that `KILN_CORPUS` names). A test that needs one asks [`corpus`] for it and returns when it is
-//! not there; the skip is said on the real standard error, where `cargo xtask test` counts it.
+//! not there; [`skip`] says so where `cargo xtask test` counts it, and fails where `KILN_REQUIRE_ALL` is set.
+//!
+//! Tables are cases that the repository has of its own, in `tests/cases` of a crate: [`cases`] runs them.
 //!
 //! A [`Tally`] runs the cases of one corpus, so that a failure shows every failing case and not
 //! only the first, and a success says how many there were.
 
+mod cases;
 #[cfg(feature = "control-plane")]
 pub mod control_plane;
 mod corpus;
 mod kyverno;
+mod missing;
 #[cfg(feature = "server")]
 pub mod server;
 mod tally;
 
+pub use cases::{Case, Expected, cases, read_cases};
 pub use corpus::{corpus, corpus_json, project_root};
 pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
+pub use missing::{skip, skip_named};
 pub use tally::{Tally, difference};

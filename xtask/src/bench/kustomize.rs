@@ -124,14 +124,14 @@ pub(super) fn kiln() -> Result<PathBuf> {
         return Ok(binary.into());
     }
     let status = Command::new("cargo")
-        .args(["build", "--release", "-p", "kiln"])
+        .args(["build", "--profile", "dist", "-p", "kiln"])
         .current_dir(root())
         .status()
         .context("cannot start cargo")?;
     if !status.success() {
         bail!("kiln cannot be built");
     }
-    Ok(root().join("target/release/kiln"))
+    Ok(root().join("target/dist/kiln"))
 }
 
 /// The peer's binary, built if it is not there yet.

@@ -1,4 +1,4 @@
-//! Kyverno's programs, built from its Go module in the version that `benches/kyverno` pins.
+//! Kyverno's programs, built from its Go module in the version that `xtask/kyverno` pins.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ pub(super) const PEER: &str = "kyverno";
 const MODULE: &str = "github.com/kyverno/kyverno";
 
 /// One of its programs, by its package below `cmd`; built if it is not there yet, which takes minutes the first time.
-pub(super) fn program(package: &str) -> Result<PathBuf> {
+pub(crate) fn program(package: &str) -> Result<PathBuf> {
     let binary = folder().join("target").join(package.replace('/', "-"));
     if binary.exists() {
         return Ok(binary);
@@ -48,7 +48,7 @@ pub(super) fn file(path: &str) -> Result<PathBuf> {
 }
 
 /// The version that the module file names.
-pub(super) fn version() -> Result<String> {
+pub(crate) fn version() -> Result<String> {
     let path = folder().join("go.mod");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let line = text.lines().find(|line| line.contains(&format!("{MODULE} v")));
@@ -57,5 +57,5 @@ pub(super) fn version() -> Result<String> {
 }
 
 fn folder() -> PathBuf {
-    root().join("benches/kyverno")
+    root().join("xtask/kyverno")
 }

@@ -1,7 +1,7 @@
 //! `kiln apply` beside Kyverno's own command line, as whole processes.
 //!
 //! Both run the same policies over the same files, and both must come to the same verdicts: the counts of the
-//! last line, and how many objects were made. `benches/kyverno` pins the peer.
+//! last line, and how many objects were made. `xtask/kyverno` pins the peer.
 
 use std::fmt::Write as _;
 use std::fs;

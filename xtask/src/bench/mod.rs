@@ -6,7 +6,7 @@
 
 mod client;
 mod kustomize;
-mod kyverno;
+pub(crate) mod kyverno;
 mod kyverno_cli;
 mod libraries;
 mod live;

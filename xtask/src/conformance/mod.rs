@@ -99,7 +99,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     {
         Ok(found) => found,
         Err(why) => {
-            eprintln!("skipped: conformance suites: {why}");
+            let missing = format!("there is no control plane: {why}");
+            kiln_testkit::skip_named("conformance suites", &missing, control_plane::HOW_TO_GET_IT);
             return Ok(true);
         }
     };

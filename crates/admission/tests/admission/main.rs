@@ -1,5 +1,6 @@
 //! Reviews in, answers out; policies in, webhook configurations out.
 
+mod fuzz_regressions;
 mod hostile;
 mod modrules;
 mod policies;

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -124,8 +123,10 @@ pub fn python_packages(requirements: &Path) -> Option<PathBuf> {
     match find() {
         Ok(folder) => Some(folder),
         Err(why) => {
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+            crate::skip(
+                &format!("the Python client is not there: {why}"),
+                "install Python 3 with pip",
+            );
             None
         }
     }

@@ -18,7 +18,7 @@ mod keys;
 mod ports;
 mod process;
 
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,6 +36,10 @@ use process::Removed;
 
 /// How long one server may take to answer. A start takes four seconds; a busy machine gets more.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What to do where the programs of a control plane are missing.
+pub const HOW_TO_GET_IT: &str = "install Go 1.26 or newer, with which they are built, or name a folder that has them in \
+     KUBEBUILDER_ASSETS";
 
 /// Controllers that the tests need. Names alone turn all others off.
 const CONTROLLERS: &[&str] = &[
@@ -107,8 +111,7 @@ impl ControlPlane {
         match Self::start() {
             Ok(cluster) => Some(cluster),
             Err(Error::Unavailable(why)) => {
-                let test = thread::current().name().unwrap_or("a test").to_owned();
-                let _ = writeln!(io::stderr(), "skipped: {test}: no control plane: {why}");
+                crate::skip(&format!("there is no control plane: {why}"), HOW_TO_GET_IT);
                 None
             }
             Err(Error::Failed(why)) => panic!("the control plane does not start: {why}"),

@@ -1,0 +1,16 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod adoption;
+mod authors;
+mod carried;
+mod conditions;
+mod convergence;
+mod existing;
+mod generating_tables;
+mod late_answers;
+mod operation;
+mod rehearsal;
+mod reports;
+mod requests;
+mod support;
+mod tables;

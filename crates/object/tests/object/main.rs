@@ -1,0 +1,5 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod crds;
+mod fuzz_regressions;
+mod properties;

@@ -1,0 +1,6 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod bad_input;
+mod clients;
+mod kubectl;
+mod serve;

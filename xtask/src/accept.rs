@@ -1,0 +1,27 @@
+//! `cargo xtask accept`: what the command line prints now is what it is expected to print.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::process::stream;
+use crate::root;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only the tests whose name contains this text, as transcripts::doctor
+    #[arg(value_name = "NAME", default_value = "")]
+    name: String,
+}
+
+/// Whether everything that the command line shows could be written anew: transcripts, the examples and the documentation.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace", "--test", "cli", "--"]);
+    match args.name.as_str() {
+        "" => command.args(["transcripts::", "examples::", "documentation::"]),
+        name => command.arg(name),
+    };
+    command.env("KILN_ACCEPT", "1").env("KILN_UPDATE", "1").current_dir(root());
+    Ok(stream(&mut command)?.success)
+}
