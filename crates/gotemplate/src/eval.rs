@@ -14,7 +14,7 @@ use crate::value::Dyn;
 impl<'e> Exec<'e> {
     /// The value of a pipeline, after its variables are set.
     pub(crate) fn pipe(&mut self, dot: &Operand, pipe: &'e Pipe) -> Result<Operand, Error> {
-        self.at = Part::Pipe(pipe);
+        self.look_at(Part::Pipe(pipe));
         self.enter()?;
         let mut value = None;
         for command in &pipe.commands {
@@ -43,16 +43,16 @@ impl<'e> Exec<'e> {
         let arguments = &command.terms[1..];
         match &first.kind {
             TermKind::Field(names) => {
-                self.at = Part::Term(first);
+                self.look_at(Part::Term(first));
                 return self.fields(dot, dot.clone(), names, arguments, last);
             }
             TermKind::Chain(inner, names) => {
-                self.at = Part::Term(first);
+                self.look_at(Part::Term(first));
                 let receiver = self.chained(dot, inner, first)?;
                 return self.fields(dot, receiver, names, arguments, last);
             }
             TermKind::Function(function) => {
-                self.at = Part::Term(first);
+                self.look_at(Part::Term(first));
                 return self.function(dot, function, Part::Command(command), arguments, last);
             }
             TermKind::Pipe(pipe) => {
@@ -60,7 +60,7 @@ impl<'e> Exec<'e> {
                 return self.pipe(dot, pipe);
             }
             TermKind::Variable(names) => {
-                self.at = Part::Term(first);
+                self.look_at(Part::Term(first));
                 let value = self.variable(&names[0])?;
                 if names.len() == 1 {
                     self.refuse_arguments(first, arguments, last.as_ref())?;
@@ -70,7 +70,7 @@ impl<'e> Exec<'e> {
             }
             _ => {}
         }
-        self.at = Part::Term(first);
+        self.look_at(Part::Term(first));
         self.refuse_arguments(first, arguments, last.as_ref())?;
         match &first.kind {
             TermKind::Nil => Err(self.error("nil is not a command")),
@@ -88,7 +88,7 @@ impl<'e> Exec<'e> {
             return Ok(());
         }
         let shown = match &first.kind {
-            TermKind::Pipe(pipe) => format!("({pipe})"),
+            TermKind::Pipe(pipe) => pipe.to_string(),
             _ => first.to_string(),
         };
         Err(self.error(format!("can't give argument to non-function {shown}")))
@@ -99,7 +99,7 @@ impl<'e> Exec<'e> {
         if let TermKind::Nil = inner.kind {
             return Err(self.error(format!("indirection through explicit nil in {whole}")));
         }
-        self.at = Part::Term(inner);
+        self.look_at(Part::Term(inner));
         self.term(dot, inner)
     }
 
@@ -185,9 +185,16 @@ impl<'e> Exec<'e> {
         let node = self.at;
         let mut values = vec![receiver.value.clone()];
         self.arguments(dot, method, arguments, last, &mut values)?;
-        let result = (method.run)(&self.call(), &values);
-        self.at = node;
-        result.map(Operand::plain).map_err(|fault| self.fault(fault, Some(method.name)))
+        match (method.run)(&self.call(), &values) {
+            Ok(result) => {
+                self.at = node;
+                Ok(Operand::plain(result))
+            }
+            Err(fault) => {
+                self.look_at(node);
+                Err(self.fault(fault, Some(method.name)))
+            }
+        }
     }
 
     fn function(
@@ -217,12 +224,16 @@ impl<'e> Exec<'e> {
         } else {
             let mut values = Vec::with_capacity(given);
             self.arguments(dot, function, arguments, last, &mut values)?;
-            let result = (function.run)(&self.call(), &values);
-            self.at = node;
-            result.map_err(|fault| {
-                let fault = name_callee(fault, name, arguments);
-                self.fault(fault, Some(name))
-            })?
+            match (function.run)(&self.call(), &values) {
+                Ok(result) => {
+                    self.at = node;
+                    result
+                }
+                Err(fault) => {
+                    self.look_at(node);
+                    return Err(self.fault(name_callee(fault, name, arguments), Some(name)));
+                }
+            }
         };
         self.leave();
         // What `index` and the like take out of data has the type of its place.
@@ -279,7 +290,7 @@ impl<'e> Exec<'e> {
     }
 
     fn argument(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
-        self.at = Part::Term(term);
+        self.look_at(Part::Term(term));
         match &term.kind {
             TermKind::Dot => self.checked(dot.value.clone(), declared),
             TermKind::Nil => match declared {
@@ -355,7 +366,7 @@ impl<'e> Exec<'e> {
 
     /// A term on its own.
     fn term(&mut self, dot: &Operand, term: &'e Term) -> Result<Operand, Error> {
-        self.at = Part::Term(term);
+        self.look_at(Part::Term(term));
         match &term.kind {
             TermKind::Field(names) => self.fields(dot, dot.clone(), names, &[], None),
             TermKind::Variable(names) => {

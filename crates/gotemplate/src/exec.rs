@@ -48,6 +48,8 @@ pub(crate) struct Exec<'e> {
     /// The template that is being rendered, and the part that was looked at last.
     pub(crate) template: &'e str,
     pub(crate) at: Part<'e>,
+    /// Where Go says an error is: after a call at its last argument, not at the call.
+    pub(crate) go_at: Part<'e>,
     pub(crate) variables: Vec<(Str, Operand)>,
     pub(crate) depth: usize,
 }
@@ -68,22 +70,27 @@ impl<'e> Exec<'e> {
         Call { meter: self.meter, sources: self.sources }
     }
 
+    pub(crate) fn look_at(&mut self, part: Part<'e>) {
+        (self.at, self.go_at) = (part, part);
+    }
+
     /// An error at the part that was looked at last, in Go's form.
     pub(crate) fn error(&self, message: impl Into<String>) -> Error {
         self.error_of(ErrorKind::Exec, message)
     }
 
     fn error_of(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
-        let at = self.at.at().min(self.source.len());
+        let place = |part: Part<'_>| (part.at().min(self.source.len()), part.to_string());
+        let (at, context) = place(self.go_at);
         let before = &self.source[..at];
         let line = before.matches('\n').count() + 1;
         let column = at - before.rfind('\n').map_or(0, |newline| newline + 1);
-        let context = self.at.to_string();
         let prefix = format!(
             "template: {}:{line}:{column}: executing {} at <{context}>: ",
             self.name,
             kiln_text::quote::quote(self.template),
         );
+        let (at, context) = place(self.at);
         let end = (at + context.len()).min(self.source.len());
         let end = (at..=end).rev().find(|&end| self.source.is_char_boundary(end)).unwrap_or(at);
         Error::new(kind, at..end, message).with_go_prefix(prefix)
@@ -159,7 +166,7 @@ impl<'e> Exec<'e> {
                 return flow;
             }
             Node::Template(at, name, pipe) => {
-                self.at = Part::Template(*at, name, pipe.as_ref());
+                self.look_at(Part::Template(*at, name, pipe.as_ref()));
                 self.template(dot, name, pipe.as_ref())?;
             }
             Node::Break => return Ok(Flow::Break),
@@ -169,12 +176,12 @@ impl<'e> Exec<'e> {
     }
 
     fn action(&mut self, dot: &Operand, at: u32, pipe: &'e Pipe) -> Result<(), Error> {
-        self.at = Part::Action(at, pipe);
+        self.look_at(Part::Action(at, pipe));
         let value = self.pipe(dot, pipe)?;
         if !pipe.variables.is_empty() {
             return Ok(());
         }
-        self.at = Part::Action(at, pipe);
+        self.look_at(Part::Action(at, pipe));
         match &value.value {
             Dyn::Missing | Dyn::Nil => self.write("<no value>"),
             Dyn::Text(text) => self.write(text),

@@ -128,7 +128,12 @@ fn has_right_trim(text: &str) -> bool {
 
 /// A character as Go's `%#U`.
 fn described(c: char) -> String {
-    format!("U+{:04X} '{c}'", u32::from(c))
+    let code = format!("U+{:04X}", u32::from(c));
+    if kiln_text::quote::quote(c.encode_utf8(&mut [0; 4])).contains(c) {
+        format!("{code} '{c}'")
+    } else {
+        code
+    }
 }
 
 impl<'t> Lexer<'t> {

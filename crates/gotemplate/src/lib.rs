@@ -172,7 +172,12 @@ impl Template {
     /// # Errors
     /// When an access or a function fails, or the budget is used up.
     pub fn render(&self, data: &Value, environment: &Environment<'_>) -> Result<String, Error> {
-        self.run(value::Dyn::from_value(data, self.0.options.numbers), environment)
+        let data = match data {
+            // Go has no value here at all, unlike a null inside of the data.
+            Value::Null => value::Dyn::Missing,
+            data => value::Dyn::from_value(data, self.0.options.numbers),
+        };
+        self.run(data, environment)
     }
 
     /// Renders the template with these fields as its data. To ask for another one is an error, as it is of a struct in Go.
@@ -204,6 +209,7 @@ impl Template {
             out: String::new(),
             template: &self.0.name,
             at: tree::Part::None,
+            go_at: tree::Part::None,
             variables: Vec::new(),
             depth: 0,
         };

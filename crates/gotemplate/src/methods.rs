@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use crate::error::Refusal;
 use crate::format;
-use crate::functions::Type::{Text, Time, Version as VersionType};
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::Type::{Int, Text, Time, Version as VersionType};
+use crate::functions::{Call, Function, any, function, int, text};
 use crate::semver::Version;
 use crate::value::Dyn;
 
@@ -22,6 +22,7 @@ pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static Function> {
 }
 
 const TIME: &[Function] = &[
+    function("AddDate", &[Int, Int, Int], None, add_date, ""),
     function("After", &[Time], None, after, ""),
     function("Before", &[Time], None, before, ""),
     function("Day", &[], None, |_, a| number(a, |t| i64::from(t.date().day)), ""),
@@ -43,7 +44,9 @@ const TIME: &[Function] = &[
     function("Sub", &[Time], None, since, ""),
     function("UTC", &[], None, utc, ""),
     function("Unix", &[], None, |_, a| Ok(Dyn::Int64(of(a, kiln_text::Time::unix))), ""),
-    function("UnixNano", &[], None, unix_nano, ""),
+    function("UnixMicro", &[], None, |_, a| unix_in(a, 1_000_000), ""),
+    function("UnixMilli", &[], None, |_, a| unix_in(a, 1_000), ""),
+    function("UnixNano", &[], None, |_, a| unix_in(a, 1_000_000_000), ""),
     function("Weekday", &[], None, |_, a| Ok(of(a, |t| t.format("Monday")).into()), ""),
     function("Year", &[], None, |_, a| number(a, |t| t.date().year), ""),
     function("YearDay", &[], None, |_, a| number(a, |t| i64::from(t.date().year_day())), ""),
@@ -133,10 +136,31 @@ fn utc(_: &Call<'_>, a: &[Dyn]) -> Result {
     }
 }
 
-fn unix_nano(_: &Call<'_>, a: &[Dyn]) -> Result {
-    let nanos =
-        of(a, |t| t.unix().wrapping_mul(1_000_000_000).wrapping_add(i64::from(t.nanosecond())));
-    Ok(Dyn::Int64(nanos))
+/// The time since 1970 in parts of a second.
+fn unix_in(a: &[Dyn], parts: i64) -> Result {
+    let of_second = |t: &kiln_text::Time| i64::from(t.nanosecond()) / (1_000_000_000 / parts);
+    let since = of(a, |t| t.unix().wrapping_mul(parts).wrapping_add(of_second(t)));
+    Ok(Dyn::Int64(since))
+}
+
+/// Years, months and days later. A day that the month does not have is one of the next month.
+fn add_date(_: &Call<'_>, a: &[Dyn]) -> Result {
+    let Dyn::Time(time) = any(a, 0) else { return Ok(Dyn::Nil) };
+    let date = time.date();
+    let later = || {
+        let months = int(a, 2).checked_add(i64::from(date.month) - 1)?;
+        let year = date.year.checked_add(int(a, 1))?.checked_add(months.div_euclid(12))?;
+        let month = u32::try_from(months.rem_euclid(12)).ok()? + 1;
+        // Beyond that the calendar cannot count.
+        year.checked_mul(366).filter(|days| days.unsigned_abs() < 1 << 50)?;
+        let mut moved = date;
+        (moved.year, moved.month) = (year, month);
+        let days = moved.to_days().checked_add(int(a, 3))?;
+        let seconds = days.checked_sub(date.to_days())?.checked_mul(86_400)?;
+        kiln_text::Time::from_unix(time.unix().checked_add(seconds)?, time.nanosecond())
+    };
+    let later = later().ok_or("the date is too far away")?;
+    Ok(Dyn::Time(Rc::new(later.in_zone(time.zone().clone()))))
 }
 
 fn seconds(a: &[Dyn]) -> f64 {

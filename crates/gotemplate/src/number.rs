@@ -63,10 +63,17 @@ impl Number {
 
     /// A character constant such as `'a'`.
     pub(crate) fn character(literal: &str) -> Result<Number, String> {
-        let malformed = || format!("malformed character constant: {literal}");
-        let text = kiln_text::quote::unquote(literal).map_err(|_| malformed())?;
-        let mut chars = text.chars();
-        let (Some(c), None) = (chars.next(), chars.next()) else { return Err(malformed()) };
+        let Some(c) = only_character(literal) else {
+            let inside = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
+            let mut starts = inside.char_indices().take(10).map(|(end, _)| &inside[..end]);
+            // Go reads one character and then looks for the quote.
+            return Err(
+                match starts.any(|start| only_character(&format!("'{start}'")).is_some()) {
+                    true => format!("malformed character constant: {literal}"),
+                    false => "invalid syntax".to_owned(),
+                },
+            );
+        };
         let code = u32::from(c);
         Ok(Number {
             text: Str::new(literal),
@@ -103,6 +110,24 @@ impl Number {
             && !text.contains(['p', 'P']);
         !hexadecimal && !text.starts_with('\'') && text.contains(['.', 'e', 'E', 'p', 'P'])
     }
+}
+
+/// The character of a literal that has just one.
+fn only_character(literal: &str) -> Option<char> {
+    let inside = literal.strip_prefix("'\\").and_then(|rest| rest.strip_suffix('\''));
+    let byte = inside.and_then(|code| match code.as_bytes() {
+        [b'x', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            u8::from_str_radix(&code[1..], 16).ok()
+        }
+        [b'0'..=b'3', b'0'..=b'7', b'0'..=b'7'] => u8::from_str_radix(code, 8).ok(),
+        _ => None,
+    });
+    if let Some(byte) = byte {
+        return Some(char::from(byte));
+    }
+    let text = kiln_text::quote::unquote(literal).ok()?;
+    let mut chars = text.chars();
+    chars.next().filter(|_| chars.next().is_none())
 }
 
 /// Go's `ParseInt` with base 0: prefixes, and underscores between digits.

@@ -49,7 +49,7 @@ impl<'m> Printer<'m> {
         match value {
             Dyn::Missing | Dyn::Nil => match (depth, verb) {
                 (1.., _) if self.flags.sharp_v => self.out.push("interface {}(nil)"),
-                (1.., 'v') => self.out.push("<nil>"),
+                (1.., _) => self.out.push("<nil>"),
                 _ => self.out.push(&format!("%!{verb}(<nil>)")),
             },
             Dyn::Bool(truth) => match verb {
@@ -255,6 +255,9 @@ impl<'m> Printer<'m> {
 
     fn float(&mut self, value: &Dyn, float: f64, verb: char) -> Result<(), Refusal> {
         let Some(mut text) = self.float_text(float, verb) else { return self.bad(value, verb) };
+        if self.flags.sharp && verb != 'b' && float.is_finite() {
+            text = with_point(&text, verb, self.flags.precision);
+        }
         let negative = text.starts_with('-');
         if text.starts_with('+') {
             text.remove(0);
@@ -321,6 +324,26 @@ impl<'m> Printer<'m> {
         self.flags.plus = plus;
         self.out.push("i)")
     }
+}
+
+/// A float under `#`: with a point, and with the zeros that `%g` leaves out.
+fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
+    let hexadecimal = matches!(verb, 'x' | 'X');
+    let is_exponent = |c: char| matches!(c, 'p' | 'P') || !hexadecimal && matches!(c, 'e' | 'E');
+    let (number, exponent) = text.split_at(text.find(is_exponent).unwrap_or(text.len()));
+    let wanted = match verb {
+        'v' | 'g' | 'G' | 'x' => precision.unwrap_or(6),
+        _ => 0,
+    };
+    let digits = number.trim_start_matches(['-', '+', '0', '.']);
+    let mut given = digits.chars().filter(|c| *c != '.').count();
+    let point = if number.contains('.') { "" } else { "." };
+    // A zero before the point counts once.
+    if !point.is_empty() && number.trim_start_matches(['-', '+']) == "0" {
+        given += 1;
+    }
+    let zeros = "0".repeat(wanted.saturating_sub(given).min(float::MAX_PRECISION));
+    format!("{number}{point}{zeros}{exponent}")
 }
 
 /// The text of types that print themselves.

@@ -68,16 +68,16 @@ fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
 }
 
 fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
-    let shown = |value: &Dyn| format::plain(value, call.meter);
+    let as_text = |value: &Dyn| format::printf("%s", std::slice::from_ref(value), call.meter);
     match (a, b) {
         (Dyn::Time(a), Dyn::Time(b)) => Ok(a == b),
         (Dyn::Version(a), Dyn::Version(b)) => Ok(std::rc::Rc::ptr_eq(a, b)),
         _ if a.kind_name() != b.kind_name() => {
-            let (one, other) = (shown(a)?, shown(b)?);
+            let (one, other) = (as_text(a)?, format::plain(b, call.meter)?);
             let (a, b) = (a.type_name(), b.type_name());
             Err(format!("non-comparable types {one}: {a}, {b}: {other}").into())
         }
-        _ => Err(format!("non-comparable type {}: {}", shown(b)?, b.type_name()).into()),
+        _ => Err(format!("non-comparable type {}: {}", as_text(b)?, b.type_name()).into()),
     }
 }
 

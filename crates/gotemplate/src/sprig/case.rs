@@ -19,6 +19,19 @@ pub(super) fn upper(c: char) -> char {
     to_upper(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or(c)
 }
 
+/// A capital at the start of a word: only the first letter of those that are two in one.
+pub(super) fn title(c: char) -> char {
+    match c {
+        'Ǆ'..='ǆ' => 'ǅ',
+        'Ǉ'..='ǉ' => 'ǈ',
+        'Ǌ'..='ǌ' => 'ǋ',
+        'Ǳ'..='ǳ' => 'ǲ',
+        // Georgian has no capitals at the start of words.
+        'ა'..='ჺ' | 'ჽ'..='ჿ' => c,
+        _ => upper(c),
+    }
+}
+
 pub(super) fn lower(c: char) -> char {
     to_lower(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or(c)
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::random;
+use super::{encode, random};
 use crate::error::Refusal;
 use crate::functions::Type::{Text, Uint32};
 use crate::functions::{Call, Function, function, int, text};
@@ -167,7 +167,10 @@ fn encrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
 fn decrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
     let encoded = text(a, 1);
     call.meter.make(encoded.len() as u64 * 2)?;
-    let bytes = STANDARD.decode(encoded).map_err(|error| Refusal::from(error.to_string()))?;
+    if encoded.is_empty() {
+        return Ok("".into());
+    }
+    let bytes = encode::base64_decoded(encoded.as_bytes())?;
     if bytes.len() < 2 * BLOCK || bytes.len() % BLOCK != 0 {
         return Err("the text was not made by encryptAES".into());
     }

@@ -28,8 +28,8 @@ pub(super) const TABLE: &[Function] = &[
         ternary,
         "the first if the last is true, else the second",
     ),
-    function("toJson", &[Any], None, json::compact, "as JSON"),
-    function("toPrettyJson", &[Any], None, json::pretty, "as JSON in lines"),
+    function("toJson", &[Any], None, to_json, "as JSON"),
+    function("toPrettyJson", &[Any], None, to_pretty_json, "as JSON in lines"),
     function("toRawJson", &[Any], None, json::raw, "as JSON without escapes for HTML"),
 ];
 
@@ -66,6 +66,22 @@ fn fail(_: &Call<'_>, a: &[Dyn]) -> Result {
 fn from_json(call: &Call<'_>, a: &[Dyn]) -> Result {
     match json::parse(call, a) {
         Err(Refusal::Failed(_)) => Ok(Dyn::Nil),
+        other => other,
+    }
+}
+
+fn to_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+    or_nothing(json::compact(call, a))
+}
+
+fn to_pretty_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+    or_nothing(json::pretty(call, a))
+}
+
+/// Sprig: what JSON cannot say is an empty text.
+fn or_nothing(result: Result) -> Result {
+    match result {
+        Err(Refusal::Failed(_)) => Ok("".into()),
         other => other,
     }
 }

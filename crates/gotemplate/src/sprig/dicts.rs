@@ -60,9 +60,11 @@ fn has_key(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn set(call: &Call<'_>, a: &[Dyn]) -> Result {
-    let target = map(a, 0);
-    insert(call, &target, key(text(a, 1)), any(a, 2).clone())?;
-    Ok(Dyn::Map(target))
+    let Dyn::Map(target) = any(a, 0) else {
+        return Err("assignment to entry in nil map".into());
+    };
+    insert(call, target, key(text(a, 1)), any(a, 2).clone())?;
+    Ok(Dyn::Map(target.clone()))
 }
 
 fn unset(_: &Call<'_>, a: &[Dyn]) -> Result {
@@ -191,9 +193,12 @@ fn merge_into(
     for (name, value) in source.entries() {
         call.meter.step(1)?;
         match (target.get(&name), &value) {
+            (_, Dyn::Nil | Dyn::Missing) if !overwrite => {}
             (Some(Dyn::Map(inner)), Dyn::Map(from)) => {
                 merge_into(call, &inner, from, overwrite, depth + 1)?;
             }
+            // A map does not even overwrite what is no map.
+            (Some(present), Dyn::Map(_)) if !is_empty(&present) => {}
             (Some(present), _) if !overwrite && !is_empty(&present) => {}
             _ => insert(call, target, name, value)?,
         }

@@ -2,6 +2,7 @@
 
 use kiln_value::{Key, Number, Value, json};
 
+use super::json_syntax;
 use crate::Numbers;
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
@@ -14,7 +15,9 @@ type Result<R = Dyn> = std::result::Result<R, Refusal>;
 pub(super) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
-    let value = json::parse(source).map_err(|error| Refusal::from(error.to_string()))?;
+    let value = json::parse(source).map_err(|error| {
+        Refusal::from(json_syntax::problem(source).unwrap_or_else(|| error.to_string()))
+    })?;
     Ok(Dyn::from_value(&value, Numbers::Floats))
 }
 
@@ -27,7 +30,9 @@ pub(super) fn pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 pub(super) fn raw(call: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(json::to_canonical_string(&value_of(any(a, 0), call.meter, 0)?).into())
+    let raw = json::to_canonical_string(&value_of(any(a, 0), call.meter, 0)?);
+    // Go escapes what JavaScript takes for line ends, come what may.
+    Ok(raw.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").into())
 }
 
 fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
@@ -72,6 +77,9 @@ fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
 }
 
 pub(super) fn copy(call: &Call<'_>, a: &[Dyn]) -> Result {
+    if any(a, 0).is_nil() {
+        return Err("reflect: call of reflect.Value.Type on zero Value".into());
+    }
     copy_of(any(a, 0), call.meter, 0)
 }
 

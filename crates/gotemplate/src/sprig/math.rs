@@ -1,5 +1,7 @@
 //! Numbers. Sprig computes with 64-bit integers that wrap, and with decimals where a name ends in `f`.
 
+use std::num::IntErrorKind;
+
 use super::convert::{float_of, int_of};
 use super::decimal::{self, Decimal};
 use crate::error::Refusal;
@@ -87,10 +89,18 @@ fn minf(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(a.iter().map(float_of).fold(f64::INFINITY, f64::min)))
 }
 
+fn decimal_of(float: f64) -> Result<Decimal> {
+    if !float.is_finite() {
+        let shown = kiln_text::float::print(float);
+        return Err(format!("Cannot create a Decimal from {shown}").into());
+    }
+    Ok(Decimal::from_float(float))
+}
+
 fn folded(a: &[Dyn], by: decimal::Operation) -> Result {
-    let mut numbers = a.iter().map(float_of);
-    let first = Decimal::from_float(numbers.next().unwrap_or(0.0));
-    let result = numbers.try_fold(first, |left, right| by(left, Decimal::from_float(right)))?;
+    let mut numbers = a.iter().map(|value| decimal_of(float_of(value)));
+    let first = numbers.next().unwrap_or_else(|| decimal_of(0.0))?;
+    let result = numbers.try_fold(first, |left, right| by(left, right?))?;
     Ok(Dyn::Float(result.to_float()))
 }
 
@@ -144,7 +154,14 @@ fn float64(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn atoi(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(Dyn::Int(text(a, 0).parse().unwrap_or(0)))
+    Ok(Dyn::Int(match text(a, 0).parse::<i64>() {
+        Ok(int) => int,
+        Err(error) => match error.kind() {
+            IntErrorKind::PosOverflow => i64::MAX,
+            IntErrorKind::NegOverflow => i64::MIN,
+            _ => 0,
+        },
+    }))
 }
 
 fn to_decimal(call: &Call<'_>, a: &[Dyn]) -> Result {

@@ -9,6 +9,7 @@ mod defaults;
 mod dicts;
 mod encode;
 mod json;
+mod json_syntax;
 mod lists;
 mod math;
 mod outside;

@@ -1,5 +1,8 @@
 //! Chance, which the caller supplies.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::error::Refusal;
 use crate::functions::Type::{Int, Text};
 use crate::functions::{Call, Function, function, int, text};
@@ -9,6 +12,7 @@ pub(super) const TABLE: &[Function] = &[
     function("randAlpha", &[Int], None, alpha, "random letters"),
     function("randAlphaNum", &[Int], None, alpha_num, "random letters and digits"),
     function("randAscii", &[Int], None, ascii, "random printable characters"),
+    function("randBytes", &[Int], None, rand_bytes, "so many random bytes as Base64"),
     function(
         "randInt",
         &[Int, Int],
@@ -72,6 +76,15 @@ fn numeric(call: &Call<'_>, a: &[Dyn]) -> Result {
 fn ascii(call: &Call<'_>, a: &[Dyn]) -> Result {
     let printable: Vec<u8> = (b' '..=b'~').collect();
     characters(call, a, &printable)
+}
+
+fn rand_bytes(call: &Call<'_>, a: &[Dyn]) -> Result {
+    let count =
+        usize::try_from(int(a, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
+    call.meter.make((count as u64).saturating_mul(3))?;
+    let mut bytes = vec![0; count];
+    fill(call, &mut bytes)?;
+    Ok(STANDARD.encode(bytes).into())
 }
 
 fn rand_int(call: &Call<'_>, a: &[Dyn]) -> Result {

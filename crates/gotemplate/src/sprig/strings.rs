@@ -102,7 +102,7 @@ fn title(_: &Call<'_>, a: &[Dyn]) -> Result {
     let mut at_start = true;
     let titled = text(a, 0).chars().map(|c| {
         let started = std::mem::replace(&mut at_start, separates(c));
-        if started { case::upper(c) } else { c }
+        if started { case::title(c) } else { c }
     });
     Ok(titled.collect::<String>().into())
 }
@@ -151,12 +151,22 @@ fn trim_suffix(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn nospace(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(text(a, 0).replace(char::is_whitespace, "").into())
+    let source = text(a, 0);
+    match latin(source).any(char::is_whitespace) {
+        true => Ok(latin(source).filter(|c| !c.is_whitespace()).collect::<String>().into()),
+        false => Ok(source.into()),
+    }
 }
 
 fn initials(_: &Call<'_>, a: &[Dyn]) -> Result {
-    let words = text(a, 0).split_whitespace();
+    let source: String = latin(text(a, 0)).collect();
+    let words = source.split_whitespace();
     Ok(words.filter_map(|word| word.chars().next()).collect::<String>().into())
+}
+
+/// Sprig takes each byte for a character here.
+fn latin(text: &str) -> impl Iterator<Item = char> {
+    text.bytes().map(char::from)
 }
 
 fn contains(_: &Call<'_>, a: &[Dyn]) -> Result {

@@ -52,6 +52,17 @@ pub(super) fn join(_: &Call<'_>, a: &[Dyn]) -> Result {
         ))),
     };
     let user = part("userinfo")?;
+    let user = match user.is_empty() {
+        true => None,
+        false => {
+            let whole = format!("proto://{user}@host");
+            let url = Url::parse(&whole).map_err(|problem| {
+                let whole = quote(&whole);
+                format!("unable to parse userinfo in dict: parse {whole}: {problem}")
+            })?;
+            url.user
+        }
+    };
     let url = Url {
         scheme: part("scheme")?,
         host: part("host")?,
@@ -59,7 +70,7 @@ pub(super) fn join(_: &Call<'_>, a: &[Dyn]) -> Result {
         query: part("query")?,
         opaque: part("opaque")?,
         fragment: part("fragment")?,
-        user: (!user.is_empty()).then_some(user),
+        user,
     };
     Ok(url.write().into())
 }
@@ -107,7 +118,11 @@ impl Url {
                 }) {
                     return Err("net/url: invalid userinfo".into());
                 }
-                self.user = Some(user.to_owned());
+                let part = |part: &str| Ok::<_, String>(escaped(&unescaped(part)?, b"$&+,;="));
+                self.user = Some(match user.split_once(':') {
+                    Some((name, password)) => format!("{}:{}", part(name)?, part(password)?),
+                    None => part(user)?,
+                });
                 host
             }
             None => text,
