@@ -7,7 +7,23 @@ use kiln_text::float::{self, Style};
 use kiln_text::{Duration, Quantity, range, wildcard};
 use kiln_value::{Number, Value};
 
-/// Whether a value meets a pattern. Maps only ask for a map, whatever is in it; lists are no patterns.
+/// How numbers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// As in the conditions of a patch: all are floats.
+    Floats,
+    /// As in the pattern of a validate rule and its object: whole numbers are integers.
+    Whole,
+}
+
+impl Numbers {
+    fn whole(self, number: Number) -> Option<i64> {
+        number.as_i64().filter(|_| self == Numbers::Whole)
+    }
+}
+
+/// Whether a value meets a pattern, as a condition of a patch asks. Maps only ask for a map, whatever is in it;
+/// lists are no patterns.
 ///
 /// ```
 /// use kiln_pattern::value_matches;
@@ -15,9 +31,13 @@ use kiln_value::{Number, Value};
 /// assert!(value_matches(&"nginx:*".into(), &"nginx:1".into()));
 /// ```
 pub fn value_matches(pattern: &Value, value: &Value) -> bool {
+    leaf_matches(pattern, value, Numbers::Floats)
+}
+
+pub(crate) fn leaf_matches(pattern: &Value, value: &Value, numbers: Numbers) -> bool {
     match pattern {
         Value::Bool(wanted) => value.as_bool() == Some(*wanted),
-        Value::Number(wanted) => number(*wanted, value),
+        Value::Number(wanted) => number(*wanted, value, numbers),
         // Kyverno: null stands for everything that says nothing.
         Value::Null => match value {
             Value::Null => true,
@@ -28,12 +48,12 @@ pub fn value_matches(pattern: &Value, value: &Value) -> bool {
         },
         Value::Map(_) => matches!(value, Value::Map(_)),
         Value::List(_) => false,
-        Value::String(pattern) => text(pattern, value),
+        Value::String(pattern) => text(pattern, value, numbers),
     }
 }
 
-fn number(wanted: Number, value: &Value) -> bool {
-    match (wanted.as_i64().filter(|_| wanted.is_integer()), value) {
+fn number(wanted: Number, value: &Value, numbers: Numbers) -> bool {
+    match (numbers.whole(wanted), value) {
         (_, Value::Number(found)) => wanted.compare(*found) == Some(Ordering::Equal),
         (Some(wanted), Value::String(text)) => text.parse() == Ok(wanted),
         (None, Value::String(text)) => float::parse(text) == Some(wanted.as_f64()),
@@ -41,11 +61,11 @@ fn number(wanted: Number, value: &Value) -> bool {
     }
 }
 
-fn text(pattern: &str, value: &Value) -> bool {
+fn text(pattern: &str, value: &Value, numbers: Numbers) -> bool {
     if value.as_str() == Some(pattern) {
         return true;
     }
-    let operand = Operand::of(value);
+    let operand = Operand::of(value, numbers);
     pattern.split('|').any(|any| {
         any.trim_matches(' ').split('&').all(|part| operand.meets(part.trim_matches(' ')))
     })
@@ -100,15 +120,18 @@ struct Operand<'v> {
 }
 
 impl<'v> Operand<'v> {
-    fn of(value: &'v Value) -> Self {
+    fn of(value: &'v Value, numbers: Numbers) -> Self {
         let (text, measured): (Option<Cow<'v, str>>, Option<Cow<'v, str>>) = match value {
             Value::String(text) => (Some(text.as_str().into()), Some(text.as_str().into())),
-            // Kyverno: numbers are floats: with an exponent as text, with six decimals as quantities.
-            Value::Number(number) => {
-                let text = float::format(number.as_f64(), Style::Exponent, None).to_uppercase();
-                let measured = float::format(number.as_f64(), Style::Fixed, Some(6));
-                (Some(text.into()), Some(measured.into()))
-            }
+            Value::Number(number) => match numbers.whole(*number) {
+                Some(whole) => (Some(whole.to_string().into()), Some(whole.to_string().into())),
+                // Kyverno: floats have an exponent as text, and six decimals as quantities.
+                None => {
+                    let text = float::format(number.as_f64(), Style::Exponent, None).to_uppercase();
+                    let measured = float::format(number.as_f64(), Style::Fixed, Some(6));
+                    (Some(text.into()), Some(measured.into()))
+                }
+            },
             Value::Bool(b) => (Some(b.to_string().into()), None),
             // Kyverno: null is no text, and counts as 0.
             Value::Null => (None, Some("0".into())),
@@ -189,7 +212,10 @@ mod tests {
         assert!(value_matches(&value!(5.0), &value!(5)));
         assert!(value_matches(&value!(5), &value!("5")));
         assert!(value_matches(&value!(5.5), &value!("5.50")));
-        assert!(!value_matches(&value!(5), &value!("5.0")));
+        assert!(value_matches(&value!(5), &value!("5.0")));
+        assert!(!leaf_matches(&value!(5), &value!("5.0"), Numbers::Whole));
+        assert!(!value_matches(&"1?".into(), &value!(12)));
+        assert!(leaf_matches(&"1?".into(), &value!(12), Numbers::Whole));
         assert!(!value_matches(&value!(u64::MAX), &value!(-1)));
     }
 }

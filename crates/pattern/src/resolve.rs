@@ -80,7 +80,7 @@ pub fn resolve_anchors(
     let mut resolver = Resolver { path: Path::root(), effort: Effort::new(limits) };
     match resolver.value(&mut patch, Some(object)) {
         Ok(()) => {
-            sweep(&mut patch, false);
+            sweep_top(&mut patch);
             Ok(Resolved::Patch(patch))
         }
         Err(Stop::Condition(cancelled) | Stop::Global(cancelled)) => {
@@ -303,6 +303,20 @@ fn add_if_not_present(map: &mut Map, object: Option<&Value>) -> bool {
         }
     }
     !adds.is_empty()
+}
+
+/// Takes away what only asked. Kyverno: at the top of a patch, a condition that holds more than scalars stays with
+/// its anchor, and so changes nothing that the object has.
+fn sweep_top(patch: &mut Value) {
+    match patch.as_map_mut() {
+        Some(map) => map.retain(|key, value| {
+            let asked = Anchor::parse(key).is_some_and(|anchor| anchor.kind.is_condition());
+            !sweep(value, asked)
+        }),
+        None => {
+            sweep(patch, false);
+        }
+    }
 }
 
 /// Takes away what only asked. True when nothing is left; a scalar that is left counts if `scalars`.

@@ -1,8 +1,8 @@
 //! An object against a tree of patterns.
 //!
 //! Maps ask for what they name and leave the rest alone; one map in a list asks it of every element. Anchors
-//! are asked first: a condition that does not hold passes over the list element it stands in, and every
-//! other mismatch ends the match.
+//! are asked first: a condition that does not hold passes over the list element it stands in, or over the
+//! equality anchor it stands below if another anchor beside that one holds; every other mismatch ends the match.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use kiln_value::{Key, List, Map, Path, Value};
 
 use crate::anchor::{Anchor, AnchorKind};
 use crate::effort::{Effort, Limits, TooMuchWork};
-use crate::leaf::value_matches;
+use crate::leaf::{Numbers, leaf_matches};
 
 /// Where an object does not meet a pattern, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,15 @@ pub struct Mismatch {
     pub condition: bool,
     /// The question was given up.
     pub too_much: Option<TooMuchWork>,
+    /// The condition stands in a map or list of its own, below the one that is asked.
+    below: bool,
+}
+
+impl Mismatch {
+    /// Whether it only says that a condition does not hold, so that others may be asked.
+    fn passes_over(&self) -> bool {
+        self.condition && self.too_much.is_none()
+    }
 }
 
 impl fmt::Display for Mismatch {
@@ -39,25 +48,29 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// Whether a value meets a tree of patterns.
+/// Whether an object meets a tree of patterns, as a validate rule asks.
 ///
 /// # Errors
 /// The first mismatch, or that the question takes too much work.
 pub fn matches(pattern: &Value, value: &Value, limits: &Limits) -> Result<(), Mismatch> {
-    matches_within(pattern, value, &mut Effort::new(limits))
+    let mut effort = Effort::new(limits);
+    Matcher { path: Path::root(), effort: &mut effort, numbers: Numbers::Whole }
+        .value(pattern, value)
 }
 
+/// Whether an object meets a tree of patterns, as a condition of a patch asks.
 pub(crate) fn matches_within(
     pattern: &Value,
     value: &Value,
     effort: &mut Effort,
 ) -> Result<(), Mismatch> {
-    Matcher { path: Path::root(), effort }.value(pattern, value)
+    Matcher { path: Path::root(), effort, numbers: Numbers::Floats }.value(pattern, value)
 }
 
 struct Matcher<'m> {
     path: Path,
     effort: &'m mut Effort,
+    numbers: Numbers,
 }
 
 impl Matcher<'_> {
@@ -82,7 +95,7 @@ impl Matcher<'_> {
     }
 
     fn leaf(&self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
-        if value_matches(pattern, value) {
+        if leaf_matches(pattern, value, self.numbers) {
             return Ok(());
         }
         let shown = kiln_value::json::to_string;
@@ -92,16 +105,32 @@ impl Matcher<'_> {
     fn map(&mut self, pattern: &Map, map: &Map) -> Result<(), Mismatch> {
         let expanded = with_label_keys(pattern, map);
         let pattern = expanded.as_ref().unwrap_or(pattern);
-        for key in self.order(pattern)? {
-            let Some(wanted) = pattern.get(key) else { continue };
-            match Anchor::parse(key) {
-                Some(anchor) if anchor.kind != AnchorKind::AddIfNotPresent => {
+        let order = self.order(pattern)?;
+        let depth = self.path.segments().len();
+        let (mut met, mut passed_over) = (false, None);
+        for (wanted, anchor) in order.anchors {
+            self.path.push(anchor.key);
+            match self.anchor(anchor, wanted, map.get(anchor.key)) {
+                Ok(()) => met = true,
+                Err(mismatch) if mismatch.passes_over() && mismatch.below => {
+                    passed_over.get_or_insert(mismatch);
+                }
+                Err(mismatch) => return Err(Mismatch { below: true, ..mismatch }),
+            }
+            self.back_to(depth);
+        }
+        if let Some(mismatch) = passed_over.filter(|_| !met) {
+            return Err(mismatch);
+        }
+        for (key, wanted, anchor) in order.fields {
+            match anchor {
+                Some(anchor) => {
                     self.path.push(anchor.key);
                     self.anchor(anchor, wanted, map.get(anchor.key))?;
                 }
-                _ => {
+                None => {
                     self.path.push(key);
-                    self.field(wanted, map.get(key))?;
+                    self.field(key, wanted, map.get(key))?;
                 }
             }
             self.path.pop();
@@ -109,11 +138,15 @@ impl Matcher<'_> {
         Ok(())
     }
 
-    fn field(&mut self, wanted: &Value, found: Option<&Value>) -> Result<(), Mismatch> {
+    fn field(&mut self, key: &Key, wanted: &Value, found: Option<&Value>) -> Result<(), Mismatch> {
         // Kyverno: a star alone takes whatever is there, also maps and lists.
         if wanted.as_str() == Some("*") {
             return match found {
-                None | Some(Value::Null) => Err(self.wants(|| "it is not there".into())),
+                None | Some(Value::Null) => {
+                    // Kyverno: the map that lacks it is at fault.
+                    self.path.pop();
+                    Err(self.wants(|| format!("{:?} is not there", key.as_str())))
+                }
                 Some(_) => Ok(()),
             };
         }
@@ -134,7 +167,7 @@ impl Matcher<'_> {
             }
             (AnchorKind::Condition | AnchorKind::Global, Some(found)) => self
                 .value(wanted, found)
-                .map_err(|mismatch| Mismatch { condition: true, ..mismatch }),
+                .map_err(|mismatch| Mismatch { condition: true, below: false, ..mismatch }),
             (AnchorKind::Existence, Some(found)) => self.existence(wanted, found),
             (_, Some(found)) => self.value(wanted, found),
             (_, None) => Ok(()),
@@ -199,14 +232,14 @@ impl Matcher<'_> {
             self.back_to(depth);
             match outcome {
                 Ok(()) => met = true,
-                Err(mismatch) if mismatch.condition => {
+                Err(mismatch) if mismatch.passes_over() => {
                     passed_over.get_or_insert(mismatch);
                 }
                 Err(mismatch) => return Err(mismatch),
             }
         }
         match passed_over {
-            Some(mismatch) if !met => Err(mismatch),
+            Some(mismatch) if !met => Err(Mismatch { below: true, ..mismatch }),
             _ => Ok(()),
         }
     }
@@ -217,21 +250,34 @@ impl Matcher<'_> {
         }
     }
 
-    /// The keys of a pattern in the order they are asked: anchors, then what holds anchors, then the
-    /// rest.
-    fn order<'k>(&mut self, pattern: &'k Map) -> Result<Vec<&'k Key>, Mismatch> {
-        let mut keys = Vec::with_capacity(pattern.len());
-        for (key, value) in pattern {
-            let rank = match Anchor::parse(key).map(|anchor| anchor.kind) {
-                Some(AnchorKind::Global) => 1,
-                Some(kind) if kind != AnchorKind::AddIfNotPresent => 0,
-                _ if self.holds_anchors(value)? => 1,
-                _ => 2,
-            };
-            keys.push((rank, key));
+    /// A pattern in the order it is asked: anchors, then what else asks for conditions, then the rest.
+    fn order<'k>(&mut self, pattern: &'k Map) -> Result<Order<'k>, Mismatch> {
+        let (mut anchors, mut fields) = (Vec::new(), Vec::new());
+        for (key, wanted) in pattern {
+            let anchor =
+                Anchor::parse(key).filter(|anchor| anchor.kind != AnchorKind::AddIfNotPresent);
+            match anchor {
+                Some(anchor) if anchor.kind != AnchorKind::Global => {
+                    anchors.push((key, wanted, anchor));
+                }
+                _ => {
+                    let last = anchor.is_none() && !self.holds_anchors(wanted)?;
+                    fields.push((last, key, wanted, anchor));
+                }
+            }
         }
-        keys.sort();
-        Ok(keys.into_iter().map(|(_, key)| key).collect())
+        anchors.sort_by_key(|(key, ..)| *key);
+        // Kyverno: those with conditions are asked from the last key to the first.
+        fields.sort_by(|(a_last, a, ..), (b_last, b, ..)| {
+            a_last.cmp(b_last).then_with(|| if *a_last { a.cmp(b) } else { b.cmp(a) })
+        });
+        Ok(Order {
+            anchors: anchors.into_iter().map(|(_, wanted, anchor)| (wanted, anchor)).collect(),
+            fields: fields
+                .into_iter()
+                .map(|(_, key, wanted, anchor)| (key, wanted, anchor))
+                .collect(),
+        })
     }
 
     fn holds_anchors(&mut self, value: &Value) -> Result<bool, Mismatch> {
@@ -265,12 +311,21 @@ impl Matcher<'_> {
             why: too_much.to_string(),
             condition: false,
             too_much: Some(too_much),
+            below: false,
         })
     }
 
     fn wants(&self, why: impl FnOnce() -> String) -> Mismatch {
-        Mismatch { path: self.path.clone(), why: why(), condition: false, too_much: None }
+        let path = self.path.clone();
+        Mismatch { path, why: why(), condition: false, too_much: None, below: false }
     }
+}
+
+/// The keys of a map pattern in the order they are asked.
+struct Order<'k> {
+    anchors: Vec<(&'k Value, Anchor<'k>)>,
+    /// Plain keys and global anchors.
+    fields: Vec<(&'k Key, &'k Value, Option<Anchor<'k>>)>,
 }
 
 /// Kyverno: keys of labels and annotations may have wildcards; the first label that meets one is meant.

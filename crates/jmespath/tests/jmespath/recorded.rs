@@ -28,13 +28,13 @@ impl Sources for Fixed {
     }
 }
 
-enum Outcome {
+pub(crate) enum Outcome {
     Compile(Error),
     Search(Error),
     Value(Value),
 }
 
-fn run(expression: &str, data: &Value) -> Outcome {
+pub(crate) fn run(expression: &str, data: &Value) -> Outcome {
     let environment = Environment { sources: &Fixed, ..Environment::default() };
     match Expression::compile(expression) {
         Err(error) => Outcome::Compile(error),
@@ -96,7 +96,7 @@ fn own_answer(expression: &str) -> Option<Value> {
     })
 }
 
-fn check_value(wanted: &Value, outcome: Outcome, unordered: bool) -> Result<(), String> {
+pub(crate) fn check_value(wanted: &Value, outcome: Outcome, unordered: bool) -> Result<(), String> {
     match outcome {
         Outcome::Value(got) if unordered && same_elements(wanted, &got) => Ok(()),
         Outcome::Value(got) if !unordered && same(wanted, &got) => Ok(()),

@@ -1,0 +1,8 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod api;
+mod budget;
+mod cases;
+mod fuzz_regressions;
+mod properties;
+mod recorded;
