@@ -3,6 +3,7 @@
 //! It goes along the left edge of the tree in a loop and recurses only into nested parts, whose
 //! depth the parser has limited.
 
+mod literals;
 mod loops;
 mod unify;
 
@@ -63,9 +64,13 @@ pub(crate) fn check(
         types: vec![Type::Dyn; ast.exprs.len()],
         references: vec![Reference::None; ast.exprs.len()],
         scopes: Vec::new(),
+        formats: 0,
         issues: Vec::new(),
     };
     checker.check(ast.root);
+    if mode == Mode::Strict && checker.issues.is_empty() {
+        checker.check_literals();
+    }
     if mode == Mode::Strict && !checker.issues.is_empty() {
         return Err(CompileError::new(source, checker.issues));
     }
@@ -82,6 +87,8 @@ struct Checker<'c> {
     references: Vec<Reference>,
     /// Local variables, inner ones last.
     scopes: Vec<(Str, Type)>,
+    /// How many calls of `format` are around; what is formatted may be of mixed types.
+    formats: usize,
     issues: Vec<Issue>,
 }
 
@@ -291,9 +298,12 @@ impl Checker<'_> {
         function: &str,
         args: &[ExprId],
     ) -> Type {
+        let formats = usize::from(function == "format");
+        self.formats += formats;
         for arg in args {
             self.check(*arg);
         }
+        self.formats -= formats;
         let span = self.ast.span(id);
         let env = self.env;
         let (overloads, namespaced) = match target {
@@ -439,14 +449,20 @@ impl Checker<'_> {
 
     fn join(&mut self, previous: Option<Type>, current: Type, span: Span) -> Type {
         let Some(previous) = previous else { return current };
+        let mixed = self.env.homogeneous_literals
+            && self.formats == 0
+            && !literals::equivalent(
+                &self.unifier.resolve(&previous, false),
+                &self.unifier.resolve(&current, false),
+            );
         match self.unifier.join(&previous, &current) {
-            Some(joined) => joined,
-            None if self.env.homogeneous_literals => {
+            Some(joined) if !mixed => joined,
+            _ if mixed => {
                 let (wanted, found) =
                     (self.unifier.resolve(&previous, true), self.unifier.resolve(&current, true));
                 self.issue(format!("expected type '{wanted}' but found '{found}'"), span)
             }
-            None => Type::Dyn,
+            _ => Type::Dyn,
         }
     }
 

@@ -43,7 +43,8 @@ pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
             Part::Val(Val::Map(map)) => map.part(field).ok_or_else(|| no_such_path(&rest[at..]))?,
             // An optional or a message on the way.
             Part::Val(other) => return path_slowly(other, &rest[at..]),
-            Part::Json(_) => return Err(no_such_overload()),
+            Part::Json(Value::List(_)) => return Err(no_such_overload()),
+            Part::Json(_) => return Err(no_such_path(&rest[at..])),
         };
     }
     Ok(part.to_val())
@@ -53,12 +54,13 @@ fn path_slowly(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
     fields.iter().try_fold(value.clone(), |value, field| select(&value, field))
 }
 
-/// A field of a value, if it is there.
+/// A field of a value, if it is there. Null and plain values have none.
 fn field(value: &Val, field: &str) -> Result<Option<Val>, Failure> {
     match value {
         Val::Map(map) => Ok(map.get_str(field)),
         Val::Struct(message) => Ok(message.get(field).cloned()),
-        _ => Err(no_such_overload()),
+        Val::List(_) => Err(no_such_overload()),
+        _ => Ok(None),
     }
 }
 
@@ -67,6 +69,18 @@ pub(super) fn select(value: &Val, name: &str) -> Result<Val, Failure> {
     match value {
         Val::Optional(_) => select_optional(value, name),
         _ => field(value, name)?.ok_or_else(|| no_such_path(&[Str::new(name)])),
+    }
+}
+
+/// Refuses to go on through an optional that holds neither fields nor elements, as the conformance
+/// suite wants it; Kubernetes' release of CEL finds nothing there.
+pub(super) fn refuse_plain(value: &Val) -> Result<(), Failure> {
+    match value {
+        Val::Optional(Some(nested)) => match &nested.value {
+            Val::Map(_) | Val::Struct(_) | Val::List(_) | Val::Optional(_) => Ok(()),
+            _ => Err(no_such_overload()),
+        },
+        _ => Ok(()),
     }
 }
 
@@ -87,16 +101,17 @@ pub(super) fn has(value: &Val, name: &str) -> Result<bool, Failure> {
         Val::Struct(message) => Ok(message.get(name).is_some()),
         Val::Optional(None) => Ok(false),
         Val::Optional(Some(nested)) => has(&nested.value, name),
-        _ => Err(no_such_overload()),
+        Val::List(_) => Err(no_such_overload()),
+        _ => Ok(false),
     }
 }
 
-/// An element, if it is there.
+/// An element, if it is there. Null and plain values have none.
 fn element(value: &Val, index: &Val) -> Result<Option<Val>, Failure> {
     match value {
         Val::Map(map) => map_element(map, index),
         Val::List(list) => list_element(list, index),
-        _ => Err(no_such_overload()),
+        _ => Ok(None),
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Compiled {
     pub(crate) lazies: Vec<Option<Lazy>>,
     /// How deep evaluation recurses.
     pub(crate) height: u32,
+    /// Whether it runs as in Kubernetes, see [`Dialect`](crate::syntax::Dialect).
+    pub(crate) kubernetes: bool,
 }
 
 pub(crate) struct Lazy {
@@ -98,6 +100,8 @@ pub(crate) enum Step {
     Index(Node),
     OptionalIndex(Node),
     Call(Box<Call>),
+    /// What stands in for an empty optional, looked at only then: `or`, or with true `orValue`.
+    Or(Node, bool),
     /// `matches` with a fixed pattern.
     Matches(Box<Regex>),
     Loop(Box<Loop>),

@@ -33,6 +33,7 @@ impl Program {
             locals: lazies.len(),
             lazies,
             height,
+            kubernetes: env.declarations().dialect.kubernetes,
             env,
         }))
     }
@@ -244,6 +245,9 @@ impl Planner<'_> {
                     Reference::Call { overloads, .. } => overloads.clone(),
                     _ => Vec::new(),
                 };
+                if let ("or" | "orValue", [other]) = (function.as_str(), args.as_slice()) {
+                    return (Step::Or(self.plan(*other), function == "orValue"), span);
+                }
                 let args: Vec<Node> = args.iter().map(|arg| self.plan(*arg)).collect();
                 match fixed_pattern(function, &args) {
                     Some(regex) => Step::Matches(Box::new(regex)),

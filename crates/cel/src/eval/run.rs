@@ -116,6 +116,9 @@ impl<'r, 'h> Run<'r, 'h> {
             }
             Step::Field(field) => {
                 self.charge(1)?;
+                if !self.program.kubernetes {
+                    access::refuse_plain(&value)?;
+                }
                 access::select(&value, field)
             }
             Step::OptionalField(field) => {
@@ -128,6 +131,9 @@ impl<'r, 'h> Run<'r, 'h> {
             }
             Step::Index(index) => {
                 self.charge(1)?;
+                if !self.program.kubernetes {
+                    access::refuse_plain(&value)?;
+                }
                 let index = self.eval(index)?;
                 access::index(&value, &index)
             }
@@ -137,6 +143,7 @@ impl<'r, 'h> Run<'r, 'h> {
                 access::index_optional(&value, &index)
             }
             Step::Call(call) => self.call(Some(value), call),
+            Step::Or(other, unwrapped) => self.or(value, other, *unwrapped),
             Step::Matches(regex) => {
                 let Val::String(text) = &value else { return Err(no_such_overload()) };
                 crate::library::standard::charge_regex(
@@ -148,6 +155,21 @@ impl<'r, 'h> Run<'r, 'h> {
             }
             Step::Loop(it) => self.comprehension(&value, it),
             Step::OptMap(it) => self.opt_map(&value, it),
+        }
+    }
+
+    #[inline(never)]
+    fn or(&mut self, value: Val, other: &Node, unwrapped: bool) -> Outcome {
+        self.charge(1)?;
+        match value {
+            Val::Optional(Some(nested)) if unwrapped => Ok(nested.value.clone()),
+            Val::Optional(Some(_)) => Ok(value),
+            Val::Optional(None) => match self.eval(other)? {
+                Val::Optional(other) => Ok(Val::Optional(other)),
+                other if unwrapped => Ok(other),
+                _ => Err(no_such_overload()),
+            },
+            _ => Err(no_such_overload()),
         }
     }
 

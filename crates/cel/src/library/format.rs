@@ -16,6 +16,19 @@ const PRECISION: usize = 6;
 const MAX_PRECISION: usize = 1000;
 
 pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    write(context, args, newest)
+}
+
+fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), Failure> {
+    writer.clause(clause, value)
+}
+
+/// Writes a text with each of its clauses written by a function.
+pub(super) fn write<'c>(
+    context: &mut Context<'c>,
+    args: &[Val],
+    write_clause: impl Fn(&mut Writer<'_, 'c>, Clause, &Val) -> Result<(), Failure>,
+) -> Result<Val, Failure> {
     let [Val::String(text), Val::List(values)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     let mut writer = Writer { context, out: String::with_capacity(text.len()) };
@@ -33,10 +46,49 @@ pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failur
         rest = after;
         let value = argument(values, next)?;
         next += 1;
-        writer.clause(clause, &value)?;
+        write_clause(&mut writer, clause, &value)?;
     }
     writer.push(rest)?;
     Ok(Val::from(writer.out))
+}
+
+/// Whether a text works with so many values; `argument` says whether a verb takes the value at a place.
+pub(crate) fn verify(
+    text: &str,
+    count: usize,
+    mut argument: impl FnMut(char, usize) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut next = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        let (clause, after) = Clause::parse(rest).map_err(|error| error.to_string())?;
+        rest = after;
+        if next >= count {
+            return Err(format!("index {next} out of range"));
+        }
+        if !VERBS.contains(clause.verb) {
+            return Err(unknown(clause.verb));
+        }
+        argument(clause.verb, next)?;
+        next += 1;
+    }
+    if next < count {
+        return Err(format!(
+            "too many arguments supplied to string.format (expected {next}, got {count})"
+        ));
+    }
+    Ok(())
+}
+
+const VERBS: &str = "sdfeboxX";
+
+fn unknown(verb: char) -> String {
+    format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\"")
 }
 
 fn argument(values: &List, index: usize) -> Result<Val, Failure> {
@@ -44,9 +96,9 @@ fn argument(values: &List, index: usize) -> Result<Val, Failure> {
 }
 
 #[derive(Clone, Copy)]
-struct Clause {
-    verb: char,
-    precision: usize,
+pub(super) struct Clause {
+    pub(super) verb: char,
+    pub(super) precision: usize,
 }
 
 impl Clause {
@@ -67,19 +119,19 @@ impl Clause {
     }
 }
 
-struct Writer<'c, 'h> {
+pub(super) struct Writer<'c, 'h> {
     context: &'c mut Context<'h>,
     out: String,
 }
 
 impl Writer<'_, '_> {
-    fn push(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Failure> {
         self.context.meter.charge_text(text.len() as u64)?;
         self.out.push_str(text);
         Ok(())
     }
 
-    fn clause(&mut self, clause: Clause, value: &Val) -> Result<(), Failure> {
+    pub(super) fn clause(&mut self, clause: Clause, value: &Val) -> Result<(), Failure> {
         let refused = || {
             let name = value.type_name();
             failure(format!(
@@ -122,11 +174,7 @@ impl Writer<'_, '_> {
             },
             'x' => self.hex(value)?.ok_or_else(refused)?,
             'X' => self.hex(value)?.ok_or_else(refused)?.to_ascii_uppercase(),
-            other => {
-                return Err(failure(format!(
-                    "could not parse formatting clause: unrecognized formatting clause \"{other}\""
-                )));
-            }
+            other => return Err(failure(unknown(other))),
         };
         self.push(&text)
     }
@@ -156,7 +204,8 @@ impl Writer<'_, '_> {
             Val::UInt(u) => self.push(&u.to_string()),
             Val::Double(x) => match special(*x) {
                 Some(word) => self.push(word),
-                None => self.push(&float::print(*x)),
+                // The newest release never takes exponents.
+                None => self.push(&float::format(*x, Style::Fixed, None)),
             },
             Val::String(text) => self.push(text),
             Val::Bytes(bytes) => match std::str::from_utf8(bytes) {
@@ -164,7 +213,7 @@ impl Writer<'_, '_> {
                 Err(_) => Err(failure("invalid UTF-8 in bytes, cannot convert to string")),
             },
             Val::Duration(duration) => self.push(&format_duration(*duration)),
-            Val::Timestamp(timestamp) => self.push(&timestamp.to_string()),
+            Val::Timestamp(timestamp) => self.push(&timestamp.text()?),
             Val::Type(name) => self.push(name),
             Val::List(list) => {
                 self.push("[")?;

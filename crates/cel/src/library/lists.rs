@@ -16,7 +16,19 @@ pub(super) fn register(registry: &mut Registry) {
         flatten,
         &["(list(list(A))).flatten(): list(A)", "(list(dyn)).flatten(int): list(dyn)"],
     );
-    registry.add(sort, &["(list(A)).sort(): list(A)"]);
+    registry.add(
+        sort,
+        &[
+            "(list(int)).sort(): list(int)",
+            "(list(uint)).sort(): list(uint)",
+            "(list(double)).sort(): list(double)",
+            "(list(bool)).sort(): list(bool)",
+            "(list(duration)).sort(): list(duration)",
+            "(list(timestamp)).sort(): list(timestamp)",
+            "(list(string)).sort(): list(string)",
+            "(list(bytes)).sort(): list(bytes)",
+        ],
+    );
     registry.add(distinct, &["(list(A)).distinct(): list(A)"]);
     registry.add(reverse, &["(list(A)).reverse(): list(A)"]);
     registry.add(range, &["lists.range(int): list(int)"]);
@@ -26,7 +38,19 @@ pub(super) fn register(registry: &mut Registry) {
         &["(list(A)).last(): optional(A)"],
     );
     // Kubernetes.
-    registry.add(is_sorted, &["(list(A)).isSorted(): bool"]);
+    registry.add(
+        is_sorted,
+        &[
+            "(list(int)).isSorted(): bool",
+            "(list(uint)).isSorted(): bool",
+            "(list(double)).isSorted(): bool",
+            "(list(bool)).isSorted(): bool",
+            "(list(duration)).isSorted(): bool",
+            "(list(timestamp)).isSorted(): bool",
+            "(list(string)).isSorted(): bool",
+            "(list(bytes)).isSorted(): bool",
+        ],
+    );
     registry.add(
         sum,
         &[
@@ -38,11 +62,29 @@ pub(super) fn register(registry: &mut Registry) {
     );
     registry.add(
         |context, args| extreme(context, args, "min", Ordering::Less),
-        &["(list(A)).min(): A"],
+        &[
+            "(list(int)).min(): int",
+            "(list(uint)).min(): uint",
+            "(list(double)).min(): double",
+            "(list(bool)).min(): bool",
+            "(list(duration)).min(): duration",
+            "(list(timestamp)).min(): timestamp",
+            "(list(string)).min(): string",
+            "(list(bytes)).min(): bytes",
+        ],
     );
     registry.add(
         |context, args| extreme(context, args, "max", Ordering::Greater),
-        &["(list(A)).max(): A"],
+        &[
+            "(list(int)).max(): int",
+            "(list(uint)).max(): uint",
+            "(list(double)).max(): double",
+            "(list(bool)).max(): bool",
+            "(list(duration)).max(): duration",
+            "(list(timestamp)).max(): timestamp",
+            "(list(string)).max(): string",
+            "(list(bytes)).max(): bytes",
+        ],
     );
     registry.add(
         |context, args| position(context, args, |found| found.next()),
@@ -169,7 +211,10 @@ fn reverse(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 
 fn range(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     let Val::Int(count) = args[0] else { return Err(no_such_overload()) };
-    context.meter.charge(u64::try_from(count).unwrap_or(0))?;
+    let size = u64::try_from(count);
+    let size =
+        size.map_err(|_| failure(format!("lists.range: size must be non-negative, got {count}")))?;
+    context.meter.charge(size)?;
     Val::list((0..count).map(Val::Int).collect())
 }
 

@@ -93,7 +93,9 @@ fn number(value: Val) -> Result<Val, Failure> {
 }
 
 fn better(best: Val, value: Val, wanted: Ordering) -> Result<Val, Failure> {
-    Ok(if compare(&value, &best)? == Some(wanted) { value } else { best })
+    let order = compare(&value, &best)?;
+    let order = order.ok_or_else(|| failure("NaN values cannot be ordered"))?;
+    Ok(if order == wanted { value } else { best })
 }
 
 fn rounded(args: &[Val], round: impl Fn(f64) -> f64) -> Result<Val, Failure> {

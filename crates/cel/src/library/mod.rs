@@ -4,7 +4,8 @@
 //! what the checker knows, the functions look at the values they get.
 
 mod encoders;
-mod format;
+pub(crate) mod format;
+mod format_kubernetes;
 mod kubernetes;
 mod kyverno;
 mod lists;
@@ -77,12 +78,20 @@ impl Registry {
     }
 }
 
-fn language() -> Registry {
+/// Which release of the extension for texts an environment has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Newest,
+    /// The one that Kubernetes keeps to.
+    Kubernetes,
+}
+
+fn language(texts: Texts) -> Registry {
     let mut registry = Registry::default();
     standard::register(&mut registry);
     times::register(&mut registry);
     optionals::register(&mut registry);
-    strings::register(&mut registry);
+    strings::register(&mut registry, texts);
     math::register(&mut registry);
     lists::register(&mut registry);
     sets::register(&mut registry);
@@ -99,6 +108,7 @@ fn dialect() -> Dialect {
         quoted_fields: true,
         blocks: true,
         lenient_or_value: false,
+        kubernetes: false,
         // cel-go: 250 levels, 100,000 code points.
         max_depth: 250,
         max_length: 100_000,
@@ -106,7 +116,7 @@ fn dialect() -> Dialect {
 }
 
 pub(crate) fn suite() -> Env {
-    let registry = language();
+    let registry = language(Texts::Newest);
     EnvBuilder::new(dialect(), registry.functions, registry.types).build()
 }
 
@@ -122,11 +132,11 @@ pub(crate) fn policies(scope: PolicyScope) -> Env {
 }
 
 fn make_policies(scope: PolicyScope) -> Env {
-    let mut registry = language();
+    let mut registry = language(Texts::Kubernetes);
     kubernetes::register(&mut registry);
     kyverno::register(&mut registry, &scope);
     patch::register(&mut registry);
-    let dialect = Dialect { blocks: false, lenient_or_value: true, ..dialect() };
+    let dialect = Dialect { blocks: false, lenient_or_value: true, kubernetes: true, ..dialect() };
     let builder = EnvBuilder::new(dialect, registry.functions, registry.types);
     let builder = builder.nullable_aggregates().patch_literals().scope(scope);
     kyverno::declare(kubernetes::declare(builder)).build()

@@ -127,6 +127,13 @@ pub(super) fn register(registry: &mut Registry) {
         |_, args| Ok(Val::Int(i64::from(range(&args[0])?.prefix))),
         &["(net.CIDR).prefixLength(): int"],
     );
+    registry.add(
+        |_, args| {
+            let cidr = range(&args[0])?;
+            Ok(Val::Bool(masked(cidr.address, cidr.prefix) == cidr.address))
+        },
+        &["(net.CIDR).isMask(): bool"],
+    );
 }
 
 fn text<'a>(context: &mut Context<'_>, args: &'a [Val]) -> Result<&'a str, Failure> {

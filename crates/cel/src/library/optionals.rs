@@ -15,8 +15,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(|_, _| Ok(Val::none()), &["optional.none(): optional(A)"]);
     registry.add(has_value, &["(optional(A)).hasValue(): bool"]);
     registry.add(value, &["(optional(A)).value(): A"]);
-    registry.add(or, &["(optional(A)).or(optional(A)): optional(A)"]);
-    registry.add(or_value, &["(optional(A)).orValue(A): A"]);
+    // The evaluator does these itself: it looks at the other value only when there is none.
+    registry.add(
+        |_, _| Err(no_such_overload()),
+        &["(optional(A)).or(optional(A)): optional(A)", "(optional(A)).orValue(A): A"],
+    );
     // Kyverno: the receiver may be no optional at all, and the result is dyn.
     registry.add(lenient_or_value, &["@orValue(dyn, dyn): dyn"]);
     registry.add(
@@ -43,27 +46,12 @@ fn value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }
 }
 
-fn or(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
-    match args {
-        [first @ Val::Optional(Some(_)), _] => Ok(first.clone()),
-        [Val::Optional(None), other @ Val::Optional(_)] => Ok(other.clone()),
-        _ => Err(no_such_overload()),
-    }
-}
-
-fn or_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
-    match &args[0] {
-        Val::Optional(Some(nested)) => Ok(nested.value.clone()),
-        Val::Optional(None) => Ok(args[1].clone()),
-        _ => Err(no_such_overload()),
-    }
-}
-
-fn lenient_or_value(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
-    match &args[0] {
-        Val::Optional(_) => or_value(context, args),
-        plain => Ok(plain.clone()),
-    }
+fn lenient_or_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    Ok(match &args[0] {
+        Val::Optional(Some(nested)) => nested.value.clone(),
+        Val::Optional(None) => args[1].clone(),
+        plain => plain.clone(),
+    })
 }
 
 fn unwrap(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {

@@ -101,6 +101,12 @@ impl Reader {
                 self.expect(")");
                 Type::map(key, value)
             }
+            "message" => {
+                self.expect("(");
+                let name = self.word();
+                self.expect(")");
+                Type::Struct(Str::new_static(name))
+            }
             "optional" => {
                 self.expect("(");
                 let held = self.ty();

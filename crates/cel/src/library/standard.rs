@@ -277,7 +277,7 @@ fn to_string(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
                 text.map_err(|_| failure("invalid UTF-8 in bytes, cannot convert to string"))?,
             )
         }
-        Val::Timestamp(timestamp) => Val::from(timestamp.to_string()),
+        Val::Timestamp(timestamp) => Val::from(timestamp.text()?),
         Val::Duration(duration) => Val::from(format_duration(*duration)),
         Val::Opaque(opaque) => Val::from(opaque.to_text().ok_or_else(no_such_overload)?),
         _ => return Err(no_such_overload()),

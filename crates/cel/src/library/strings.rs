@@ -2,17 +2,26 @@
 
 use kiln_value::Str;
 
-use super::{Registry, format};
+use super::{Registry, Texts, format, format_kubernetes};
 use crate::Val;
 use crate::error::{Failure, failure, no_such_overload};
 use crate::eval::Context;
 
-pub(super) fn register(registry: &mut Registry) {
+pub(super) fn register(registry: &mut Registry, texts: Texts) {
     registry.add(char_at, &["(string).charAt(int): string"]);
+    let kubernetes = texts == Texts::Kubernetes;
+    let searches: [super::Run; 2] = if kubernetes {
+        [
+            |context, args| search_leniently(context, args, index_of),
+            |context, args| search_leniently(context, args, last_index_of),
+        ]
+    } else {
+        [index_of, last_index_of]
+    };
     registry
-        .add(index_of, &["(string).indexOf(string): int", "(string).indexOf(string, int): int"]);
+        .add(searches[0], &["(string).indexOf(string): int", "(string).indexOf(string, int): int"]);
     registry.add(
-        last_index_of,
+        searches[1],
         &["(string).lastIndexOf(string): int", "(string).lastIndexOf(string, int): int"],
     );
     registry.add(join, &["(list(string)).join(): string", "(list(string)).join(string): string"]);
@@ -24,10 +33,12 @@ pub(super) fn register(registry: &mut Registry) {
         |context, args| text(context, args, str::to_ascii_uppercase),
         &["(string).upperAscii(): string"],
     );
-    registry.add(
-        |context, args| text(context, args, |text| text.chars().rev().collect()),
-        &["(string).reverse(): string"],
-    );
+    if !kubernetes {
+        registry.add(
+            |context, args| text(context, args, |text| text.chars().rev().collect()),
+            &["(string).reverse(): string"],
+        );
+    }
     registry.add(
         |context, args| text(context, args, |text| text.trim_matches(is_space).to_owned()),
         &["(string).trim(): string"],
@@ -48,7 +59,8 @@ pub(super) fn register(registry: &mut Registry) {
         substring,
         &["(string).substring(int): string", "(string).substring(int, int): string"],
     );
-    registry.add(format::run, &["(string).format(list(dyn)): string"]);
+    let format: super::Run = if kubernetes { format_kubernetes::run } else { format::run };
+    registry.add(format, &["(string).format(list(dyn)): string"]);
 }
 
 /// A function of one text.
@@ -114,6 +126,22 @@ fn char_at(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     context.meter.charge_text(text.len() as u64)?;
     let at = offset(text, *index)?;
     Ok(Val::String(text[at..].chars().next().map(|c| Str::from_iter([c])).unwrap_or_default()))
+}
+
+/// Kubernetes: nothing is found beyond the end, except nothing, which is at the end.
+fn search_leniently(
+    context: &mut Context<'_>,
+    args: &[Val],
+    search: super::Run,
+) -> Result<Val, Failure> {
+    if let [Val::String(text), Val::String(part), Val::Int(start)] = args {
+        let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+        if *start >= length {
+            context.meter.charge_text(text.len() as u64)?;
+            return Ok(Val::Int(if part.is_empty() { length } else { -1 }));
+        }
+    }
+    search(context, args)
 }
 
 fn index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {

@@ -83,7 +83,7 @@ fn comprehension(
     let (kind, variables, filtered) = match (function, args.len()) {
         ("all", 2) => (All, 1, false),
         ("exists", 2) => (Exists, 1, false),
-        ("exists_one" | "existsOne", 2) => (ExistsOne, 1, false),
+        ("exists_one", 2) => (ExistsOne, 1, false),
         ("map", 2) => (Map, 1, false),
         ("map", 3) => (Map, 1, true),
         ("filter", 2) => (Filter, 1, false),

@@ -28,6 +28,8 @@ pub(crate) struct Dialect {
     pub(crate) blocks: bool,
     /// Kyverno: `x.orValue(y)` gives back an `x` that is no optional.
     pub(crate) lenient_or_value: bool,
+    /// As in the release of CEL that Kubernetes has, where that departs from the conformance suite.
+    pub(crate) kubernetes: bool,
     /// How deep expressions may nest.
     pub(crate) max_depth: usize,
     /// How many characters an expression may have.

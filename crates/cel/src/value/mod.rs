@@ -68,6 +68,13 @@ pub struct Nested {
     pub(crate) depth: u32,
 }
 
+impl Nested {
+    /// What the optional holds.
+    pub fn value(&self) -> &Val {
+        &self.value
+    }
+}
+
 /// A message value, such as `Object.spec{…}`.
 #[derive(Debug)]
 pub struct Message {

@@ -1,5 +1,6 @@
 //! Timestamps and durations as CEL reads and prints them.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use jiff::SignedDuration;
@@ -11,10 +12,32 @@ use kiln_text::{Duration, Time};
 use crate::error::{Failure, failure};
 
 /// A moment between the years 1 and 9999, to the nanosecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub struct Timestamp {
     seconds: i64,
     nanos: u32,
+    /// The offset from UTC that it was written with, which its text keeps and nothing else sees.
+    offset: i32,
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
 }
 
 /// The first and the last second that a timestamp can name.
@@ -26,7 +49,7 @@ impl Timestamp {
     /// A moment in seconds since 1970; `None` outside the years 1 to 9999.
     pub fn new(seconds: i64, nanos: u32) -> Option<Self> {
         let valid = (EARLIEST..=LATEST).contains(&seconds) && i128::from(nanos) < NANOS;
-        valid.then_some(Timestamp { seconds, nanos })
+        valid.then_some(Timestamp { seconds, nanos, offset: 0 })
     }
 
     /// Whole seconds since 1970, rounded down.
@@ -43,18 +66,19 @@ impl Timestamp {
         i128::from(self.seconds) * NANOS + i128::from(self.nanos)
     }
 
-    fn from_total_nanos(total: i128) -> Option<Self> {
+    /// Another moment, written with the same offset.
+    fn at_total_nanos(self, total: i128) -> Option<Self> {
         let seconds = i64::try_from(total.div_euclid(NANOS)).ok()?;
         let nanos = u32::try_from(total.rem_euclid(NANOS)).ok()?;
-        Timestamp::new(seconds, nanos)
+        Some(Timestamp { offset: self.offset, ..Timestamp::new(seconds, nanos)? })
     }
 
     pub(crate) fn checked_add(self, duration: Duration) -> Option<Self> {
-        Timestamp::from_total_nanos(self.total_nanos() + i128::from(duration.as_nanos()))
+        self.at_total_nanos(self.total_nanos() + i128::from(duration.as_nanos()))
     }
 
     pub(crate) fn checked_sub(self, duration: Duration) -> Option<Self> {
-        Timestamp::from_total_nanos(self.total_nanos() - i128::from(duration.as_nanos()))
+        self.at_total_nanos(self.total_nanos() - i128::from(duration.as_nanos()))
     }
 
     pub(crate) fn since(self, earlier: Timestamp) -> Option<Duration> {
@@ -64,7 +88,7 @@ impl Timestamp {
 
     /// Rounds down to a multiple of the unit since the year 1, as Go's `Truncate` does.
     pub(crate) fn truncate(self, unit: Duration) -> Option<Self> {
-        Timestamp::from_time(&self.time()?.truncate(unit))
+        Timestamp::from_time(&self.written()?.truncate(unit))
     }
 
     /// Reads RFC 3339 text.
@@ -73,7 +97,20 @@ impl Timestamp {
     }
 
     fn from_time(time: &Time) -> Option<Self> {
-        Timestamp::new(time.unix(), time.nanosecond())
+        let offset = time.zone().offset();
+        Some(Timestamp { offset, ..Timestamp::new(time.unix(), time.nanosecond())? })
+    }
+
+    /// The moment with the offset that it was written with.
+    pub(crate) fn written(self) -> Option<Time> {
+        let time = self.time()?;
+        Some(if self.offset == 0 { time } else { time.in_zone(Zone::fixed("", self.offset)) })
+    }
+
+    /// The text of the moment, with the offset that it was written with.
+    pub(crate) fn text(self) -> Result<String, Failure> {
+        let time = self.written().ok_or_else(|| failure("timestamp overflow"))?;
+        Ok(time.rfc3339_nano())
     }
 
     /// The moment in UTC.
@@ -87,11 +124,11 @@ impl Timestamp {
         let time = self.time().ok_or_else(|| failure("timestamp overflow"))?;
         match zone {
             None | Some("" | "UTC") => Ok(time),
-            Some(name) => Ok(time.in_zone(Zone::fixed(name, self.offset(&time_zone(name)?)))),
+            Some(name) => Ok(time.in_zone(Zone::fixed(name, self.offset_in(&time_zone(name)?)))),
         }
     }
 
-    fn offset(self, zone: &TimeZone) -> i32 {
+    fn offset_in(self, zone: &TimeZone) -> i32 {
         // The last hours of the year 9999 are beyond the reach of the time zone library.
         let last = jiff::Timestamp::MAX.as_second();
         let moment = jiff::Timestamp::from_second(self.seconds.min(last));
@@ -160,6 +197,9 @@ mod tests {
             Timestamp::parse("2023-02-03T23:31:20+02:00").unwrap().to_string(),
             "2023-02-03T21:31:20Z"
         );
+        for text in ["2023-02-03T23:31:20.5+02:00", "2023-02-03T23:31:20-02:30"] {
+            assert_eq!(Timestamp::parse(text).unwrap().text().unwrap(), text);
+        }
         for bad in [
             "0000-01-01T00:00:00Z",
             "10000-01-01T00:00:00Z",

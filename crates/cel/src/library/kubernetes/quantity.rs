@@ -43,7 +43,7 @@ pub(super) fn register(registry: &mut Registry) {
     );
     registry.add(
         |_, args| Ok(Val::Int(i64::from(quantity(&args[0])?.sign()))),
-        &["(kubernetes.Quantity).sign(): int"],
+        &["(kubernetes.Quantity).sign(): int", "sign(kubernetes.Quantity): int"],
     );
     registry.add(
         |_, args| Ok(Val::Bool(quantity(&args[0])?.as_i64().is_some())),

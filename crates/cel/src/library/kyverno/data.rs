@@ -1,6 +1,6 @@
 //! JSON, YAML, certificates and maps of objects.
 
-use kiln_value::{List, Map, Number, SegmentRef, Value, json};
+use kiln_value::{List, Map, Number, SegmentRef, Str, Value, json};
 
 use super::host_failure;
 use crate::Val;
@@ -8,6 +8,9 @@ use crate::error::{Failure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::value::{Keys, MapBuilder, MapKey, to_json};
+
+/// The type of what `parseServiceAccount` gives.
+pub(super) const SERVICE_ACCOUNT: &str = "user.ServiceAccount";
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(
@@ -33,8 +36,8 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(
         parse_service_account,
         &[
-            "parseServiceAccount(string): map(string, string)",
-            "user.parseServiceAccount(string): map(string, string)",
+            "parseServiceAccount(string): message(user.ServiceAccount)",
+            "user.parseServiceAccount(string): message(user.ServiceAccount)",
         ],
     );
     registry.add(set_field, &["(map(string, dyn)).setField(string, dyn): map(string, dyn)"]);
@@ -64,6 +67,9 @@ fn with_floats(value: Value) -> Value {
 }
 
 fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    if !is_finite(&args[1]) {
+        return Err(failure("json: unsupported value: a number that is not finite"));
+    }
     let mut room = context.meter.output_limit();
     let before = room;
     let value = to_json(&args[1], Keys::StringsOnly, &mut room).map_err(|error| match error {
@@ -76,6 +82,16 @@ fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     let text = json::to_go_string(&value);
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::from(text))
+}
+
+/// Whether JSON has all numbers of a value.
+fn is_finite(value: &Val) -> bool {
+    match value {
+        Val::Double(x) => x.is_finite(),
+        Val::List(list) => list.iter().all(|element| is_finite(&element)),
+        Val::Map(map) => map.iter().all(|(_, value)| is_finite(&value)),
+        _ => true,
+    }
 }
 
 fn parse_yaml(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
@@ -104,9 +120,8 @@ fn list_obj_to_map(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failu
     }
     context.meter.charge(keys.len() as u64)?;
     let field = |object: Val, field: &str| match object {
-        Val::Map(map) => map
-            .get_str(field)
-            .ok_or_else(|| failure(format!("failed to perform list to map: no such key: {field}"))),
+        // Kyverno: a missing value is null.
+        Val::Map(map) => Ok(map.get_str(field).unwrap_or(Val::Null)),
         other => Err(failure(format!(
             "failed to perform list to map: expected a map, found {}",
             other.type_name()
@@ -139,8 +154,9 @@ fn parse_service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failu
     let Val::String(user) = &args[0] else { return Err(no_such_overload()) };
     let parts = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let (namespace, name) = parts.unwrap_or_default();
-    let account: Map = [("Name", name), ("Namespace", namespace)].into_iter().collect();
-    Ok(Val::from(Value::Map(account)))
+    let fields = [("Name", name), ("Namespace", namespace)];
+    let fields = fields.map(|(field, text)| (Str::new_static(field), Val::from(text)));
+    Val::message(Str::new_static(SERVICE_ACCOUNT), fields.to_vec())
 }
 
 /// A copy of a map with the value at a dotted path replaced. Missing maps are made, numbers index

@@ -54,8 +54,10 @@ pub(super) fn register(registry: &mut Registry, scope: &PolicyScope) {
 pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
     let strings = || Type::list(Type::String);
     let exceptions = [("allowedImages", strings()), ("allowedValues", strings())];
+    let account = [("Name", Type::String), ("Namespace", Type::String)];
     let builder = builder
         .structure("kyverno.Exceptions", Structure::new(exceptions))
+        .structure(data::SERVICE_ACCOUNT, Structure::new(account))
         .variable("exceptions", Type::Struct(Str::new_static("kyverno.Exceptions")))
         .constant("http", Type::opaque(http::CLIENT), http::client(None));
     [
