@@ -97,12 +97,9 @@ impl Eval<'_> {
                 Ok(Item::Value(Value::Bool(matched != *negated)))
             }
             NodeKind::If(condition, yes, no) => {
-                let no_wanted = match self.node(condition, current)? {
-                    Item::Value(Value::Null | Value::Bool(false)) => true,
-                    Item::Value(Value::Number(number)) => number.as_f64() == 0.0,
-                    Item::Value(Value::String(text)) => text.is_empty(),
-                    _ => false,
-                };
+                // KubeMod: zero, an empty text and undefined choose the first.
+                let condition = self.node(condition, current)?;
+                let no_wanted = matches!(condition, Item::Value(Value::Null | Value::Bool(false)));
                 self.node(if no_wanted { no } else { yes }, current)
             }
             NodeKind::List(elements) => {
@@ -139,7 +136,8 @@ impl Eval<'_> {
                 let key = match number.map(|number| (number, found.keys.get(number))) {
                     None => format!("${}", all().collect::<String>()),
                     Some((_, Some(Captured::Key(key)))) => key.to_string(),
-                    Some((_, Some(Captured::Way(keys)))) => written(keys),
+                    // KubeMod: a way by itself is printed as a list.
+                    Some((_, Some(Captured::Way(keys)))) => format!("[{}]", keys.join(" ")),
                     Some((number, None)) => {
                         let message = format!("the path captures no key #{number}");
                         return Err(failed(&node.span, message));
@@ -158,8 +156,10 @@ impl Eval<'_> {
             let text = self.text(&self.node(key, current)?, &key.span)?;
             let found = match &value {
                 Value::Map(map) => Some(map.get(&text).cloned().unwrap_or(Value::Null)),
+                // KubeMod: what a list does not have gives the list itself.
                 Value::List(list) => {
-                    text.parse::<usize>().ok().and_then(|at| list.get(at).cloned())
+                    let element = text.parse::<usize>().ok().and_then(|at| list.get(at));
+                    Some(element.unwrap_or(&value).clone())
                 }
                 _ => None,
             };
@@ -304,6 +304,11 @@ impl Eval<'_> {
             (Item::Time(a), Item::Time(b)) => Some(a.cmp(b)),
             _ => match (a.to_float(), b.to_float()) {
                 (Some(a), Some(b)) => a.partial_cmp(&b),
+                _ if a.is_null() || b.is_null() => {
+                    let sign = operator.sign();
+                    return Err(failed(span, format!("`{sign}` does not take null"))
+                        .hint("compare with == null first"));
+                }
                 _ => Some(self.text(a, span)?.cmp(&self.text(b, span)?)),
             },
         };
@@ -319,14 +324,15 @@ impl Eval<'_> {
         let both_texts =
             matches!((a, b), (Item::Value(Value::String(_)), Item::Value(Value::String(_))));
         let numbers = a.to_float().zip(b.to_float());
-        if operator == Operator::Plus && (both_texts || numbers.is_none()) {
+        let joins = both_texts || (numbers.is_none() && !a.is_null() && !b.is_null());
+        if operator == Operator::Plus && joins {
             let text = self.text(a, span)? + &self.text(b, span)?;
             self.step(span, text.len() as u64 / 8)?;
             return Ok(Item::Value(Value::from(text)));
         }
         let Some((x, y)) = numbers else {
             let (sign, a, b) = (operator.sign(), a.type_name(), b.type_name());
-            let error = failed(span, format!("`{sign}` takes numbers, not a {a} and a {b}"));
+            let error = failed(span, format!("`{sign}` does not take a {a} and a {b}"));
             return Err(match operator {
                 Operator::Minus => error.hint("write [\"a-key\"] for a key with a dash"),
                 _ => error,

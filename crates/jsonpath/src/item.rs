@@ -81,6 +81,10 @@ impl Item {
         matches!(self, Item::Undefined | Item::Value(Value::Null))
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Item::Value(Value::Null))
+    }
+
     pub(crate) fn as_bool(&self) -> Option<bool> {
         match self {
             Item::Value(value) => value.as_bool(),

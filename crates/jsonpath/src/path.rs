@@ -50,7 +50,7 @@ impl Eval<'_> {
         match (path.from_root, current) {
             (true, _) => Item::Value(self.root.clone()),
             (false, Some(current)) => current.clone(),
-            (false, None) => Item::Undefined,
+            (false, None) => Item::NULL,
         }
     }
 
@@ -197,6 +197,9 @@ impl Eval<'_> {
                     return Err(failed(&step.span, format!("a list has no member {name:?}"))
                         .hint("take an element with [0], or all of them with [*]"));
                 };
+                if index.is_nan() {
+                    return Err(failed(&step.span, "the index is undefined"));
+                }
                 let at = index as i64;
                 let found = usize::try_from(at).ok().and_then(|at| list.get(at));
                 found.map(|value| Item::Value(value.clone())).ok_or_else(|| {

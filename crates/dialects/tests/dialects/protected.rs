@@ -1,0 +1,337 @@
+//! Objects do not choose the namespaces that a cluster lives on. Whoever writes a policy may.
+
+use crate::support::policies::{config_map, kyverno, labelling, scripted};
+use crate::support::{Fixed, Objects, objects, rules};
+use kiln_engine::{Effect, Event, World};
+use kiln_object::Kinds;
+use kiln_text::wildcard;
+use kiln_value::Str;
+
+const SECRETS: &str = "
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: other}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: kube-system}}
+";
+
+#[test]
+fn objects_do_not_choose_protected_namespaces() {
+    let generate = |namespace: &str, context: &str| {
+        let rule = format!(
+            "exclude: {{any: [{{resources: {{namespaces: [kube-system]}}}}]}}\ncontext: [{context}]\ngenerate: {{apiVersion: v1, kind: Secret, name: made, namespace: \"{namespace}\", data: {{stringData: {{a: b}}}}}}"
+        );
+        kyverno("ClusterPolicy", "ConfigMap", &rule)
+    };
+    let cel_with = |variables: &str, namespace: &str, object: &str| {
+        let spec = format!(
+            "variables: [{variables}]\nmatchConditions: [{{name: c, expression: \"object.metadata.namespace != 'kube-system'\"}}]\ngenerate:\n- expression: \"generator.Apply({namespace}, [{object}])\""
+        );
+        scripted("GeneratingPolicy", "configmaps", &spec)
+    };
+    let made = "{'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'made'}}";
+    let cel = |namespace: &str| cel_with("", namespace, made);
+    let namespace = "{'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': NAME}}";
+    let into = |expression: &str| {
+        let variables = "{name: to, expression: \"'kube-system'\"}, {name: list, expression: \"['kube-system']\"}";
+        let expression = expression.replace("MADE", made);
+        let spec = format!("variables: [{variables}]\ngenerate:\n- expression: \"{expression}\"");
+        scripted("GeneratingPolicy", "configmaps", &spec)
+    };
+    let targets = |namespace: &str| {
+        let rule = format!(
+            "mutate: {{targets: [{{apiVersion: v1, kind: Secret, name: key, namespace: \"{namespace}\"}}], patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}"
+        );
+        kyverno("ClusterPolicy", "ConfigMap", &rule)
+    };
+    let scripted_targets = |targets: &str| {
+        labelling("MutatingPolicy", "configmaps", &format!("expression: \"{targets}\""))
+    };
+    let x = "{{ request.object.data.x }}";
+    let protected = ["kube-*".into(), "engine".into()];
+    for (policy, x, wanted) in [
+        (generate(x, ""), "kube-system", false),
+        (generate(x, ""), "engine", false),
+        (generate(x, ""), "other", true),
+        (generate("kube-system", ""), "", true),
+        (generate("{{ to }}", "{name: to, variable: {value: kube-system}}"), "", true),
+        (
+            generate(
+                "{{ to }}",
+                "{name: to, variable: {value: not-kube-system, jmesPath: \"replace_all(@, 'not-', '')\"}}",
+            ),
+            "",
+            false,
+        ),
+        (generate("kube-{{ request.object.data.x }}", ""), "system", false),
+        // The trigger lives there, so whoever stored it may write there.
+        (generate("{{ request.namespace }}", ""), "home", true),
+        (cel("object.data.x"), "kube-system", false),
+        (cel("object.data.x"), "other", true),
+        (cel("'kube-system'"), "", true),
+        (cel_with("{name: to, expression: \"'kube-system'\"}", "variables.to", made), "", true),
+        (
+            cel_with("{name: to, expression: \"['a', 'kube-system']\"}", "variables.to[1]", made),
+            "",
+            true,
+        ),
+        (
+            cel_with("{name: not, expression: \"'kube-system'\"}", "object.data.x", made),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with(
+                "{name: to, expression: \"object.data.x == 'kube-system' ? object.data.x : 'a'\"}",
+                "variables.to",
+                made,
+            ),
+            "kube-system",
+            false,
+        ),
+        // Words that say something else open nothing.
+        (
+            generate(x, "")
+                .replace("stringData: {a: b}", "metadata: {labels: {created-by: engine}}"),
+            "engine",
+            false,
+        ),
+        (
+            generate(x, "{name: c, configMap: {name: c, namespace: kube-system}}"),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(x, "").replace(
+                "data: {stringData: {a: b}}",
+                "clone: {name: key, namespace: kube-system}",
+            ),
+            "kube-public",
+            false,
+        ),
+        (
+            generate(x, "").replace(
+                "data: {stringData: {a: b}}",
+                "clone: {name: key, namespace: kube-system}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (cel("object.data.x != 'kube-system' ? object.data.x : 'a'"), "kube-public", false),
+        (cel("object.data.x in ['kube-system'] ? object.data.x : 'a'"), "kube-system", false),
+        (
+            cel("object.data.x in ['kube-public', 'kube-system'] ? object.data.x : 'a'"),
+            "kube-system",
+            false,
+        ),
+        (
+            cel("object.data.x.startsWith('kube-system') ? object.data.x : 'a'"),
+            "kube-system",
+            false,
+        ),
+        (cel("('kube-system' == object.data.x) ? object.data.x : 'a'"), "kube-system", false),
+        (cel("[object.data.x, 'kube-system'][0]"), "kube-system", false),
+        (cel("object.data.x + string('')"), "kube-system", false),
+        (
+            into("'kube-system' != object.data.y && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("variables.to != object.data.y && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system'].all(n, true) && generator.Apply(object.data.x, [MADE])"),
+            "kube-system",
+            false,
+        ),
+        (
+            into(
+                "['kube-system'].all(n, true) && [object.data.x].all(n, generator.Apply(n, [MADE]))",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system'].all(n, [object.data.x].all(n, generator.Apply(n, [MADE])))"),
+            "kube-system",
+            false,
+        ),
+        (
+            into("['kube-system', object.data.x].all(n, generator.Apply(n, [MADE]))"),
+            "kube-system",
+            false,
+        ),
+        (
+            into(
+                "{'metadata': {'namespace': 'kube-system'}} != object && generator.Apply(object.data.x, [MADE])",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with(
+                "",
+                "object.data.x",
+                &made.replace("'made'", "object.data.x == 'a' ? 'namespace' : 'kube-system'"),
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with("", "object.data.x", "resource.get('v1', 'secrets', 'kube-system', 'key')"),
+            "kube-system",
+            false,
+        ),
+        // A loop over names, written or a value, and what only changes their type.
+        (into("['kube-system'].all(n, generator.Apply(n, [MADE]))"), "", true),
+        (
+            into(
+                "['a', 'kube-system'].filter(n, n != object.data.x).all(n, generator.Apply(n, [MADE]))",
+            ),
+            "a",
+            true,
+        ),
+        (into("variables.list.all(n, generator.ApplyAll(n, [MADE]))"), "", true),
+        (cel("string('kube-system')"), "", true),
+        (
+            cel_with("{name: to, expression: \"'kube-system'\"}", "string(variables.to)", made),
+            "",
+            true,
+        ),
+        // A Namespace in CEL, too, is what it is called.
+        (cel_with("", "'a'", &namespace.replace("NAME", "'kube-system'")), "", true),
+        (cel_with("", "'a'", &namespace.replace("NAME", "object.data.x")), "kube-system", false),
+        (
+            cel_with("", "'kube-system'", &namespace.replace("NAME", "object.data.x")),
+            "kube-system",
+            false,
+        ),
+        // Only the entry that a variable begins with is meant by it, and only where nothing else is said.
+        (
+            generate("{{ request.object.data.x }}", "{name: x, variable: {value: kube-system}}"),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ request.object.data.x }}",
+                "{name: data, variable: {value: {x: kube-system}}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ to && request.object.data.x }}",
+                "{name: to, variable: {value: kube-system}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ request.object.data.x }}{{ to.b }}",
+                "{name: to, variable: {value: {a: kube-system, b: ''}}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate(
+                "{{ to }}",
+                "{name: to, variable: {value: kube-system}}, {name: to, variable: {value: '{{ request.object.data.x }}'}}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (generate("{{ to.a }}", "{name: to, variable: {value: {a: kube-system, b: c}}}"), "", true),
+        (generate("{{ to[1] }}", "{name: to, variable: {value: [a, kube-system]}}"), "", true),
+        // Where something is read from is not where it goes, and what an object is called is not where it is.
+        (
+            cel_with("", "object.data.x", "resource.Get('v1', 'secrets', 'kube-system', 'key')"),
+            "kube-system",
+            false,
+        ),
+        (
+            cel_with("", "object.data.x", "resource.Get('v1', 'secrets', 'kube-system', 'key')"),
+            "other",
+            true,
+        ),
+        (cel_with("", "object.data.x", &made.replace("'made'", "'engine'")), "engine", false),
+        (cel_with("", "object.data.x", &made.replace("'made'", "'engine'")), "other", true),
+        // A Namespace is what it is called.
+        (
+            generate("", "").replace(
+                "kind: Secret, name: made, namespace: \"\", data: {stringData: {a: b}}",
+                &format!(
+                    "kind: Namespace, name: \"{x}\", data: {{metadata: {{labels: {{a: b}}}}}}"
+                ),
+            ),
+            "kube-system",
+            false,
+        ),
+        (
+            generate("", "").replace(
+                "kind: Secret, name: made, namespace: \"\", data: {stringData: {a: b}}",
+                "kind: Namespace, name: kube-system, data: {metadata: {labels: {a: b}}}",
+            ),
+            "",
+            true,
+        ),
+        // A list of names is a way to name them.
+        (
+            generate("{{ element }}", "")
+                .replace(
+                    "generate: {apiVersion",
+                    "generate: {foreach: [{list: \"['other', 'kube-system']\", apiVersion",
+                )
+                .replace("{a: b}}}", "{a: b}}}]}"),
+            "",
+            true,
+        ),
+        (
+            scripted_targets("resource.Get('v1', 'secrets', object.data.x, 'key')"),
+            "kube-system",
+            false,
+        ),
+        (scripted_targets("resource.Get('v1', 'secrets', object.data.x, 'key')"), "other", true),
+        (scripted_targets("resource.Get('v1', 'secrets', 'kube-system', 'key')"), "", true),
+        (scripted_targets("resource.list('v1', 'secrets', 'kube-system')"), "", true),
+        (
+            scripted_targets(
+                "'kube-system' == object.data.x ? resource.Get('v1', 'secrets', object.data.x, 'key') : {}",
+            ),
+            "kube-system",
+            false,
+        ),
+        (targets(x), "kube-system", false),
+        (targets(x), "*", false),
+        (targets(x), "other", true),
+        (targets("kube-system"), "", true),
+        (targets("*"), "", true),
+    ] {
+        let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
+        let view = Objects(objects(SECRETS));
+        let world = World { sources: &sources, protected: &protected, ..World::of(&view, &kinds) };
+        let outcomes = rules(&policy).evaluate(&Event::created(config_map(x)), &world);
+        let writes = outcomes.iter().flat_map(|outcome| &outcome.effects);
+        let into =
+            |namespace: &str| protected.iter().any(|p: &Str| wildcard::matches(p, namespace));
+        let done = writes
+            .map(|effect| match effect {
+                Effect::Ensure(ensure) => ensure.target.namespace.to_string(),
+                Effect::Patch(patch) => {
+                    patch.after.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>();
+        let said = format!("{outcomes:?}").contains("it is protected");
+        assert_eq!(said, !wanted, "{x:?} of {policy}: {done:?}");
+        match wanted {
+            true => assert!(!done.is_empty(), "{x:?} of {policy}: {outcomes:?}"),
+            false => assert!(!done.iter().any(|namespace| into(namespace)), "{policy}: {done:?}"),
+        }
+    }
+}
