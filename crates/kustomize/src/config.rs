@@ -236,6 +236,13 @@ pub(crate) fn from_crds(types: &Value) -> Result<Config> {
     };
     let mut merged = Config::default();
     for (name, described) in types {
+        if !matches!(described, Value::Map(_) | Value::Null) {
+            return Err(Error::new(format!(
+                "json: cannot unmarshal {} into Go value of type accumulator.OpenAPIDefinition",
+                described.type_name()
+            ))
+            .hint("CustomResourceDefinitions belong under `resources`"));
+        }
         let looks_like_an_object = properties(described)
             .is_some_and(|p| ["kind", "apiVersion", "metadata"].iter().all(|k| p.contains_key(k)));
         if looks_like_an_object {

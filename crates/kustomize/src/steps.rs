@@ -304,7 +304,12 @@ impl Plan<'_, '_> {
         let replacements = &self.target.kustomization.replacements;
         if !replacements.is_empty() {
             let place = self.field("replacements");
-            let step = Replacements::load(replacements, &self.site)
+            // An empty list counts as missing here, unlike in files that hold replacements.
+            let mut replacements = replacements.clone();
+            for replacement in &mut replacements {
+                replacement.targets.take_if(|targets| targets.is_empty());
+            }
+            let step = Replacements::load(&replacements, &self.site)
                 .map_err(|error| error.at(place.place()))?;
             self.add(step, place);
         }

@@ -1,0 +1,8 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod cases;
+mod corpus;
+mod fuzz_regressions;
+mod hostile;
+mod plugins;
+mod reports;
