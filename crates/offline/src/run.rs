@@ -1,6 +1,6 @@
 //! Every resource through every rule.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
@@ -46,6 +46,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         sources,
         objects: Objects::known(job.only_given_kinds),
         made_by: HashMap::new(),
+        written: HashSet::new(),
         report: Report::default(),
     };
     let mut events = VecDeque::new();
@@ -83,6 +84,8 @@ struct State<'r> {
     objects: Objects,
     /// Which rule made an object, and of what.
     made_by: HashMap<ObjectId, (RuleId, ObjectId)>,
+    /// What rules have written so far.
+    written: HashSet<ObjectId>,
     report: Report,
 }
 
@@ -114,11 +117,19 @@ impl State<'_> {
     /// became of it, unless a rule refuses it.
     fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) -> Option<Value> {
         let trigger = ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
-        let mutated = self.job.rules.mutate_each(event, &self.world(), |rule, event| {
-            self.prepare(event, &rule.id, &trigger)
-        });
         let given = event.lineage.is_empty();
         let mut event = event.clone();
+        // What rules did to a resource before its turn came stays done.
+        if given
+            && event.object.is_some()
+            && self.written.contains(&trigger)
+            && let Some(object) = self.objects.get(&trigger)
+        {
+            event.object = Some(object.clone());
+        }
+        let mutated = self.job.rules.mutate_each(&event, &self.world(), |rule, event| {
+            self.prepare(event, &rule.id, &trigger)
+        });
         let before = event.object.take();
         let left = left_by_policies(before.as_ref(), &mutated.outcomes);
         if before.is_some() {
@@ -293,6 +304,7 @@ impl State<'_> {
             (Some(before), Change::Kept) => before.clone(),
             _ => {
                 self.objects.insert(&target, object.clone());
+                self.written.insert(target.clone());
                 self.made_by.insert(target.clone(), maker);
                 object
             }
@@ -306,6 +318,7 @@ impl State<'_> {
             PatchTarget::Trigger => trigger.clone(),
             PatchTarget::Stored { object, .. } => {
                 self.objects.insert(&object, after.clone());
+                self.written.insert(object.clone());
                 object
             }
         };

@@ -1,6 +1,6 @@
 //! What services, registries and the API server are said to answer, in the place of real ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kiln_engine::{Entry, Globals, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 use kiln_jmespath::{Environment, Expression, Limits, NoSources};
@@ -18,8 +18,20 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub(crate) fn calls(&mut self, calls: Vec<ApiCallResponse>) {
-        self.calls.extend(calls);
+    /// Adds answers to calls. Those that answer nothing, or what another one answers already, are named by their number.
+    pub(crate) fn calls(&mut self, calls: Vec<ApiCallResponse>) -> Vec<(usize, String)> {
+        let mut wrong = Vec::new();
+        let mut seen = HashSet::new();
+        for (at, call) in calls.into_iter().enumerate() {
+            match call.slip() {
+                Some(slip) => wrong.push((at, slip)),
+                None if !seen.insert(call.question()) => {
+                    wrong.push((at, "is the second one to the same call".to_owned()));
+                }
+                None => self.calls.push(call),
+            }
+        }
+        wrong
     }
 
     /// Adds what a GlobalContextEntry holds; the objects of its files are read already.
@@ -31,7 +43,13 @@ impl Answers {
         entry: &GlobalEntry,
         objects: Option<Vec<Value>>,
     ) -> Result<(), String> {
+        if entry.name.trim().is_empty() {
+            return Err("has no name".into());
+        }
         let root = match (&entry.data, objects) {
+            (Some(data), None) if data.as_map().is_none() => {
+                return Err("has data that is no map".into());
+            }
             (Some(data), None) => data.clone(),
             (None, Some(objects)) => Value::from(objects),
             (Some(_), Some(_)) => return Err("has data and resources, and one is needed".into()),
@@ -114,7 +132,14 @@ impl Outside for Answers {
         let found = self.said(request.method, |call| is(call.url.as_ref(), request.url));
         let found = found.ok_or_else(|| self.unknown(request.url))?;
         let status = if found.status_code == 0 { 200 } else { found.status_code };
-        Ok(ServiceAnswer { status, body: Some(found.body.clone()) })
+        let mut body = found.body.clone();
+        // Kyverno: the fields of an answer are those of the body in a cluster, and below `body` in a suite.
+        if let Some(fields) = body.as_map_mut()
+            && !fields.contains_key("body")
+        {
+            fields.insert("body", found.body.clone());
+        }
+        Ok(ServiceAnswer { status, body: Some(body) })
     }
 
     fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {

@@ -77,6 +77,43 @@ pub(crate) struct Response {
     pub(crate) body: Value,
 }
 
+impl ApiCallResponse {
+    /// What keeps it from answering anything, as Kyverno sees it.
+    pub(crate) fn slip(&self) -> Option<String> {
+        fn given(text: Option<&Str>) -> &str {
+            text.map_or("", |text| text.trim())
+        }
+        let (url, path) = (given(self.url.as_ref()), given(self.url_path.as_ref()));
+        let host = url.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme));
+        let host = host.map_or("", |(_, rest)| rest.split('/').next().unwrap_or(rest));
+        let method = self.method.trim().to_uppercase();
+        let status = self.response.status_code;
+        if url.is_empty() && path.is_empty() {
+            Some("has neither url nor urlPath".to_owned())
+        } else if !url.is_empty() && !path.is_empty() {
+            Some("has url and urlPath, and one is needed".to_owned())
+        } else if !url.is_empty() && host.is_empty() {
+            Some(format!("has the url {url:?}, which is no address of http or https"))
+        } else if !path.is_empty() && !path.starts_with('/') {
+            Some(format!("has the urlPath {path:?}, which does not begin with a slash"))
+        } else if !["", "GET", "POST"].contains(&method.as_str()) {
+            Some(format!("has the method {method:?}, and only GET and POST are sent"))
+        } else if self.response.body.as_map().is_none() {
+            Some("has a body that is no map".to_owned())
+        } else if status != 0 && !(100..600).contains(&status) {
+            Some(format!("has the statusCode {status}, which is none of HTTP"))
+        } else {
+            None
+        }
+    }
+
+    /// The call that it answers.
+    pub(crate) fn question(&self) -> (String, Option<Str>, Option<Str>) {
+        let method = self.method.trim().to_uppercase();
+        (method, self.url.clone(), self.url_path.clone())
+    }
+}
+
 /// What a GlobalContextEntry is said to hold.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

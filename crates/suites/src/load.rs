@@ -1,9 +1,10 @@
 //! Everything that a suite names, read and compiled.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, compile, is_policy};
+use kiln_dialects::{Compiled, compile, is_exception, is_policy};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_offline::{UserFile, Values, remark_kind, with_namespace};
@@ -95,7 +96,12 @@ impl Reading<'_> {
         let (expectations, wrong) = test.expectations(self.document);
         let root = Path::root();
         let mut policies = self.documents(&test.policies, &root.join("policies"));
-        policies.extend(self.documents(&test.exceptions, &root.join("exceptions")));
+        let exceptions = self.documents(&test.exceptions, &root.join("exceptions"));
+        for other in exceptions.iter().filter(|document| !is_exception(document)) {
+            let problem = Diagnostic::error("this is no PolicyException").at(other.place());
+            self.problems.push(problem.hint("exceptions are files with PolicyExceptions alone"));
+        }
+        policies.extend(exceptions);
         let resources = self.documents(&test.resources, &root.join("resources"));
         let targets = self.documents(&test.target_resources, &root.join("targetResources"));
         let params = self.documents(&test.param_resources, &root.join("paramResources"));
@@ -112,7 +118,10 @@ impl Reading<'_> {
         let values = self.values(&test);
         let user = self.user(&test);
         self.answers(test.global_context_entries, &mut answers);
-        answers.calls(test.api_call_responses);
+        for (at, why) in answers.calls(test.api_call_responses) {
+            let place = self.document.locate(&root.join("apiCallResponses").join(at));
+            self.problems.push(Diagnostic::error(format!("this answer {why}")).at(place));
+        }
 
         let defining = [&policies, &resources, &targets, &definitions].into_iter().flatten();
         let mut kinds = Kinds::builtin();
@@ -236,7 +245,7 @@ impl Reading<'_> {
 
     /// The objects of documents, each once.
     fn distinct(&mut self, documents: Vec<Document>) -> Vec<Value> {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let mut distinct = Vec::new();
         for document in documents {
             let place = document.place();
@@ -335,6 +344,7 @@ impl Reading<'_> {
     }
 
     fn answers(&mut self, entries: Vec<crate::format::GlobalEntry>, answers: &mut Answers) {
+        let mut seen = HashSet::new();
         for (at, entry) in entries.into_iter().enumerate() {
             let path = Path::root().join("globalContextEntries").join(at);
             let mut objects = entry.resources.clone();
@@ -343,7 +353,11 @@ impl Reading<'_> {
                 let read = documents.into_iter().map(Document::into_value);
                 objects.get_or_insert_default().extend(read);
             }
-            if let Err(why) = answers.global(&entry, objects) {
+            let added = match seen.insert(entry.name.clone()) {
+                true => answers.global(&entry, objects),
+                false => Err("is there twice".to_owned()),
+            };
+            if let Err(why) = added {
                 let message = format!("the global value {:?} {why}", entry.name.as_str());
                 let place = self.document.locate(&path);
                 self.problems.push(Diagnostic::error(message).at(place));
