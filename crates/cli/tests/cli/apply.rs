@@ -2,7 +2,7 @@
 
 use kiln_value::{Value, json};
 
-use crate::harness::{Folder, kiln};
+use crate::harness::Folder;
 
 const POLICY: &str = "\
 apiVersion: kyverno.io/v1
@@ -50,24 +50,6 @@ fn folder() -> Folder {
 }
 
 #[test]
-fn a_report_comes_first_and_the_objects_after_it() {
-    let run = folder().kiln(&[
-        "apply",
-        "policy.yaml",
-        "--resource",
-        "namespaces.yaml",
-        "--set",
-        "owner.data.name=jane",
-    ]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let wanted = "policy settings, rule for-each-namespace\n  Namespace team-a: pass\n    created v1/ConfigMap/team-a/settings\n  \
-                  Namespace quiet: skip: spec.rules[0].preconditions.all[0]: \"quiet\" NotEquals \"quiet\" does not hold";
-    assert!(run.stdout.starts_with(wanted), "{}", run.stdout);
-    assert!(run.stdout.contains("\n---\napiVersion: v1\ndata:\n  owner: jane\nkind: ConfigMap\n"));
-    assert!(run.stdout.ends_with("\npass: 1, fail: 0, warn: 0, error: 0, skip: 1\n"));
-}
-
-#[test]
 fn objects_alone_are_a_yaml_stream_that_reads_back() {
     let folder = folder();
     let run = folder.kiln(&[
@@ -99,20 +81,6 @@ fn objects_alone_are_a_yaml_stream_that_reads_back() {
     assert_eq!(
         result.get("objects").and_then(Value::as_list).map(|objects| objects.len()),
         Some(1)
-    );
-}
-
-#[test]
-fn a_failing_rule_says_what_is_missing_and_others_still_run() {
-    let folder = folder();
-    let run = folder.kiln(&["apply", "policy.yaml", "-r", "namespaces.yaml"]);
-    assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("    error: policy.yaml:"), "{}", run.stdout);
-    assert!(run.stdout.contains("owner"), "{}", run.stdout);
-    assert!(
-        run.stdout.ends_with("\npass: 0, fail: 0, warn: 0, error: 1, skip: 1\n"),
-        "{}",
-        run.stdout
     );
 }
 
@@ -181,38 +149,6 @@ fn the_trace_says_why_a_resource_does_not_match() {
     assert!(run.stdout.contains("Secret default/s: no rule names this kind"), "{}", run.stdout);
 }
 
-#[test]
-fn bad_policies_are_reported_with_places_and_keep_no_other_from_running() {
-    let folder = folder();
-    folder.write(
-        "bad.yaml",
-        POLICY.replace("generate:", "genrate:").replace("name: settings", "name: broken"),
-    );
-    let run = folder.kiln(&[
-        "apply",
-        "bad.yaml",
-        "policy.yaml",
-        "-r",
-        "namespaces.yaml",
-        "-s",
-        "owner.data.name=jane",
-    ]);
-    assert_eq!(run.code, 2);
-    assert!(
-        run.stderr.contains("bad.yaml:20:5") && run.stderr.contains("\"generate\""),
-        "{}",
-        run.stderr
-    );
-    assert!(run.stdout.contains("created v1/ConfigMap/team-a/settings"), "{}", run.stdout);
-
-    let run = folder.kiln(&["check", "bad.yaml"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("bad.yaml:20:5"), "{}", run.stderr);
-    assert_eq!(folder.kiln(&["check", "policy.yaml"]).code, 0);
-    assert_eq!(folder.kiln(&["check", "namespaces.yaml"]).code, 2);
-    assert_eq!(kiln(&["apply", "missing.yaml"]).code, 2);
-}
-
 const LABELS: &str = "\
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
@@ -266,33 +202,6 @@ fn mutate_rules_patch_resources_and_what_other_rules_make() {
 }
 
 #[test]
-fn an_exception_keeps_a_rule_from_running() {
-    let folder = folder();
-    folder.write(
-        "exception.yaml",
-        "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: not-here, namespace: default}\nspec:\n  exceptions:\n  \
-         - {policyName: settings, ruleNames: [for-each-namespace]}\n  match:\n    any:\n    - resources: {kinds: [Namespace], names: [team-a]}\n",
-    );
-    let run = folder.kiln(&[
-        "apply",
-        "policy.yaml",
-        "exception.yaml",
-        "-r",
-        "namespaces.yaml",
-        "-s",
-        "owner.data.name=jane",
-    ]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("Namespace team-a: skip"), "{}", run.stdout);
-    assert!(run.stdout.contains("not-here"), "{}", run.stdout);
-    assert!(
-        run.stdout.ends_with("pass: 0, fail: 0, warn: 0, error: 0, skip: 2\n"),
-        "{}",
-        run.stdout
-    );
-}
-
-#[test]
 fn a_policy_name_is_no_way_out_of_the_folder() {
     let folder = folder();
     folder.write("a/b/keep", "");
@@ -328,27 +237,6 @@ fn policies_that_are_not_run_are_named_once() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(run.stderr.matches("not run by Kiln").count(), 2, "{}", run.stderr);
     assert!(run.stdout.ends_with("0 problems, 2 not run by Kiln\n"), "{}", run.stdout);
-}
-
-#[test]
-fn a_resource_that_is_no_object_is_bad_input() {
-    let folder = folder();
-    for text in ["foo: bar\n", "- 1\n", "kind: Pod\n"] {
-        folder.write("odd.yaml", text);
-        let run = folder.kiln(&["apply", "policy.yaml", "-r", "odd.yaml"]);
-        assert_eq!(run.code, 2, "{text}");
-        assert!(run.stderr.contains("odd.yaml:1:1"), "{}", run.stderr);
-    }
-}
-
-#[test]
-fn a_kind_that_is_a_slip_away_from_a_known_one_is_a_warning() {
-    let folder = folder();
-    folder.write("policy.yaml", POLICY.replace("kinds: [Namespace]", "kinds: [Namespce, Widget]"));
-    let run = folder.kiln(&["check", "policy.yaml"]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("no kind \"Namespce\" is known"), "{}", run.stderr);
-    assert!(run.stderr.contains("did you mean \"Namespace\"?"), "{}", run.stderr);
 }
 
 #[test]
@@ -414,60 +302,4 @@ fn json_has_reasons_traces_and_untouched_resources() {
     assert_eq!(untouched[0].as_str(), Some("v1/Pod/default/p"));
     let plain = folder.kiln(&[&args[..], &["--format", "json"]].concat()).stdout;
     assert!(!plain.contains("\"trace\""), "{plain}");
-}
-
-#[test]
-fn bad_input_is_refused_and_not_passed_over() {
-    let folder = folder();
-    folder.write(
-        "crd.yaml",
-        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: w}, spec: {group: g}}",
-    );
-    for (args, said) in [
-        (
-            &["policy.yaml", "-r", "namespaces.yaml", "crd.yaml"][..],
-            "CustomResourceDefinition w: spec.names.kind",
-        ),
-        (
-            &["policy.yaml", "-r", "namespaces.yaml", "--set", "request.operation=CREAT"],
-            "did you mean \"CREATE\"?",
-        ),
-        (&["-", "-r", "-"], "standard input can be read only once"),
-        (
-            &["policy.yaml", "-r", "namespaces.yaml", "--format", "junit"],
-            "use --format text or table or yaml or json",
-        ),
-    ] {
-        let run = folder.kiln(&[&["apply"], args].concat());
-        assert_eq!(run.code, 2, "{args:?}: {}", run.stdout);
-        assert!(run.stderr.contains(said), "{args:?}: {}", run.stderr);
-    }
-    folder.write("values.yaml", "globalValues:\n  request.operation: REMOVE\n");
-    let args = ["apply", "policy.yaml", "-r", "namespaces.yaml", "--values-file", "values.yaml"];
-    let run = folder.kiln(&args);
-    assert!(run.code == 2 && run.stderr.contains("values.yaml:2:22"), "{}", run.stderr);
-}
-
-#[test]
-fn numbers_agree_with_their_nouns() {
-    let run = folder().kiln(&["check", "policy.yaml"]);
-    assert_eq!(run.stdout, "1 policy with 1 rule: 0 problems, 0 not run by Kiln\n");
-}
-
-#[test]
-fn what_is_tried_on_nothing_or_read_as_something_else_is_remarked() {
-    let folder = Folder::with(&[
-        ("policy.yaml", POLICY),
-        ("empty.yaml", "# nothing\n"),
-        ("values.yaml", "apiVersion: cli.kyverno.io/v1alpha1\nkind: Variables\n"),
-    ]);
-    let args = ["apply", "policy.yaml", "-r", "empty.yaml", "--values-file", "values.yaml"];
-    let run = folder.kiln(&args);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    for text in [
-        "warning: there is no resource in empty.yaml\n",
-        "warning: the values file says that it is \"Variables\" and is read as Values\n --> values.yaml:2:7",
-    ] {
-        assert!(run.stderr.contains(text), "{text} in {}", run.stderr);
-    }
 }

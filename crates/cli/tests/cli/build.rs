@@ -21,16 +21,6 @@ fn builds_the_current_folder_or_the_one_that_is_named() {
 }
 
 #[test]
-fn a_typo_has_a_place_and_a_suggestion() {
-    let folder =
-        Folder::with(&[("kustomization.yaml", "resuorces: [c.yaml]\n"), ("c.yaml", CONFIG_MAP)]);
-    let run = folder.kiln(&["build"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("kustomization.yaml:1:1"), "{}", run.stderr);
-    assert!(run.stderr.contains("\"resources\""), "{}", run.stderr);
-}
-
-#[test]
 fn no_address_and_no_revision_is_an_option_of_git() {
     for address in [
         "file:///nowhere/repo?ref=--upload-pack=touch pwned;",
@@ -76,15 +66,4 @@ fn links_and_pipes_lead_nowhere() {
     let run = folder.kiln(&["build", "device", "--load-restrictor", "LoadRestrictionsNone"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
-}
-
-#[test]
-fn a_file_that_is_missing_is_pointed_at_with_what_to_check() {
-    for field in ["resources", "generators"] {
-        let folder = Folder::with(&[("kustomization.yaml", &format!("{field}: [nope.yaml]\n"))]);
-        let run = folder.kiln(&["build", "."]);
-        assert_eq!(run.code, 2);
-        let hint = "help: paths count from the folder of the kustomization that names them\n";
-        assert!(run.stderr.ends_with(hint), "{}", run.stderr);
-    }
 }

@@ -3,15 +3,6 @@
 use crate::harness::{Folder, kiln};
 
 #[test]
-fn version_is_printed_in_every_form() {
-    let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(kiln(&["version"]).stdout, format!("kiln {version}\n"));
-    let json = kiln(&["version", "--format", "json"]).stdout;
-    assert_eq!(json, format!("{{\"version\":\"{version}\"}}\n"));
-    assert_eq!(kiln(&["--version"]).stdout, format!("kiln {version}\n"));
-}
-
-#[test]
 fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let run = kiln(&["completion", shell]);
@@ -25,14 +16,6 @@ fn manual_pages_are_written_for_every_command() {
     assert_eq!(folder.kiln(&["man", "pages/man1"]).code, 0);
     assert!(folder.read("pages/man1/kiln.1").contains("kiln"));
     assert!(folder.read("pages/man1/kiln-version.1").contains("Print the version"));
-}
-
-#[test]
-fn wrong_usage_ends_with_code_2_and_a_suggestion() {
-    let run = kiln(&["verison"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("'version'"), "{}", run.stderr);
-    assert_eq!(kiln(&[]).code, 2);
 }
 
 /// Each command as it may be typed, and the forms that its output has.

@@ -29,5 +29,6 @@ mod security;
 mod services;
 mod test;
 mod test_live;
+mod transcripts;
 mod up;
 mod walk;

@@ -60,53 +60,6 @@ fn test(results: &str, args: &[&str]) -> Run {
 }
 
 #[test]
-fn expectations_that_are_met_are_a_table_and_code_0() {
-    let run = test(GOOD, &[]);
-    assert_eq!(
-        run.stdout,
-        "s/kyverno-test.yaml\n\
-         ID   POLICY      RULE    RESOURCE              RESULT   REASON\n\
-         1    add-label   label   ConfigMap a/good      pass     ok\n\
-         2    add-label   label   ConfigMap a/skipped   pass     ok\n\
-         \n\
-         1 suite: 2 passed, 0 failed; 1 object compared\n"
-    );
-    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-}
-
-#[test]
-fn what_differs_is_shown_line_by_line_with_code_1() {
-    let folder = folder(GOOD);
-    folder.write("s/patched.yaml", PATCHED.replace("shop", "office"));
-    let run = folder.kiln(&["test", "s"]);
-    assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("objects differ"), "{}", run.stdout);
-    assert!(run.stdout.contains("-    team: office\n+    team: shop\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("1: s/kyverno-test.yaml:7:3\n"), "{}", run.stdout);
-    let failed = folder.kiln(&["test", "s", "--fail-only"]).stdout;
-    assert!(failed.contains("a/good") && !failed.contains("a/skipped"), "{failed}");
-    assert!(failed.ends_with("1 suite: 1 passed, 1 failed; 1 object compared\n"), "{failed}");
-}
-
-#[test]
-fn results_that_differ_say_what_was_wanted_and_why() {
-    let wrong = "\
-- {policy: add-label, rule: label, kind: ConfigMap, resources: [skipped], result: pass}
-- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], result: fail}
-- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], result: error}
-";
-    let run = test(wrong, &[]);
-    assert_eq!(run.code, 1);
-    for said in [
-        "want pass, got skip: preconditions not met",
-        "want fail, got pass",
-        "want error, got pass",
-    ] {
-        assert!(run.stdout.contains(said), "{said}: {}", run.stdout);
-    }
-}
-
-#[test]
 fn results_without_resources_are_about_all_that_match() {
     let all = "- {policy: add-label, rule: label, kind: ConfigMap, patchedResources: patched.yaml, result: pass}\n";
     let run = test(all, &[]);
@@ -123,73 +76,6 @@ fn an_expected_failure_is_met_by_another_object() {
     folder.write("s/other.yaml", PATCHED);
     let run = folder.kiln(&["test"]);
     assert!(run.code == 1 && run.stdout.contains("want fail, got pass"), "{}", run.stdout);
-}
-
-#[test]
-fn a_broken_suite_is_named_with_its_place_and_the_others_run() {
-    let folder = folder(GOOD);
-    for (name, results, said) in [
-        (
-            "file",
-            GOOD.replace("patched.yaml", "gone.yaml"),
-            "cannot read file/gone.yaml: no such file",
-        ),
-        ("result", GOOD.replace("result: skip", "result: skp"), "\"skp\" is no result"),
-        (
-            "resource",
-            GOOD.replace("a/skipped", "b/skipped"),
-            "ConfigMap b/skipped is in no file of this suite",
-        ),
-        (
-            "policy",
-            GOOD.replace("policy: add-label", "policy: add-lable"),
-            "this suite has no policy \"add-lable\"",
-        ),
-        (
-            "rule",
-            GOOD.replace("rule: label", "rule: lable"),
-            "policy \"add-label\" has no rule \"lable\"",
-        ),
-        ("field", GOOD.replace("resources:", "resorces:"), "unknown field"),
-        ("yaml", "- {".to_owned(), "yaml/kyverno-test.yaml:7:4"),
-    ] {
-        for (file, text) in
-            [("policy.yaml", POLICY), ("resources.yaml", RESOURCES), ("patched.yaml", PATCHED)]
-        {
-            folder.write(&format!("{name}/{file}"), text);
-        }
-        folder.write(&format!("{name}/kyverno-test.yaml"), suite(&results));
-        let run = folder.kiln(&["test", name, "s"]);
-        assert_eq!(run.code, 2, "{name}: {}", run.stderr);
-        assert!(run.stderr.contains(said), "{name}: {}", run.stderr);
-        assert!(
-            run.stderr.contains(&format!("{name}/kyverno-test.yaml:")),
-            "{name}: {}",
-            run.stderr
-        );
-        assert!(run.stdout.contains("s/kyverno-test.yaml"), "{name}: {}", run.stdout);
-        assert!(run.stdout.contains("2 suites: "), "{name}: {}", run.stdout);
-        assert!(run.stdout.contains("; 1 suite cannot be used\n"), "{name}: {}", run.stdout);
-    }
-    let hints = folder.kiln(&["test", "result", "resource", "policy"]).stderr;
-    for hint in
-        ["did you mean \"skip\"?", "there is ConfigMap a/skipped", "did you mean \"add-label\"?"]
-    {
-        assert!(hints.contains(hint), "{hint}: {hints}");
-    }
-}
-
-#[test]
-fn a_broken_policy_spoils_its_own_suite_only() {
-    let folder = folder(GOOD);
-    folder.write("t/kyverno-test.yaml", suite(GOOD));
-    folder.write("t/policy.yaml", POLICY.replace("mutate:", "mutat:"));
-    folder.write("t/resources.yaml", RESOURCES);
-    folder.write("t/patched.yaml", PATCHED);
-    let run = folder.kiln(&["test"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("t/policy.yaml:"), "{}", run.stderr);
-    assert!(run.stdout.contains("2 suites: 2 passed, 0 failed"), "{}", run.stdout);
 }
 
 #[test]
@@ -239,25 +125,6 @@ fn reports_have_forms_for_programs() {
 }
 
 #[test]
-fn rules_that_kiln_does_not_run_are_named_and_fail_nothing() {
-    let policy = POLICY.replace(
-        "mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}",
-        "validate: {pattern: {metadata: {labels: {team: \"?*\"}}}}",
-    );
-    let folder = folder(GOOD);
-    folder.write("s/policy.yaml", policy);
-    let run = folder.kiln(&["test"]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("not run by Kiln: validate"), "{}", run.stdout);
-    assert!(
-        run.stdout.contains("1 suite: 0 passed, 0 failed, 2 not run; 0 objects compared"),
-        "{}",
-        run.stdout
-    );
-    assert_eq!(folder.kiln(&["test", "--require-tests"]).code, 1);
-}
-
-#[test]
 fn suites_are_found_by_name() {
     let folder = folder(GOOD);
     folder.write("s/deep/er/kyverno-test.yml", suite(GOOD).replace("[", "[../../"));
@@ -283,31 +150,6 @@ fn suites_are_found_by_name() {
     assert_eq!(folder.kiln(&["test", "--file-name", "none.yaml", "--require-tests"]).code, 1);
     assert_eq!(folder.kiln(&["test", "nowhere"]).code, 2);
     assert_eq!(folder.kiln(&["test", "https://example.com/policies"]).code, 2);
-}
-
-#[test]
-fn older_spellings_are_read_with_a_warning() {
-    let old = "\
-name: old
-policies: [policy.yaml]
-resources: [resources.yaml]
-results:
-- {policy: add-label, rule: label, resource: good, namespace: a, patchedResource: patched.yaml, status: pass}
-";
-    let folder = folder(GOOD);
-    folder.write("s/kyverno-test.yaml", old);
-    let run = folder.kiln(&["test"]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("1 passed, 0 failed; 1 object compared"), "{}", run.stdout);
-    for said in [
-        "write metadata.name",
-        "write result\n",
-        "write resources",
-        "write patchedResources",
-        "kind: Test",
-    ] {
-        assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
-    }
 }
 
 #[test]
@@ -496,19 +338,4 @@ fn watching_runs_again_when_a_file_changes() {
     assert_eq!(next_summary(), "1 suite: 1 passed, 1 failed; 1 object compared");
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-#[test]
-fn a_suite_that_says_it_is_something_else_or_expects_nothing_is_remarked() {
-    let suite = suite("").replace("kind: Test", "kind: Tests").replace("results:", "results: []");
-    let folder = folder(GOOD);
-    folder.write("s/kyverno-test.yaml", &suite);
-    let run = folder.kiln(&["test", "."]);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    for text in [
-        "warning: the suite says that it is \"Tests\" and is read as Test\n --> s/kyverno-test.yaml:2:7",
-        "warning: the suite expects nothing\n",
-    ] {
-        assert!(run.stderr.contains(text), "{text} in {}", run.stderr);
-    }
 }

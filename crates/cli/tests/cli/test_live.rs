@@ -107,22 +107,6 @@ fn what_does_not_hold_fails_with_the_reason_and_ends_its_test() {
     assert!(json.stdout.contains(r#""failed": 1"#), "{}", json.stdout);
 }
 
-#[test]
-fn programs_are_refused_with_their_place() {
-    let refused = run("  - try:\n    - script: {content: kubectl get pods}\n", &[]);
-    assert_eq!(refused.code, 2, "{}{}", refused.stdout, refused.stderr);
-    assert!(
-        refused.stderr.contains("script is not run here")
-            && refused.stderr.contains("t/chainsaw-test.yaml:17:7"),
-        "{}",
-        refused.stderr
-    );
-    assert!(refused.stderr.contains("run the test with chainsaw on kiln up"), "{}", refused.stderr);
-    let missing = run("  - try:\n    - apply: {file: none.yaml}\n", &[]);
-    assert_eq!(missing.code, 2, "{}{}", missing.stdout, missing.stderr);
-    assert!(missing.stderr.contains("none.yaml"), "{}", missing.stderr);
-}
-
 /// Some of the peers' own tests, one of each kind; `conformance/README.md` tells how to run all of them.
 #[test]
 fn tests_of_the_peers_run_unchanged() {

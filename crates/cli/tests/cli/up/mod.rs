@@ -141,13 +141,6 @@ fn limits_are_listed_and_documented() {
 }
 
 #[test]
-fn strangers_are_kept_out() {
-    let run = crate::harness::kiln(&["up", "--listen=0.0.0.0:0"]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("listen on 127.0.0.1"), "{}", run.stderr);
-}
-
-#[test]
 fn bad_usage_is_told_before_anything_starts() {
     for (args, words) in [
         (&["--bare", "--demo"][..], "cannot be used with"),
