@@ -95,6 +95,10 @@ fn cargo_with_lints() -> Command {
 fn cargo() -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root());
+    // A checkout that is built once has nothing from what is kept for the next build.
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command
 }
 
