@@ -21,7 +21,7 @@
 //! | `write`, `managed`, `defaults`, `validate`, `admission` | how objects come, change and go |
 //! | `seed`, `collect`, `workloads` | what a cluster begins with, and what controllers do on their own |
 //! | `discovery`, `openapi` | what is served |
-//! | `access`, `reviews`, `tokens` | who may do what |
+//! | `access`, `escalation`, `reviews`, `tokens` | who may do what |
 
 mod access;
 mod admission;
@@ -30,6 +30,7 @@ mod convert;
 mod crd;
 mod defaults;
 mod discovery;
+mod escalation;
 mod fields;
 mod managed;
 mod media;

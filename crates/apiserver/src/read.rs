@@ -134,8 +134,9 @@ impl Resume {
         let text = String::from_utf8(bytes).map_err(|_| bad("not a text"))?;
         let value = json::parse(&text).map_err(|error| bad(&error.to_string()))?;
         let start = value.str_at(["start"]).ok_or_else(|| bad("no start"))?.trim_end_matches('\0');
-        let (namespace, name) =
-            start.trim_start_matches('/').split_once('/').unwrap_or(("", start));
+        // The namespace of cluster-scoped kinds is empty, so that two slashes follow each other.
+        let place = start.strip_prefix('/').and_then(|start| start.split_once('/'));
+        let (namespace, name) = place.ok_or_else(|| bad("no place"))?;
         let revision =
             value.get("rv").and_then(Value::as_i64).and_then(|rv| u64::try_from(rv).ok());
         Ok(Resume { revision: revision.unwrap_or(0), after: (Str::new(namespace), Str::new(name)) })

@@ -23,7 +23,7 @@ pub trait Outside: Send + Sync {
     /// Seconds and nanoseconds since 1970.
     fn now(&self) -> (i64, u32);
 
-    /// A number that nobody can guess.
+    /// A number that does not come again soon, for UIDs and made-up names.
     fn random(&self) -> u64;
 
     /// Calls a webhook; its answer, or why there is none.
@@ -58,7 +58,8 @@ pub struct WebhookCall {
 pub struct Settings {
     /// Who may do what.
     pub authorization: Authorization,
-    /// The token of the administrator; with none, everybody is the administrator.
+    /// The token of the administrator. With none, whoever comes without a token is the administrator: for tests in
+    /// one process.
     pub admin_token: Option<String>,
     /// The key that signs tokens of ServiceAccounts.
     pub signing_key: Vec<u8>,

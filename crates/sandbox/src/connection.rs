@@ -16,11 +16,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use kiln_apiserver::{Answer, LONGEST_BODY, Request, Response, Server, Watch};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use crate::data::Data;
+use crate::journal::Journal;
 
 /// Connections at once.
 const CONNECTIONS: usize = 4096;
@@ -37,7 +37,9 @@ type Answered = http::Response<UnsyncBoxBody<Bytes, Infallible>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     pub(crate) server: Arc<Server>,
-    pub(crate) data: Option<Arc<Data>>,
+    pub(crate) journal: Option<Arc<Journal>>,
+    /// Held by everybody who writes: the end waits for them.
+    pub(crate) writing: Arc<RwLock<()>>,
     pub(crate) revisions: watch::Receiver<u64>,
     /// Requests wait until this is true.
     pub(crate) open: watch::Receiver<bool>,
@@ -142,6 +144,11 @@ fn refusal(status: u16, message: &str) -> Answered {
 }
 
 impl Host {
+    /// Keeps what was written, if it is to be kept; whoever asked may be told when this returns.
+    pub(crate) fn keep(&self) -> Result<(), String> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.keep(&self.server))
+    }
+
     async fn respond(mut self, request: http::Request<Incoming>) -> Answered {
         if self.open.wait_for(|open| *open).await.is_err() {
             return refusal(503, "the sandbox ends");
@@ -171,13 +178,16 @@ impl Host {
         let writes = !matches!(head.method.as_str(), "GET" | "HEAD");
         let answer = if writes {
             // Webhooks and disks take their time: other connections go on meanwhile.
+            let writing = Arc::clone(&self.writing).read_owned().await;
+            if *self.stopped.borrow() {
+                return refusal(503, "the sandbox ends");
+            }
             let host = self.clone();
             let work = tokio::task::spawn_blocking(move || {
                 let answer = host.server.handle(&request);
-                match &host.data {
-                    Some(data) => data.write(&host.server.take_records()).map(|()| answer),
-                    None => Ok(answer),
-                }
+                let kept = host.keep();
+                drop(writing);
+                kept.map(|()| answer)
             });
             match work.await {
                 Ok(Ok(answer)) => answer,

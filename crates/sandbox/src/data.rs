@@ -1,13 +1,12 @@
 //! What is stored, on disk: an embedded database that survives crashes.
 //!
-//! A write is on disk before its answer goes out. Each record is one key, so that the file does not grow with
-//! history; the revision never goes back.
+//! Each object is one key, so that the file does not grow with history. The revision never goes back: also after a
+//! kill, when clients may have seen revisions that did not reach the disk.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use kiln_admission::certificates::Pair;
 use kiln_apiserver::Record;
@@ -15,9 +14,14 @@ use kiln_value::{Str, Value, json, value};
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use crate::StartError;
+use crate::journal::{Batch, Key, Storage};
 
 const OBJECTS: TableDefinition<'_, &str, &str> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+/// There while nobody has written since a clean end.
+const ENDED: &str = "ended";
+/// How far the revision goes on after a kill: further than anybody gets between two commits.
+const AFTER_KILL: u64 = 1_000_000;
 
 /// The certificates of a sandbox.
 #[derive(Clone, Debug)]
@@ -38,15 +42,15 @@ pub(crate) struct Kept {
 /// The database.
 #[derive(Debug)]
 pub(crate) struct Data {
-    database: Mutex<Database>,
+    database: Database,
 }
 
 fn failed(what: &str, error: impl std::fmt::Display) -> String {
     format!("cannot {what} the data: {error}")
 }
 
-fn key(record: &Record) -> String {
-    format!("{}\0{}\0{}\0{}", record.group, record.plural, record.namespace, record.name)
+fn text_of((group, plural, namespace, name): &Key) -> String {
+    format!("{group}\0{plural}\0{namespace}\0{name}")
 }
 
 impl Data {
@@ -85,37 +89,10 @@ impl Data {
         })?;
         let kept = read(&database)
             .map_err(|message| wrong(message, "choose another --data, or begin anew"))?;
-        Ok((Data { database: Mutex::new(database) }, kept))
-    }
-
-    /// Writes records, all or none.
-    pub(crate) fn write(&self, records: &[Record]) -> Result<(), String> {
-        let Some(last) = records.iter().map(|record| record.revision).max() else { return Ok(()) };
-        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong = |error: redb::Error| failed("write", error);
-        let transaction = database.begin_write().map_err(|error| wrong(error.into()))?;
-        {
-            let mut objects =
-                transaction.open_table(OBJECTS).map_err(|error| wrong(error.into()))?;
-            for record in records {
-                let key = key(record);
-                match &record.object {
-                    Some(object) => {
-                        let text = json::to_string(object);
-                        objects
-                            .insert(key.as_str(), text.as_str())
-                            .map_err(|error| wrong(error.into()))?;
-                    }
-                    None => {
-                        objects.remove(key.as_str()).map_err(|error| wrong(error.into()))?;
-                    }
-                }
-            }
-            let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
-            let text = last.to_string();
-            meta.insert("revision", text.as_str()).map_err(|error| wrong(error.into()))?;
-        }
-        transaction.commit().map_err(|error| wrong(error.into()))
+        // The names of new files have to last, too.
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| denied("write to the folder", &error))?;
+        Ok((Data { database }, kept))
     }
 
     /// Keeps who the sandbox is, so that kubeconfigs and tokens stay good.
@@ -130,9 +107,8 @@ impl Data {
         let _ = certificates.set(["authority"], pair(&identity.authority));
         let _ = certificates.set(["serving"], pair(&identity.serving));
         let certificates = json::to_string(&certificates);
-        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let wrong = |error: redb::Error| failed("write", error);
-        let transaction = database.begin_write().map_err(|error| wrong(error.into()))?;
+        let transaction = self.database.begin_write().map_err(|error| wrong(error.into()))?;
         {
             let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
             for (name, text) in
@@ -140,6 +116,43 @@ impl Data {
             {
                 meta.insert(name, text).map_err(|error| wrong(error.into()))?;
             }
+        }
+        transaction.commit().map_err(|error| wrong(error.into()))
+    }
+}
+
+impl Storage for Data {
+    fn commit(&mut self, batch: &Batch) -> Result<(), String> {
+        let wrong = |error: redb::Error| failed("write", error);
+        let transaction = self.database.begin_write().map_err(|error| wrong(error.into()))?;
+        {
+            let mut objects =
+                transaction.open_table(OBJECTS).map_err(|error| wrong(error.into()))?;
+            for (key, object) in &batch.objects {
+                let key = text_of(key);
+                let done = match object {
+                    Some(object) => {
+                        objects.insert(key.as_str(), json::to_string(object).as_str()).map(drop)
+                    }
+                    None => objects.remove(key.as_str()).map(drop),
+                };
+                done.map_err(|error| wrong(error.into()))?;
+            }
+            let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
+            let revision = batch.revision.to_string();
+            meta.insert("revision", revision.as_str()).map_err(|error| wrong(error.into()))?;
+            meta.remove(ENDED).map_err(|error| wrong(error.into()))?;
+        }
+        // By default, redb waits until all of it is on disk.
+        transaction.commit().map_err(|error| wrong(error.into()))
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let wrong = |error: redb::Error| failed("write", error);
+        let transaction = self.database.begin_write().map_err(|error| wrong(error.into()))?;
+        {
+            let mut meta = transaction.open_table(META).map_err(|error| wrong(error.into()))?;
+            meta.insert(ENDED, "yes").map_err(|error| wrong(error.into()))?;
         }
         transaction.commit().map_err(|error| wrong(error.into()))
     }
@@ -153,6 +166,9 @@ fn read(database: &Database) -> Result<Kept, String> {
     if let Ok(meta) = transaction.open_table(META) {
         let text = |name: &str| meta.get(name).ok().flatten().map(|text| text.value().to_owned());
         revision = text("revision").and_then(|text| text.parse().ok()).unwrap_or(0);
+        if text(ENDED).is_none() {
+            revision += AFTER_KILL;
+        }
         kept.token = text("token");
         kept.signing_key = text("signing-key");
         let certificates = text("certificates").and_then(|text| json::parse(&text).ok());

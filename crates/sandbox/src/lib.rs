@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `outside` | the clock, chance, and calls to webhooks |
 //! | `connection` | requests in, answers and watches out |
+//! | `journal` | brings what is written to the disk, in order, before anybody is told of it |
 //! | `data` | what is stored, on disk |
 //! | `kubeconfig` | what clients need to find and trust the server |
 
 mod connection;
 mod data;
+mod journal;
 mod kubeconfig;
 mod outside;
 
@@ -21,16 +23,17 @@ use std::time::Duration;
 
 use kiln_admission::certificates::{Certificates, Names, Stored};
 use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
-use kiln_value::{Value, json};
+use kiln_value::{Value, json, value};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio_rustls::TlsAcceptor;
 
 use data::Data;
+use journal::Journal;
 pub use kubeconfig::HEADER as KUBECONFIG_HEADER;
 use outside::World;
 
@@ -97,12 +100,16 @@ impl Default for Options {
     }
 }
 
+/// How long the end waits for writes that are under way; webhooks may take their time.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
 /// A sandbox that serves.
 #[derive(Debug)]
 pub struct Sandbox {
     server: Arc<Server>,
     world: Arc<outside::Shared>,
-    data: Option<Arc<Data>>,
+    journal: Option<Arc<Journal>>,
+    writing: Arc<RwLock<()>>,
     address: SocketAddr,
     kubeconfig: String,
     inner_kubeconfig: String,
@@ -123,13 +130,13 @@ impl Sandbox {
             None => (None, data::Kept::default()),
             Some(folder) => {
                 let (data, kept) = Data::open(folder)?;
-                (Some(Arc::new(data)), kept)
+                (Some(data), kept)
             }
         };
         let own = |message: String| StartError { message, hint: "begin anew".to_owned() };
         let certificates = certificates(kept.certificates.as_ref(), address).map_err(own)?;
-        let token = kept.token.clone().unwrap_or_else(outside::secret);
-        let signing_key = kept.signing_key.clone().unwrap_or_else(outside::secret);
+        let token = kept.token.clone().map_or_else(outside::secret, Ok)?;
+        let signing_key = kept.signing_key.clone().map_or_else(outside::secret, Ok)?;
         let full = |message: String| StartError { message, hint: "is the disk full?".to_owned() };
         if let Some(data) = &data {
             data.keep_identity(&token, &signing_key, &certificates).map_err(full)?;
@@ -147,9 +154,10 @@ impl Sandbox {
         let server =
             Server::with_records(settings, Box::new(World(Arc::clone(&world))), kept.records);
         let server = Arc::new(server);
-        if let Some(data) = &data {
+        let journal = data.map(|data| Arc::new(Journal::new(Box::new(data))));
+        if let Some(journal) = &journal {
             server.keep_records();
-            data.write(&server.snapshot()).map_err(full)?;
+            journal.keep_all(&server).map_err(full)?;
         }
         let authority = &certificates.authority.certificates;
         let config = |address| kubeconfig::text(address, authority, &token, &options.namespace);
@@ -158,7 +166,8 @@ impl Sandbox {
         let open = watch::Sender::new(!options.hold);
         let host = connection::Host {
             server: Arc::clone(&server),
-            data: data.clone(),
+            journal: journal.clone(),
+            writing: Arc::default(),
             revisions: world.revisions.subscribe(),
             open: open.subscribe(),
             stopped,
@@ -171,9 +180,20 @@ impl Sandbox {
             inner_kubeconfig = config(address);
         }
         tokio::spawn(connection::accept(listener, acceptor, host.clone()));
+        let writing = Arc::clone(&host.writing);
         tokio::spawn(settle(host));
         let kubeconfig = config(address);
-        Ok(Sandbox { server, world, data, address, kubeconfig, inner_kubeconfig, open, stop })
+        Ok(Sandbox {
+            server,
+            world,
+            journal,
+            writing,
+            address,
+            kubeconfig,
+            inner_kubeconfig,
+            open,
+            stop,
+        })
     }
 
     /// Lets requests in that wait.
@@ -204,11 +224,19 @@ impl Sandbox {
     /// Sends something as the administrator, without a connection.
     pub fn send(&self, request: Request) -> Response {
         let token = format!("Bearer {}", self.token());
+        let writes = !matches!(request.method.as_str(), "GET" | "HEAD");
         let response = self.server.call(&request.with_header("Authorization", &token));
-        if let Some(data) = &self.data {
-            let _ = data.write(&self.server.take_records());
+        match &self.journal {
+            Some(journal) if writes => match journal.keep(&self.server) {
+                Ok(()) => response,
+                Err(message) => Response {
+                    status: 500,
+                    headers: Vec::new(),
+                    body: json::to_string(&value!({"message": message})).into_bytes(),
+                },
+            },
+            _ => response,
         }
-        response
     }
 
     fn token(&self) -> String {
@@ -297,14 +325,21 @@ impl Sandbox {
         self.end().await;
     }
 
-    /// Ends it, for those who share it; the data is free when the last of them is gone.
+    /// Ends it, for those who share it. Writes under way are finished, later ones are refused, the data is free.
     pub async fn end(&self) {
         let _ = self.stop.send(true);
+        if tokio::time::timeout(LAST_WRITES, self.writing.write()).await.is_err() {
+            tracing::warn!("a write is still under way");
+        }
+        if let Some(journal) = self.journal.clone() {
+            let server = Arc::clone(&self.server);
+            let closed = tokio::task::spawn_blocking(move || journal.close(&server)).await;
+            if let Ok(Err(error)) = closed {
+                tracing::error!(%error, "cannot write to disk");
+            }
+        }
         // Answers that are under way get a moment.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        if let Some(data) = &self.data {
-            let _ = data.write(&self.server.take_records());
-        }
     }
 }
 
@@ -330,15 +365,21 @@ async fn settle(host: connection::Host) {
     let mut revisions = host.revisions.clone();
     let mut stopped = host.stopped.clone();
     loop {
-        let server = Arc::clone(&host.server);
-        let settled = tokio::task::spawn_blocking(move || server.settle()).await;
-        if settled.is_err() {
-            tracing::error!("a controller of the sandbox broke off");
+        let writing = Arc::clone(&host.writing).read_owned().await;
+        if *stopped.borrow() {
+            return;
         }
-        if let Some(data) = &host.data
-            && let Err(error) = data.write(&host.server.take_records())
-        {
-            tracing::error!(%error, "cannot write to disk");
+        let round = host.clone();
+        let settled = tokio::task::spawn_blocking(move || {
+            round.server.settle();
+            let kept = round.keep();
+            drop(writing);
+            kept
+        });
+        match settled.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "cannot write to disk"),
+            Err(_) => tracing::error!("a controller of the sandbox broke off"),
         }
         tokio::select! {
             changed = revisions.changed() => if changed.is_err() { return },

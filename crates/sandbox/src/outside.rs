@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_apiserver::{Outside, WebhookCall};
+use rustls::crypto::ring;
 use tokio::sync::watch;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::StartError;
 
 /// The longest answer of a webhook.
 const LONGEST_ANSWER: u64 = 16 << 20;
@@ -43,15 +46,15 @@ pub(crate) fn now() -> (i64, u32) {
     (i64::try_from(since.as_secs()).unwrap_or(0), since.subsec_nanos())
 }
 
-/// A text that nobody can guess.
-pub(crate) fn secret() -> String {
-    // Every hasher has keys of its own, drawn by the system.
-    let part = |salt: u64| {
-        let mut hasher = RandomState::new().build_hasher();
-        hasher.write_u64(salt);
-        hasher.finish()
-    };
-    (0..4).map(|salt| format!("{:016x}", part(salt))).collect()
+/// A text that nobody can guess: 256 bits from the random source of the system.
+pub(crate) fn secret() -> Result<String, StartError> {
+    let mut bytes = [0; 32];
+    let drawn = ring::default_provider().secure_random.fill(&mut bytes);
+    drawn.map_err(|_| StartError {
+        message: "the system gives no random numbers for a token".to_owned(),
+        hint: "/dev/urandom must be readable".to_owned(),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Outside for World {

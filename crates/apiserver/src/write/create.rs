@@ -15,7 +15,7 @@ use crate::read;
 use crate::request::Response;
 use crate::server::{Call, Server, State};
 use crate::status::Failure;
-use crate::{defaults, managed, media, validate};
+use crate::{defaults, escalation, managed, media, validate};
 
 /// How often a made-up name is made up anew because it is taken.
 const NAMES: usize = 8;
@@ -103,6 +103,7 @@ pub(crate) fn create_object(
         }
     }
     let generated = name_it(server, target, &mut object);
+    escalation::check(server, user, target, None, &object)?;
     {
         let state = server.read();
         let problems = validate::created(&state, kind, &object);

@@ -15,7 +15,7 @@ use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server, State};
 use crate::status::{Failure, Problem};
-use crate::{defaults, media, validate};
+use crate::{defaults, escalation, media, validate};
 
 /// Answers a replacement.
 pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
@@ -144,6 +144,7 @@ pub(crate) fn update_object(
     admission::change(server, &review, &mut new, warnings)?;
     check_weight(&new)?;
     keep_system_fields(old, &mut new, target);
+    escalation::check(server, user, target, Some(old), &new)?;
     {
         let state = server.read();
         if has_generation(&state, &gvk) && content_differs(kind, old, &new) {

@@ -61,6 +61,55 @@ fn pages_show_the_state_of_the_first_one() {
 }
 
 #[test]
+fn pages_of_every_kind_come_to_an_end() {
+    let server = start();
+    for name in ["a", "b", "c"] {
+        create(&server, CONFIG_MAPS, &config_map(name));
+        let labels = value!({"metadata": {"name": name}, "apiVersion": "v1", "kind": "Namespace"});
+        create(&server, "/api/v1/namespaces", &labels);
+    }
+    let definition = value!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "planets.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"plural": "planets", "singular": "planet", "kind": "Planet", "listKind": "PlanetList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    create(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition);
+    let planets = "/apis/example.com/v1/planets";
+    for name in ["earth", "mars", "venus"] {
+        let planet =
+            value!({"apiVersion": "example.com/v1", "kind": "Planet", "metadata": {"name": name}});
+        create(&server, planets, &planet);
+    }
+    for path in [
+        "/api/v1/namespaces",
+        "/api/v1/configmaps",
+        CONFIG_MAPS,
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        planets,
+    ] {
+        let all = names(&get(&server, path).value());
+        for limit in 1..=all.len() {
+            let mut found = Vec::new();
+            let mut resume = String::new();
+            for page in 1.. {
+                assert!(page <= all.len(), "{path} by {limit} has no end: {found:?}");
+                let list = get(&server, &format!("{path}?limit={limit}{resume}")).value();
+                found.extend(names(&list));
+                // Later pages are read from the past.
+                let secret = value!({"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "s-"}});
+                create(&server, "/api/v1/namespaces/default/secrets", &secret);
+                match list.str_at(["metadata", "continue"]) {
+                    Some(token) => resume = format!("&continue={token}"),
+                    None => break,
+                }
+            }
+            assert_eq!(found, all, "{path} by {limit}");
+        }
+    }
+}
+
+#[test]
 fn selectors_select() {
     let server = start();
     for name in ["a", "b", "c"] {

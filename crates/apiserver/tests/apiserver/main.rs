@@ -2,7 +2,9 @@
 
 mod admission;
 mod behaviour;
+mod escalation;
 mod fuzz_regressions;
 mod hostile;
+mod identity;
 mod patches;
 mod statuses;

@@ -16,6 +16,7 @@ sign certificates                       CertificateSigningRequests are stored, n
 aggregate API servers                   APIServices are stored with a warning, nobody is asked
 check everything Kubernetes checks      names, labels, required and fixed fields of common kinds, and all of custom schemas are checked
 take client certificates                people come with a token, ServiceAccounts with theirs
+let anybody in without a token          but for /healthz, /livez, /readyz and /version, however permissions are decided
 answer in protobuf                      bodies in protobuf are read, answers are JSON or YAML
 describe fields in kubectl explain      names and types are there
 write audit logs, queue requests        audit annotations are dropped, FlowSchemas are stored

@@ -2,6 +2,7 @@
 
 mod command;
 mod demo;
+mod durability;
 mod files;
 mod load;
 
@@ -112,8 +113,16 @@ impl Up {
         }
     }
 
-    fn end(mut self, signal: Signal) -> Option<i32> {
+    fn end(self, signal: Signal) -> Option<i32> {
+        self.signal(signal);
+        self.wait()
+    }
+
+    fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    fn wait(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
@@ -180,6 +189,37 @@ fn it_serves_until_it_is_told_to_end() {
     assert_eq!(status, 200);
     assert!(body.contains("kube-system"));
     assert_eq!(up.end(Signal::SIGINT), Some(0));
+}
+
+#[test]
+fn nobody_is_served_without_the_token() {
+    for how in ["always-allow", "rbac"] {
+        let folder = Folder::with(&[]);
+        let up = Up::start(&folder, &["--bare", "--authorization", how], "Ctrl-C");
+        let ask = |path: &str, token: Option<&str>| {
+            let mut request = up.agent.get(format!("{}{path}", up.server));
+            if let Some(token) = token {
+                request = request.header("Authorization", format!("Bearer {token}"));
+            }
+            let mut response = request.call().unwrap();
+            (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+        };
+        for path in ["/api/v1/secrets", "/apis", "/openapi/v2", "/api/v1/pods?watch=true"] {
+            for token in [None, Some("wrong")] {
+                let (status, body) = ask(path, token);
+                assert_eq!(status, 401, "{how} {path}");
+                assert!(body.contains(r#""reason":"Unauthorized""#), "{body}");
+            }
+        }
+        let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+        let path = format!("{}/api/v1/namespaces/default/configmaps", up.server);
+        assert_eq!(up.agent.post(path).send(object).unwrap().status().as_u16(), 401);
+        assert_eq!(ask("/readyz", None).0, 200);
+        assert_eq!(ask("/version", None).0, 200);
+        assert_eq!(up.get("/api/v1/secrets").0, 200);
+        assert_eq!(up.token.len(), 64);
+        assert_eq!(up.end(Signal::SIGTERM), Some(0));
+    }
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! Who comes in: nobody without a token, however permissions are decided.
+
+use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
+use kiln_testkit::server::start_with;
+use kiln_value::{json, value};
+
+fn servers() -> [Server; 2] {
+    [Authorization::AlwaysAllow, Authorization::Rbac].map(|authorization| {
+        let admin_token = Some("secret".to_owned());
+        start_with(Settings { authorization, admin_token, ..Settings::default() })
+    })
+}
+
+/// What a real API server says to people it does not know.
+fn assert_unauthorized(answer: &Response, what: &str) {
+    assert_eq!(answer.status, 401, "{what}");
+    assert_eq!(
+        answer.value(),
+        value!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "Unauthorized", "reason": "Unauthorized", "code": 401}),
+        "{what}"
+    );
+}
+
+#[test]
+fn nobody_comes_in_without_a_token() {
+    let config_map = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    for server in servers() {
+        for path in [
+            "/",
+            "/api",
+            "/apis",
+            "/openapi/v3",
+            "/api/v1/secrets",
+            "/api/v1/namespaces?watch=true",
+            "/apis/nobody.knows/v1/this",
+            "/healthz/../api/v1/secrets",
+            "/version/x",
+        ] {
+            let request = Request::new("GET", path);
+            assert_unauthorized(&server.call(&request), path);
+            for header in ["Bearer x", "bearer x", "Bearer a.b.c", "Bearer", "Basic c2VjcmV0"] {
+                let with = request.clone().with_header("Authorization", header);
+                assert_unauthorized(&server.call(&with), &format!("{path} with {header}"));
+            }
+            // Nobody may be somebody else.
+            let other = request.with_header("Impersonate-User", "admin");
+            assert_unauthorized(&server.call(&other), path);
+        }
+        let write = Request::new("POST", "/api/v1/namespaces/default/configmaps")
+            .with_body("application/json", json::to_string(&config_map));
+        assert_unauthorized(&server.call(&write), "a write");
+    }
+}
+
+#[test]
+fn health_and_version_are_for_everybody() {
+    for server in servers() {
+        for path in ["/healthz", "/livez?verbose", "/readyz", "/version"] {
+            let request = Request::new("GET", path);
+            assert_eq!(server.call(&request).status, 200, "{path}");
+            let wrong = request.with_header("Authorization", "Bearer x");
+            assert_unauthorized(&server.call(&wrong), path);
+        }
+    }
+}
+
+#[test]
+fn tokens_come_in() {
+    for server in servers() {
+        for scheme in ["Bearer", "bearer"] {
+            let request = Request::new("GET", "/api/v1/secrets")
+                .with_header("authorization", &format!("{scheme} secret"));
+            assert_eq!(server.call(&request).status, 200);
+        }
+    }
+}
