@@ -145,7 +145,7 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
         )];
         let specs = [FieldSpec::everywhere("metadata/labels", true)];
         for resource in list.iter_mut() {
-            set_texts_of(&label.clone().into(), &specs, resource)?;
+            set_texts_of(&label.clone().into(), &specs, resource, session)?;
         }
     }
     let (origin, transformations) = (asked("originAnnotations"), asked("transformerAnnotations"));

@@ -44,6 +44,11 @@ impl At {
         At(document.map(|document| (Rc::clone(document), path.into_iter().collect())))
     }
 
+    /// A field of the value.
+    pub(crate) fn field(&self, name: &str) -> Self {
+        At(self.0.as_ref().map(|(document, path)| (Rc::clone(document), path.join(name))))
+    }
+
     /// Where the value is.
     pub(crate) fn place(&self) -> Option<Place> {
         self.0.as_ref().map(|(document, path)| document.places().value(path))

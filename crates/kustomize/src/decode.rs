@@ -320,6 +320,12 @@ macro_rules! record {
             $($(#[$fmeta])* pub(crate) $field: $type,)*
         }
 
+        impl $name {
+            /// The fields by the names that documents use.
+            #[allow(dead_code, reason = "asked for of some records only")]
+            pub(crate) const FIELDS: &[&str] = &[$($key),*];
+        }
+
         impl $crate::decode::Decode for $name {
             fn go_type() -> String {
                 concat!("types.", $go).to_owned()
@@ -330,9 +336,8 @@ macro_rules! record {
                 value: &kiln_value::Value,
                 reader: &mut $crate::decode::Reader,
             ) -> std::result::Result<(), $crate::decode::DecodeError> {
-                const KNOWN: &[&str] = &[$($key),*];
-                reader.fields(value, $go, KNOWN, |reader, at, value| {
-                    let name = KNOWN[at];
+                reader.fields(value, $go, Self::FIELDS, |reader, at, value| {
+                    let name = Self::FIELDS[at];
                     $(if name == $key {
                         return reader.read_into(value, &mut self.$field);
                     })*

@@ -2,6 +2,7 @@
 
 use kiln_value::{Str, Value};
 
+use crate::budget::{self, Budget, Size};
 use crate::decode::record;
 use crate::error::{Error, Result};
 use crate::id::{Gvk, ResId};
@@ -42,6 +43,7 @@ impl FieldSpec {
         object: &mut Value,
         id: &ResId,
         make: Option<Make>,
+        budget: &Budget,
         set: &mut dyn FnMut(&mut Value) -> Result<()>,
     ) -> Result<()> {
         if !self.fits(&id.gvk) {
@@ -49,7 +51,13 @@ impl FieldSpec {
         }
         let path = split_path(&self.path, '/');
         let make = if self.create { make } else { None };
-        walk(object, &path, make, set).map_err(|error| {
+        budget::check_path(path.len(), 0)?;
+        let mut set = |field: &mut Value| {
+            let before = budget::own_size(field);
+            set(field)?;
+            budget.pay(budget::growth(before, field))
+        };
+        walk(object, &path, make, budget, &mut set).map_err(|error| {
             error.context(format_args!("considering field '{}' of object {id}", self.path))
         })
     }
@@ -86,6 +94,7 @@ fn walk(
     value: &mut Value,
     path: &[String],
     make: Option<Make>,
+    budget: &Budget,
     set: &mut dyn FnMut(&mut Value) -> Result<()>,
 ) -> Result<()> {
     let Some((part, rest)) = path.split_first() else {
@@ -98,7 +107,7 @@ fn walk(
                 return Ok(());
             }
             for element in list.make_mut() {
-                walk(element, path, make, set).map_err(|error| {
+                walk(element, path, make, budget, set).map_err(|error| {
                     error.context(format_args!("visit traversal on path: [{}]", path.join(" ")))
                 })?;
             }
@@ -126,11 +135,12 @@ fn walk(
                 }
                 (None, None) => return Ok(()),
                 (None, Some(make)) => {
+                    budget.pay(Size::of_text(name))?;
                     let scalar = rest.is_empty() && make == Make::Scalar;
                     map.get_or_insert_with(name, || if scalar { Value::Null } else { Value::map() })
                 }
             };
-            walk(field, rest, make, set)
+            walk(field, rest, make, budget, set)
         }
         _ => Err(Error::new("expected sequence or mapping node")),
     }
@@ -190,6 +200,7 @@ mod tests {
             &mut object,
             &ResId::default(),
             make,
+            &Budget::default(),
             &mut |place| {
                 *place = "X".into();
                 Ok(())

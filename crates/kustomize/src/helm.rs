@@ -1,4 +1,12 @@
 //! Charts, rendered by the `helm` program.
+//!
+//! Whoever writes a kustomization chooses charts and values, and nothing else: no text of it becomes an option
+//! of helm (some of those run programs), and no path leads where the kustomization itself may not read.
+
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
 
 use kiln_value::{Map, Value};
 
@@ -6,6 +14,7 @@ use crate::at::At;
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished};
 use crate::kustomization::HelmChart;
+use crate::loader::{LoadRestrictions, Root};
 use crate::objects::Purpose;
 use crate::paths;
 use crate::resource::Resource;
@@ -16,7 +25,8 @@ use crate::target::Target;
 /// A chart, checked and ready to render.
 pub(crate) struct Chart {
     chart: HelmChart,
-    root: String,
+    root: Rc<Root>,
+    /// The folder that holds the chart's own.
     home: String,
 }
 
@@ -27,6 +37,7 @@ impl Chart {
     /// When charts are not allowed, or the entry lacks something.
     pub(crate) fn configured(
         mut chart: HelmChart,
+        at: &At,
         target: &Target,
         session: &Session<'_>,
     ) -> Result<Self> {
@@ -42,16 +53,37 @@ impl Chart {
             chart.namespace =
                 if own.is_empty() { target.helm_namespace.clone() } else { own.clone() };
         }
-        Self::check(&chart, session).map_err(|error| {
+        let failed = |error: Error| {
             trouble(error, "HelmChartInflationGenerator", shown(&chart), &At::default())
-        })?;
+        };
+        Self::check(&chart, session).map_err(failed)?;
+        refuse_options(&chart, at).map_err(failed)?;
+        let root = Rc::clone(&target.root);
+        let confined = |field: &str, path: &str| {
+            let confined = session.files.confined(&root, path);
+            confined.map_err(|error| failed(error.at(at.field(field).place())))
+        };
         let home = if chart.chart_home.is_empty() { "charts" } else { &chart.chart_home };
-        let root = target.root.path().to_owned();
-        let mut home = paths::absolute(&root, home);
+        let mut home = confined("chartHome", home)?;
         // Several versions of one chart live side by side.
         if !chart.version.is_empty() && !chart.repo.is_empty() {
-            home = paths::join(&home, &format!("{}-{}", chart.name, chart.version));
+            let both = format!("{}-{}", chart.name, chart.version);
+            home = confined("version", &paths::join(&home, &both))?;
         }
+        confined("name", &paths::join(&home, &chart.name))?;
+        let config_home = match chart.config_home.as_str() {
+            "" => String::new(),
+            path => confined("configHome", path)?,
+        };
+        let mut files = Vec::new();
+        for path in &chart.additional_values_files {
+            files
+                .push(values_file(path, &root, session).map_err(|error| {
+                    failed(error.at(at.field("additionalValuesFiles").place()))
+                })?);
+        }
+        chart.config_home = config_home;
+        chart.additional_values_files = files;
         Ok(Chart { chart, root, home })
     }
 
@@ -84,7 +116,7 @@ impl Chart {
             program: options.command.clone(),
             arguments,
             environment,
-            directory: self.root.clone(),
+            directory: self.root.path().to_owned(),
             file,
             ..Command::default()
         };
@@ -122,14 +154,15 @@ impl Chart {
             )));
         }
         let mut words: Vec<Argument> =
-            ["pull", "--untar", "--untardir", &self.home].map(Argument::from).to_vec();
+            vec!["pull".into(), "--untar".into(), format!("--untardir={}", self.home).into()];
         if chart.repo.starts_with("oci://") {
             words.push(format!("{}/{}", chart.repo.trim_end_matches('/'), chart.name).into());
         } else {
-            words.extend(["--repo", &chart.repo, &chart.name].map(Argument::from));
+            words.push(format!("--repo={}", chart.repo).into());
+            words.push(chart.name.as_str().into());
         }
         if !chart.version.is_empty() {
-            words.extend(["--version", &chart.version].map(Argument::from));
+            words.push(format!("--version={}", chart.version).into());
         }
         if chart.devel {
             words.push("--devel".into());
@@ -141,28 +174,28 @@ impl Chart {
         paths::join(&self.home, &self.chart.name)
     }
 
+    fn shown(&self, path: &str, session: &Session<'_>) -> String {
+        session.shown(&paths::absolute(self.root.path(), path))
+    }
+
     /// The values for the chart: its file and the ones written in place, merged as asked.
     fn values(&self, session: &Session<'_>) -> Result<Vec<u8>> {
         let chart = &self.chart;
         let path = if chart.values_file.is_empty() {
             paths::join(&self.chart_directory(), "values.yaml")
         } else {
-            paths::absolute(&self.root, &chart.values_file)
+            chart.values_file.clone()
         };
         let inline = &chart.values_inline;
         if chart.values_merge == "replace" && !inline.is_null() {
             return Ok(kiln_yaml::emit(inline).into_bytes());
         }
-        let file = session
-            .files
-            .system()
-            .read(&path, session.options.max_file_size)
-            .map_err(|error| Error::new(error.to_string()))?;
+        let file = session.files.load(&self.root, &path)?;
         if inline.is_null() {
-            return Ok(file);
+            return Ok(file.to_vec());
         }
         let options = session.files.limited(kiln_yaml::ReadOptions::kustomization());
-        let documents = kiln_yaml::read_bytes(&session.shown(&path), &file, options)
+        let documents = kiln_yaml::read_bytes(&self.shown(&path, session), &file, options)
             .map_err(|diagnostic| crate::output::yaml_error(&diagnostic))?;
         let file =
             documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value);
@@ -184,30 +217,25 @@ impl Chart {
             words.push(chart.release_name.as_str().into());
         }
         words.push(self.chart_directory().into());
-        let mut pair = |flag: &str, value: &str| {
+        let option = |words: &mut Vec<Argument>, flag: &str, value: &str| {
             if !value.is_empty() {
-                words.extend([Argument::from(flag), Argument::from(value)]);
+                words.push(format!("{flag}={value}").into());
             }
         };
-        pair("--namespace", &chart.namespace);
-        pair("--name-template", &chart.name_template);
+        option(&mut words, "--namespace", &chart.namespace);
+        option(&mut words, "--name-template", &chart.name_template);
         words.extend([Argument::from("-f"), Argument::File]);
-        let mut pair = |flag: &str, value: &str| {
-            if !value.is_empty() {
-                words.extend([Argument::from(flag), Argument::from(value)]);
-            }
-        };
         for file in &chart.additional_values_files {
-            pair("-f", file);
+            option(&mut words, "--values", file);
         }
         let api_versions =
             if chart.api_versions.is_empty() { &options.api_versions } else { &chart.api_versions };
         for version in api_versions {
-            pair("--api-versions", version);
+            option(&mut words, "--api-versions", version);
         }
         let kube_version =
             if chart.kube_version.is_empty() { &options.kube_version } else { &chart.kube_version };
-        pair("--kube-version", kube_version);
+        option(&mut words, "--kube-version", kube_version);
         for (flag, on) in [
             ("--include-crds", chart.include_crds),
             ("--skip-tests", chart.skip_tests),
@@ -233,6 +261,8 @@ impl Generate for Chart {
         if session.files.system().resolve(&self.chart_directory()).is_err() {
             self.pull(session)?;
         }
+        // What was fetched may be a link.
+        session.files.confined(&self.root, &self.chart_directory())?;
         let values = self.values(session)?;
         let finished = self.helm(self.template_words(session), Some(values), session)?;
         let name = format!("chart {}", self.chart.name);
@@ -251,6 +281,61 @@ impl Generate for Chart {
         }
         Ok(objects)
     }
+}
+
+/// Refuses texts that helm would take for options.
+fn refuse_options(chart: &HelmChart, at: &At) -> Result<()> {
+    // All fields are named, so that a new one cannot be forgotten here.
+    let HelmChart {
+        name,
+        version,
+        repo,
+        release_name,
+        namespace,
+        additional_values_files,
+        values_file,
+        values_inline: _,
+        values_merge: _,
+        include_crds: _,
+        skip_hooks: _,
+        api_versions,
+        kube_version,
+        name_template,
+        skip_tests: _,
+        debug: _,
+        devel: _,
+        chart_home,
+        config_home,
+    } = chart;
+    let texts = [
+        ("name", name),
+        ("version", version),
+        ("repo", repo),
+        ("releaseName", release_name),
+        ("namespace", namespace),
+        ("valuesFile", values_file),
+        ("kubeVersion", kube_version),
+        ("nameTemplate", name_template),
+        ("chartHome", chart_home),
+        ("configHome", config_home),
+    ];
+    let lists = [("additionalValuesFiles", additional_values_files), ("apiVersions", api_versions)];
+    let in_lists = lists.into_iter().flat_map(|(field, list)| list.iter().map(move |t| (field, t)));
+    match texts.into_iter().chain(in_lists).find(|(_, text)| text.starts_with('-')) {
+        None => Ok(()),
+        Some((field, text)) => Err(Error::new(format!("{field} of a chart cannot be '{text}'"))
+            .at(at.field(field).place())
+            .hint("helm would take it for an option: no value may begin with a dash")),
+    }
+}
+
+/// A further file of values, as helm is given it.
+fn values_file(path: &str, root: &Root, session: &Session<'_>) -> Result<String> {
+    if root.restrictions() == LoadRestrictions::RootOnly && path.contains("://") {
+        return Err(Error::new(format!("'{path}' is no file of this kustomization"))
+            .hint("download the file and name it as a local one: helm would fetch it unasked"));
+    }
+    session.files.confined(root, path)
 }
 
 /// One over the other, map by map.
@@ -280,18 +365,4 @@ fn shown(chart: &HelmChart) -> Map {
     put(&mut map, "namespace", &chart.namespace);
     put(&mut map, "valuesFile", &chart.values_file);
     map
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kiln_value::value;
-
-    #[test]
-    fn values_merge_map_by_map() {
-        let file = value!({"a": {"b": 1, "c": [1]}, "d": 1});
-        let inline = value!({"a": {"b": 2, "c": [2]}, "e": 3});
-        assert_eq!(merged(&file, &inline), value!({"a": {"b": 2, "c": [2]}, "d": 1, "e": 3}));
-        assert_eq!(merged(&inline, &file), value!({"a": {"b": 1, "c": [1]}, "d": 1, "e": 3}));
-    }
 }

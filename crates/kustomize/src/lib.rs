@@ -13,6 +13,7 @@
 //! | `kustomization`, `decode` | the file as types, read as Go reads JSON |
 //! | `loader`, [`fs`], `paths`, `remote` | files confined to their root, and the trees they come from |
 //! | `objects`, `resource`, `resources` | documents to objects, their history, the index by id |
+//! | `budget` | what steps may make |
 //! | `id`, `scope`, `selector` | who an object is, and which ones are meant |
 //! | `field_spec`, `field_path`, `config` | which fields steps change, and the way to them |
 //! | `generators/`, `transformers/` | one file for each step |
@@ -36,6 +37,7 @@
 mod accumulate;
 mod annotations;
 mod at;
+mod budget;
 mod config;
 mod decode;
 pub mod edit;

@@ -181,11 +181,7 @@ impl<'h> Files<'h> {
                     return Err(Error::new(format!("'{path}' must resolve to a file")));
                 }
                 if !paths::is_within(paths::parent(&resolved.path), &root.path) {
-                    return Err(Error::new(format!(
-                        "security; file '{path}' is not in or below '{}'",
-                        root.path
-                    ))
-                    .hint("move the file below this kustomization, make it a base, or build with --load-restrictor LoadRestrictionsNone"));
+                    return Err(root.refuse_outside(&path));
                 }
                 resolved.path
             }
@@ -198,6 +194,31 @@ impl<'h> Files<'h> {
         let path = paths::absolute(&root.path, path);
         let resolved = self.system.resolve(&path).map_err(|error| Error::new(error.to_string()))?;
         Ok(paths::is_within(&resolved.path, &root.path).then_some(resolved.path))
+    }
+
+    /// The path to give to a program for one that a kustomization names: without links, so far as it exists.
+    ///
+    /// # Errors
+    /// When it leads out of the root and files there are not allowed.
+    pub(crate) fn confined(&self, root: &Root, path: &str) -> Result<String> {
+        let path = paths::clean(&paths::absolute(&root.path, path));
+        if root.restrictions == LoadRestrictions::None {
+            return Ok(path);
+        }
+        let resolved = match self.system.resolve(&path) {
+            Ok(resolved) => resolved.path,
+            // What is not there yet will be made below the last folder that is; through a link to nowhere, nothing can.
+            Err(missing) if !missing.path.is_empty() && paths::is_within(&path, &missing.path) => {
+                let folder = paths::parent(&missing.path);
+                paths::join(&self.resolve(folder)?.path, &path[folder.len()..])
+            }
+            Err(error) => return Err(Error::new(error.to_string())),
+        };
+        if paths::is_within(&resolved, &root.path) {
+            Ok(resolved)
+        } else {
+            Err(root.refuse_outside(&path))
+        }
     }
 
     fn read(&self, path: String) -> Result<Arc<[u8]>> {
@@ -268,6 +289,12 @@ impl Root {
     /// Which files this kustomization may use.
     pub(crate) fn restrictions(&self) -> LoadRestrictions {
         self.restrictions
+    }
+
+    fn refuse_outside(&self, path: &str) -> Error {
+        Error::new(format!("security; file '{path}' is not in or below '{}'", self.path)).hint(
+            "move the file below this kustomization, make it a base, or build with --load-restrictor LoadRestrictionsNone",
+        )
     }
 
     fn ancestors(&self) -> impl Iterator<Item = &Root> {

@@ -7,13 +7,13 @@ mod programs;
 mod running;
 
 use std::cell::RefCell;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
-use std::process::{Command as Process, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command as Process;
+use std::time::Duration;
 
 pub use confinement::Confinement;
+use process::Job;
 pub use programs::{Limits, Local};
 pub use running::Running;
 use running::{Kind, TemporaryFolder, new_name};
@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::host::Fetch;
 use crate::remote::Repository;
 
-/// Of what `git` says, this much is kept.
-const MAX_MESSAGES: u64 = 1 << 20;
+/// `git` has little to say: what it fetches goes to files.
+const MAX_OUTPUT: u64 = 64 << 20;
 
 /// Clones repositories with `git`, each once, into temporary folders that go away with it.
 #[derive(Debug, Default)]
@@ -71,47 +71,23 @@ impl Git {
                 .hint("install git, or copy the resource beside the kustomization")
         };
         let mut command = Process::new("git");
-        command
-            .args(words)
-            .current_dir(directory)
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let (mut child, _started) = self
-            .running
-            .start(&mut command, Kind::Tool, &new_name())
-            .map_err(|error| failed(&error))?;
-        let errors = child.stderr.take();
-        thread::scope(|scope| {
-            let errors = scope.spawn(|| drain(errors));
-            let start = Instant::now();
-            let status = loop {
-                match child.try_wait().map_err(|error| failed(&error))? {
-                    Some(status) => break status,
-                    None if start.elapsed() > timeout => {
-                        // It may have ended by itself in this moment.
-                        let _ = child.kill();
-                        let _ = child.wait();
-                        return Err(Error::new(format!(
-                            "hit {}s timeout running '{}'",
-                            timeout.as_secs(),
-                            shown()
-                        )));
-                    }
-                    None => thread::sleep(Duration::from_millis(10)),
-                }
-            };
-            if status.success() {
-                return Ok(());
+        command.args(words).current_dir(directory).env("GIT_TERMINAL_PROMPT", "0");
+        let job = Job {
+            kind: Kind::Git,
+            name: &new_name(),
+            input: &[],
+            time: Some(timeout),
+            most_output: MAX_OUTPUT,
+        };
+        let ended = process::run(command, job, &self.running).map_err(|error| failed(&error))?;
+        match ended.stopped {
+            Some(why) => Err(Error::new(format!("{why} running '{}'", shown()))
+                .hint("see whether the server answers, or allow more time: ?timeout=120s")),
+            None if ended.exit.is_success() => Ok(()),
+            None => {
+                Err(Error::new(format!("failed to run '{}': {}", shown(), ended.errors.trim_end())))
             }
-            let said = errors.join().ok().and_then(io::Result::ok).unwrap_or_default();
-            Err(Error::new(format!(
-                "failed to run '{}': {}",
-                shown(),
-                String::from_utf8_lossy(&said).trim_end()
-            )))
-        })
+        }
     }
 }
 
@@ -141,12 +117,4 @@ impl Fetch for Git {
         self.clones.borrow_mut().push((key, folder));
         Ok(directory)
     }
-}
-
-fn drain(from: Option<impl Read>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(from) = from {
-        from.take(MAX_MESSAGES).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }

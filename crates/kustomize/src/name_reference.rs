@@ -6,6 +6,7 @@
 use kiln_value::{Map, Str, Value};
 use rustc_hash::FxHashMap;
 
+use crate::budget::Budget;
 use crate::config::Referral;
 use crate::error::{Error, Result};
 use crate::field_spec::FieldSpec;
@@ -36,7 +37,7 @@ pub(crate) fn fix(
         if applicable.peek().is_none() {
             continue;
         }
-        let referrer = Referrer::new(resource, resources, &former)?;
+        let referrer = Referrer::new(resource, resources, &former, &session.budget)?;
         let mut object = resource.object().clone();
         let before = object.clone();
         for (target, spec) in applicable {
@@ -152,6 +153,7 @@ struct Referrer<'r> {
     former: &'r Former,
     /// Namespaces of the service accounts that a role binding names.
     subject_namespaces: Vec<Str>,
+    budget: &'r Budget,
 }
 
 /// What must agree for several candidates to be as good as one.
@@ -162,9 +164,14 @@ enum Alike {
 }
 
 impl<'r> Referrer<'r> {
-    fn new(resource: &'r Resource, resources: &'r Resources, former: &'r Former) -> Result<Self> {
+    fn new(
+        resource: &'r Resource,
+        resources: &'r Resources,
+        former: &'r Former,
+        budget: &'r Budget,
+    ) -> Result<Self> {
         let subject_namespaces = subject_namespaces(resource)?;
-        Ok(Referrer { resource, resources, former, subject_namespaces })
+        Ok(Referrer { resource, resources, former, subject_namespaces, budget })
     }
 
     fn update(&self, object: &mut Value, target: &Gvk, spec: &FieldSpec) -> Result<()> {
@@ -172,17 +179,16 @@ impl<'r> Referrer<'r> {
         let spec = FieldSpec { path: spec.path.clone(), ..FieldSpec::default() };
         let role = spec.path.ends_with("roleRef/name").then(|| role_kind(object)).flatten();
         let search = Search { referrer: self, target, role: role.as_ref() };
-        spec.apply(object, self.resource.id(), None, &mut |field| search.set(field)).map_err(
-            |error| {
-                error
-                    .context(format_args!(
-                        "updating name reference in '{}' field of '{}'",
-                        spec.path,
-                        self.resource.id()
-                    ))
-                    .at(self.resource.document.as_ref().map(|document| document.place()))
-            },
-        )
+        let set = &mut |field: &mut Value| search.set(field);
+        spec.apply(object, self.resource.id(), None, self.budget, set).map_err(|error| {
+            error
+                .context(format_args!(
+                    "updating name reference in '{}' field of '{}'",
+                    spec.path,
+                    self.resource.id()
+                ))
+                .at(self.resource.document.as_ref().map(|document| document.place()))
+        })
     }
 
     /// The namespaces in which this object can name others.

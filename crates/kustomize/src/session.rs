@@ -10,6 +10,7 @@ use kiln_yaml::{Document, ReadOptions};
 
 use crate::Options;
 use crate::at::{At, Located};
+use crate::budget::Budget;
 use crate::decode::DecodeError;
 use crate::error::{Error, Result};
 use crate::explain::Touch;
@@ -32,6 +33,7 @@ pub(crate) struct Session<'h> {
     pub(crate) programs: &'h dyn Programs,
     pub(crate) scopes: Scopes,
     pub(crate) clock: Clock<'h>,
+    pub(crate) budget: Budget,
     warnings: RefCell<Vec<Diagnostic>>,
     touches: RefCell<Vec<Touch>>,
     /// The virtual resources of the kustomization whose transformers run.
@@ -55,6 +57,7 @@ impl<'h> Session<'h> {
             programs,
             scopes: Scopes::default(),
             clock,
+            budget: Budget::default(),
             warnings: RefCell::default(),
             touches: RefCell::default(),
             virtual_resources: RefCell::default(),

@@ -104,7 +104,7 @@ pub(crate) fn generators<'t>(
     }
     for (at, chart) in kustomization.helm_charts.iter().enumerate() {
         let place = entry(&target.site(session), "helmCharts", at);
-        let chart = Chart::configured(chart.clone(), target, session)
+        let chart = Chart::configured(chart.clone(), &place, target, session)
             .map_err(|error| error.at(place.place()))?;
         steps.push(GeneratorStep {
             what: Box::new(chart),

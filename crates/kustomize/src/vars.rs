@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kiln_diagnostic::Diagnostic;
 use kiln_value::{Number, Str, Value};
 
+use crate::budget::{Budget, Size};
 use crate::error::{Error, Result};
 use crate::field_path;
 use crate::field_spec::FieldSpec;
@@ -129,11 +130,15 @@ pub(crate) fn resolve(
         return Ok(());
     }
     let values = values(vars, resources)?;
-    let mut expansion = Expansion { values: &values, used: BTreeSet::new() };
+    let budget = &session.budget;
+    let mut expansion = Expansion { values: &values, used: BTreeSet::new(), budget };
     for resource in resources.iter_mut() {
         let id = resource.id().clone();
         for spec in specs {
-            spec.apply(resource.object_mut(), &id, None, &mut |field| expansion.set(field))?;
+            let set = &mut |field: &mut Value| expansion.set(field);
+            spec.apply(resource.object_mut(), &id, None, budget, set).map_err(|error| {
+                error.at(resource.document.as_ref().map(|document| document.place()))
+            })?;
         }
         resource.refresh_id(&session.scopes);
     }
@@ -180,20 +185,21 @@ fn values(vars: &Vars, resources: &Resources) -> Result<BTreeMap<String, Value>>
 struct Expansion<'v> {
     values: &'v BTreeMap<String, Value>,
     used: BTreeSet<&'v str>,
+    budget: &'v Budget,
 }
 
 impl<'v> Expansion<'v> {
     fn set(&mut self, field: &mut Value) -> Result<()> {
         match field {
             Value::String(text) => {
-                if let Some(new) = self.expand(text) {
+                if let Some(new) = self.expand(text)? {
                     *field = new;
                 }
             }
             Value::Map(map) if map.values().any(has_reference) => {
                 for (_, value) in map.iter_mut() {
                     if let Value::String(text) = value
-                        && let Some(new) = self.expand(text)
+                        && let Some(new) = self.expand(text)?
                     {
                         *value = new;
                     }
@@ -206,7 +212,7 @@ impl<'v> Expansion<'v> {
                 if list.iter().any(has_reference) {
                     for element in list.make_mut() {
                         if let Value::String(text) = element
-                            && let Some(new) = self.expand(text)
+                            && let Some(new) = self.expand(text)?
                         {
                             *element = new;
                         }
@@ -219,9 +225,9 @@ impl<'v> Expansion<'v> {
     }
 
     /// The text with its vars replaced, or `None` when there is nothing to do.
-    fn expand(&mut self, text: &str) -> Option<Value> {
+    fn expand(&mut self, text: &str) -> Result<Option<Value>> {
         if !text.contains('$') {
-            return None;
+            return Ok(None);
         }
         let mut out = String::new();
         let mut rest = text;
@@ -241,8 +247,14 @@ impl<'v> Expansion<'v> {
                     Some(end) => {
                         let name = &after[1..end];
                         match self.value(name) {
-                            Some(value) if end + 2 == text.len() => return Some(value.clone()),
-                            Some(value) => out.push_str(&as_text(value)),
+                            Some(value) if end + 2 == text.len() => {
+                                return Ok(Some(value.clone()));
+                            }
+                            Some(value) => {
+                                let text = as_text(value);
+                                self.budget.pay(Size::of_text(&text))?;
+                                out.push_str(&text);
+                            }
                             None => {
                                 out.push('$');
                                 out.push_str(&after[..=end]);
@@ -263,7 +275,7 @@ impl<'v> Expansion<'v> {
             };
         }
         out.push_str(rest);
-        Some(out.into())
+        Ok(Some(out.into()))
     }
 
     /// The value of a var, if it is one that can stand in a text.
@@ -303,7 +315,8 @@ mod tests {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect();
-        let mut expansion = Expansion { values: &values, used: BTreeSet::new() };
+        let budget = Budget::default();
+        let mut expansion = Expansion { values: &values, used: BTreeSet::new(), budget: &budget };
         for (text, expanded) in [
             ("$(A)", value!("x")),
             ("$(N)", value!(8080)),
@@ -314,8 +327,8 @@ mod tests {
             ("$(A", value!("$(A")),
             ("5$ $x $", value!("5$ $x $")),
         ] {
-            assert_eq!(expansion.expand(text), Some(expanded), "{text}");
+            assert_eq!(expansion.expand(text).unwrap(), Some(expanded), "{text}");
         }
-        assert_eq!(expansion.expand("plain"), None);
+        assert_eq!(expansion.expand("plain").unwrap(), None);
     }
 }

@@ -12,6 +12,15 @@ use crate::harness::{Folder, Run};
 const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
 const BUILT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n";
 
+/// A ConfigMap with a comment of 20,000 bytes, compressed by gzip to little more than a hundred.
+const PACKED: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xed\xc1\x31\x0a\xc2\x40\x10\x00\xc0\xfe\x5e\xb1\
+    \xe0\x0b\x6c\xaf\xb5\xb6\xb5\x5f\xc8\x29\x87\xe4\x12\x92\x20\x82\xf8\x77\xbf\x61\x31\x33\
+    \xb9\xf6\x5b\xdb\xf6\xbe\x8c\x1a\xaf\x73\x79\xf6\x31\xd5\xb8\x2c\xe3\xde\x1f\xd7\x5c\xcb\
+    \xdc\x8e\x9c\xf2\xc8\x1a\x9f\x91\x73\xab\x91\xdf\x72\x8a\x37\x00\x00\x00\x00\x00\x00\x00\
+    \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xa1\xfc\x00\x45\x0c\xed\x48\x56\x4e\
+    \x00\x00";
+
 type Answers = BTreeMap<&'static str, String>;
 
 /// Serves answers by path on a port of this machine, for as long as the test runs.
@@ -49,6 +58,9 @@ fn answer(stream: impl Read + Write, answers: &Answers) {
     let answer = answers.get(path).unwrap_or(&missing);
     // Whoever does not like the answer hangs up.
     let _ = write!(stream.get_mut(), "HTTP/1.1 {answer}");
+    if path == "/packed.yaml" {
+        let _ = stream.get_mut().write_all(PACKED);
+    }
     let _ = stream.get_mut().flush();
 }
 
@@ -125,12 +137,20 @@ fn http_has_limits() {
                 "/circle.yaml",
                 "302 Found\r\nLocation: /circle.yaml\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
             ),
+            (
+                "/packed.yaml",
+                format!(
+                    "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    PACKED.len()
+                ),
+            ),
             ("/odd.yaml", "200 OK\r\nContent-Length: 10\r\n\r\nshort".to_owned()),
         ]),
         None,
     );
     for (path, message) in [
         ("large.yaml", "has more than 1024 bytes"),
+        ("packed.yaml", "has more than 1024 bytes"),
         ("away.yaml", "redirects to file:///etc/hostname"),
         ("circle.yaml", "redirects more than 10 times"),
         ("gone.yaml", "status code 404 (Not Found)"),
@@ -217,6 +237,77 @@ fn program(folder: &Folder, name: &str, script: &str) -> String {
     path.display().to_string()
 }
 
+/// Whether a condition comes true before patience ends.
+#[cfg(unix)]
+fn comes_true(condition: impl Fn() -> bool) -> bool {
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !condition() && std::time::Instant::now() < patience {
+        std::thread::yield_now();
+    }
+    condition()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_says_nothing_ends_git_and_what_it_started() {
+    if repository().is_none() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (hung_up, hang_ups) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Reads what is asked, says nothing, and learns when the other side is gone.
+            let _ = stream.read_to_end(&mut Vec::new());
+            let _ = hung_up.send(());
+        }
+    });
+    let address = format!("http://127.0.0.1:{port}/o/r.git//x?timeout=1s");
+    let (done, runs) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let folder = naming("a.yaml");
+        let _ = done.send(kiln(&folder, &["build", &address], &[]));
+    });
+    let patience = std::time::Duration::from_secs(60);
+    let run = runs.recv_timeout(patience).expect("the build ends");
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(run.stderr.contains("hit 1s timeout running 'git fetch"), "{}", run.stderr);
+    assert!(run.stderr.contains("?timeout=120s"), "{}", run.stderr);
+    hang_ups.recv_timeout(patience).expect("nobody is left who holds the connection");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_git_leaves_running_neither_holds_up_a_build_nor_outlives_a_timeout() {
+    let folder = naming("https://git.example/o/r//app?ref=v1&timeout=1s");
+    program(
+        &folder,
+        "bin/git",
+        "case $1 in\ncheckout) mkdir app && echo 'namePrefix: x-' > app/kustomization.yaml\n\
+         sleep 1000 & echo $! > \"$PIDS\";;\nfetch) [ -z \"$SLOW\" ] || { sleep 1000 & echo $! > \"$PIDS\"; wait; };;\nesac\n",
+    );
+    let pids = folder.path().join("pids").display().to_string();
+    let path = format!("{}:/usr/bin:/bin", folder.path().join("bin").display());
+    let is_there = || {
+        let pid = folder.read("pids").trim().parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_ok()
+    };
+    let args = ["build", "--enable-remote"];
+    // A helper that stays is git's own affair, as a shared connection of ssh is.
+    let run = kiln(&folder, &args, &[("PATH", &path), ("PIDS", &pids)]);
+    assert!(!run.stderr.contains("timeout"), "{}", run.stderr);
+    assert!(is_there());
+    let pid = folder.read("pids").trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+
+    let run = kiln(&folder, &args, &[("PATH", &path), ("PIDS", &pids), ("SLOW", "yes")]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("hit 1s timeout running 'git fetch"), "{}", run.stderr);
+    assert!(comes_true(|| !is_there()));
+}
+
 #[cfg(unix)]
 #[test]
 fn charts_come_through_helm_when_that_is_allowed() {
@@ -244,6 +335,50 @@ fn charts_come_through_helm_when_that_is_allowed() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("cannot start /nowhere/helm"), "{}", run.stderr);
     assert!(run.stderr.contains("--helm-command"), "{}", run.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn charts_take_no_options_and_no_files_from_elsewhere() {
+    let folder = Folder::with(&[
+        ("outside.yaml", "token: s3cr3t\n"),
+        ("app/charts/web/values.yaml", "y: 2\n"),
+        ("charts/web/values.yaml", "token: s3cr3t\n"),
+    ]);
+    std::os::unix::fs::symlink("../outside.yaml", folder.path().join("app/link.yaml")).unwrap();
+    std::os::unix::fs::symlink("../charts", folder.path().join("app/linked")).unwrap();
+    let helm = program(
+        &folder,
+        "helm",
+        "case $1 in\nversion) echo v3.15.0;;\n*) echo \"$@\" >> \"$(dirname $0)/words\"; printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: a}\\n';;\nesac\n",
+    );
+    for (fields, wanted, hint) in [
+        ("releaseName: --post-renderer=./evil.sh", "releaseName of a chart cannot be", "a dash"),
+        ("version: --debug, repo: 'https://c.example'", "version of a chart cannot be", "a dash"),
+        ("valuesFile: ../outside.yaml", "is not in or below", "--load-restrictor"),
+        ("valuesFile: link.yaml", "is not in or below", "--load-restrictor"),
+        ("additionalValuesFiles: [../outside.yaml]", "is not in or below", "--load-restrictor"),
+        ("additionalValuesFiles: [link.yaml]", "is not in or below", "--load-restrictor"),
+        ("additionalValuesFiles: ['https://c.example/v.yaml']", "is no file of", "download"),
+        ("chartHome: ../charts, valuesInline: {x: 1}", "is not in or below", "--load-restrictor"),
+        ("chartHome: linked", "is not in or below", "--load-restrictor"),
+    ] {
+        let text = format!("helmCharts:\n- {{name: web, {fields}}}\n");
+        folder.write("app/kustomization.yaml", text);
+        let args = ["build", "app", "--enable-helm", "--helm-command", &helm];
+        let run = kiln(&folder, &args, &[]);
+        assert_eq!(run.code, 2, "{fields}: {}", run.stdout);
+        for part in [wanted, hint, "app/kustomization.yaml:2:"] {
+            assert!(run.stderr.contains(part), "{fields}: {}", run.stderr);
+        }
+        assert!(!folder.path().join("words").exists(), "{fields}: {}", folder.read("words"));
+        if hint == "--load-restrictor" {
+            let all = [&args[..], &["--load-restrictor", "LoadRestrictionsNone"]].concat();
+            let run = kiln(&folder, &all, &[]);
+            assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{fields}: {}", run.stderr);
+            std::fs::remove_file(folder.path().join("words")).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ use crate::host::Exit;
 const MAX_ERRORS: usize = 1 << 20;
 /// Waiting for an end is asked for again after at most this long.
 const LONGEST_NAP: Duration = Duration::from_millis(10);
+/// As good as no limit.
+const FAR: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// How a process ended.
 pub(super) struct Ended {
@@ -49,12 +51,19 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
     let Job { kind, name, input, time, most_output } = job;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut child, started) = running.start(&mut command, kind, name)?;
-    let deadline = time.map(|time| Instant::now() + time);
+    let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let events = carry(&mut child, input.to_vec(), most_output);
     let mut watched = Watched { child, events, output: None, errors: None };
 
-    let why = match watched.until(deadline) {
+    let outcome = match started.kind() {
+        Kind::Git => watched.until_its_end(deadline),
+        Kind::Tool | Kind::Plugin | Kind::Container { .. } => watched.until(deadline),
+    };
+    let why = match outcome {
         Outcome::Ended(exit) => return watched.finish(exit, None, &started),
+        Outcome::TooLong if *started.kind() == Kind::Git => {
+            format!("hit {}s timeout", time.unwrap_or_default().as_secs())
+        }
         Outcome::TooLong => {
             let time = time.unwrap_or_default();
             format!("it was stopped after {time:?} (--plugin-timeout allows more)")
@@ -86,7 +95,7 @@ struct Watched {
 impl Watched {
     /// Waits for both streams to close and for the end.
     fn until(&mut self, deadline: Option<Instant>) -> Outcome {
-        let far = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+        let far = Instant::now() + FAR;
         let deadline = deadline.unwrap_or(far);
         if !self.gather(deadline) {
             return Outcome::TooLong;
@@ -95,6 +104,20 @@ impl Watched {
             return Outcome::TooMuch;
         }
         self.ended_until(deadline).map_or(Outcome::TooLong, Outcome::Ended)
+    }
+
+    /// Waits for the end alone: helpers that are meant to stay, like a shared connection of ssh, keep the
+    /// streams open.
+    fn until_its_end(&mut self, deadline: Option<Instant>) -> Outcome {
+        let far = Instant::now() + FAR;
+        let Some(exit) = self.ended_until(deadline.unwrap_or(far)) else {
+            return Outcome::TooLong;
+        };
+        if !exit.is_success() {
+            // What it said about that is there at once.
+            self.gather(Instant::now() + GRACE);
+        }
+        Outcome::Ended(exit)
     }
 
     fn wrote_too_much(&self) -> bool {

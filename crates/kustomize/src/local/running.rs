@@ -109,7 +109,7 @@ impl Running {
         command.env(processes::MARK, name);
         // Only what may have to be stopped leaves the group that the terminal's signals go to.
         #[cfg(unix)]
-        if kind != Kind::Tool {
+        if kind.has_a_group() {
             std::os::unix::process::CommandExt::process_group(command, 0);
         }
         let mut nap = Duration::from_millis(1);
@@ -175,6 +175,8 @@ impl Drop for TemporaryFolder {
 pub(super) enum Kind {
     /// The user's own tool, in the group of this process.
     Tool,
+    /// `git`, which ends with what it started when it takes too long.
+    Git,
     /// A plugin, with a group of its own.
     Plugin,
     /// What runs a container that has the name of the run.
@@ -182,6 +184,19 @@ pub(super) enum Kind {
         /// The program, which also kills containers.
         runtime: String,
     },
+}
+
+impl Kind {
+    /// Whether it leads a group of processes of its own.
+    fn has_a_group(&self) -> bool {
+        match self {
+            Kind::Tool => false,
+            // Who is in another group cannot ask at the terminal for the passphrase of a key, so where children are
+            // found without a group it gets none.
+            Kind::Git => !cfg!(target_os = "linux"),
+            Kind::Plugin | Kind::Container { .. } => true,
+        }
+    }
 }
 
 /// A process that is known as running for as long as this lives.
@@ -196,10 +211,17 @@ impl Started {
         self.process.stop(has_ended);
     }
 
+    /// What it is.
+    pub(super) fn kind(&self) -> &Kind {
+        &self.process.kind
+    }
+
     /// Ends what it left in its group, once it has ended itself.
     pub(super) fn sweep(&self) {
-        if self.process.kind != Kind::Tool {
-            self.process.signal(Signal::Kill);
+        match self.process.kind {
+            // What they leave running is theirs to decide.
+            Kind::Tool | Kind::Git => {}
+            Kind::Plugin | Kind::Container { .. } => self.process.signal(Signal::Kill),
         }
     }
 }
@@ -243,7 +265,9 @@ impl Stoppable {
         match self.kind {
             // What they leave running is theirs to decide.
             Kind::Tool => Vec::new(),
-            Kind::Plugin | Kind::Container { .. } => processes::started_by(self.pid, &self.name),
+            Kind::Git | Kind::Plugin | Kind::Container { .. } => {
+                processes::started_by(self.pid, &self.name)
+            }
         }
     }
 
@@ -258,10 +282,7 @@ impl Stoppable {
             Signal::Kill => Unix::SIGKILL,
         };
         // There may be nobody left.
-        let _ = match self.kind {
-            Kind::Tool => kill(pid, signal),
-            Kind::Plugin | Kind::Container { .. } => killpg(pid, signal),
-        };
+        let _ = if self.kind.has_a_group() { killpg(pid, signal) } else { kill(pid, signal) };
     }
 
     #[cfg(not(unix))]

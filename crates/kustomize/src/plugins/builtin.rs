@@ -39,7 +39,7 @@ pub(super) fn load<'t>(
         "IAMPolicyGenerator" => read::<IamPolicyConfig>(config, &site)
             .map(|config| Plugin::Generator(Box::new(IamPolicy(config)))),
         "HelmChartInflationGenerator" => read::<HelmChart>(config, &site)
-            .and_then(|chart| Chart::configured(chart, target, session))
+            .and_then(|chart| Chart::configured(chart, &super::at(config), target, session))
             .map(|chart| Plugin::Generator(Box::new(chart))),
         _ => match transformer(kind, config, &site).transpose() {
             Some(transformer) => transformer.map(Plugin::Transformer),

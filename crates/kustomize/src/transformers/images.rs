@@ -4,6 +4,7 @@ use kiln_text::Regex;
 use kiln_value::{Path, Value};
 
 use super::Transform;
+use crate::budget::Size;
 use crate::decode::record;
 use crate::error::{Error, Result};
 use crate::field_spec::{FieldSpec, Specs};
@@ -46,7 +47,7 @@ impl Images {
         Images { entries: images.iter().map(entry).collect(), specs }
     }
 
-    fn apply(&self, resource: &mut Resource) -> Result<()> {
+    fn apply(&self, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
         if resource.kind() == "CustomResourceDefinition" {
             return Ok(());
         }
@@ -77,6 +78,7 @@ impl Images {
             if image != old
                 && let Some(place) = resource.object_mut().get_path_mut(&field.path)
             {
+                session.budget.pay(Size::of_text(&image))?;
                 *place = image.into();
             }
         }
@@ -248,8 +250,8 @@ impl Transform for Images {
         self.entries.len()
     }
 
-    fn transform(&self, resources: &mut Resources, _: &Session<'_>) -> Result<()> {
-        resources.iter_mut().try_for_each(|resource| self.apply(resource))
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        resources.iter_mut().try_for_each(|resource| self.apply(resource, session))
     }
 }
 

@@ -34,8 +34,8 @@ impl Transform for Labels {
         "LabelTransformer"
     }
 
-    fn transform(&self, resources: &mut Resources, _: &Session<'_>) -> Result<()> {
-        set_texts(&self.labels, &self.field_specs, resources)
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        set_texts(&self.labels, &self.field_specs, resources, session)
     }
 }
 
@@ -44,8 +44,8 @@ impl Transform for Annotations {
         "AnnotationsTransformer"
     }
 
-    fn transform(&self, resources: &mut Resources, _: &Session<'_>) -> Result<()> {
-        set_texts(&self.annotations, &self.field_specs, resources)
+    fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
+        set_texts(&self.annotations, &self.field_specs, resources, session)
     }
 }
 
@@ -53,12 +53,13 @@ fn set_texts(
     texts: &BTreeMap<String, String>,
     specs: &[FieldSpec],
     resources: &mut Resources,
+    session: &Session<'_>,
 ) -> Result<()> {
     if texts.is_empty() {
         return Ok(());
     }
     for resource in resources.iter_mut() {
-        set_texts_of(texts, specs, resource)?;
+        set_texts_of(texts, specs, resource, session)?;
     }
     Ok(())
 }
@@ -68,19 +69,27 @@ pub(crate) fn set_texts_of(
     texts: &BTreeMap<String, String>,
     specs: &[FieldSpec],
     resource: &mut Resource,
+    session: &Session<'_>,
 ) -> Result<()> {
+    let budget = &session.budget;
     let id = resource.id().clone();
     for spec in specs {
-        spec.apply(resource.object_mut(), &id, Some(Make::Map), &mut |field| match field {
-            Value::Map(map) => {
-                for (key, text) in texts {
-                    map.insert(key.as_str(), text.as_str());
+        spec.apply(
+            resource.object_mut(),
+            &id,
+            Some(Make::Map),
+            budget,
+            &mut |field| match field {
+                Value::Map(map) => {
+                    for (key, text) in texts {
+                        map.insert(key.as_str(), text.as_str());
+                    }
+                    Ok(())
                 }
-                Ok(())
-            }
-            Value::Null => Ok(()),
-            other => Err(wrong_node_kind("MappingNode", other)),
-        })?;
+                Value::Null => Ok(()),
+                other => Err(wrong_node_kind("MappingNode", other)),
+            },
+        )?;
     }
     Ok(())
 }

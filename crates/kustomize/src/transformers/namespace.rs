@@ -82,13 +82,15 @@ impl Namespace {
     }
 
     /// Moves one object.
-    pub(crate) fn apply(&self, resource: &mut Resource) -> Result<()> {
+    pub(crate) fn apply(&self, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
+        let budget = &session.budget;
         let id = resource.id().clone();
         if !id.cluster_scoped {
             FieldSpec::everywhere("metadata/namespace", true).apply(
                 resource.object_mut(),
                 &id,
                 Some(Make::Scalar),
+                budget,
                 &mut |field| self.set(field),
             )?;
         }
@@ -109,7 +111,7 @@ impl Namespace {
             }
             let mut not_a_scalar = false;
             let outcome =
-                spec.apply(resource.object_mut(), &id, Some(Make::Scalar), &mut |field| {
+                spec.apply(resource.object_mut(), &id, Some(Make::Scalar), budget, &mut |field| {
                     not_a_scalar = matches!(field, Value::List(_) | Value::Map(_));
                     self.set(field)
                 });
@@ -185,7 +187,7 @@ impl Transform for Namespace {
                 return Ok(());
             }
             resource.store_previous_id();
-            self.apply(resource)
+            self.apply(resource, session)
         })?;
         refuse_conflicts(resources)
     }

@@ -201,7 +201,7 @@ impl Patch {
         for slot in selected {
             resources.update(slot, &session.scopes, |resource| {
                 resource.store_previous_id();
-                apply_json(patch, resource)
+                apply_json(patch, resource, session)
             })?;
         }
         Ok(())
@@ -241,7 +241,8 @@ impl Transform for Patch {
                 })
             }),
             (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                resources.update(slot, &session.scopes, |resource| apply_json(patch, resource))
+                resources
+                    .update(slot, &session.scopes, |resource| apply_json(patch, resource, session))
             }),
         }
     }
@@ -354,8 +355,9 @@ impl Transform for Json6902 {
 
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         for slot in self.target.select(resources) {
-            resources
-                .update(slot, &session.scopes, |resource| apply_json(&self.patch, resource))?;
+            resources.update(slot, &session.scopes, |resource| {
+                apply_json(&self.patch, resource, session)
+            })?;
         }
         Ok(())
     }
@@ -394,10 +396,13 @@ fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
         .map_err(|error| Error::new(error.to_string()))
 }
 
-fn apply_json(patch: &JsonPatch, resource: &mut Resource) -> Result<()> {
-    patch.apply(resource.object_mut()).map_err(|error| {
-        let place = resource.document.as_ref().map(|document| document.place());
-        Error::new(crate::messages::json_patch(&error)).at(place).hint(error.to_string())
+fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
+    // Operations can copy what is there.
+    session.budget.pay_for_growth(resource, Resource::object, |resource| {
+        patch.apply(resource.object_mut()).map_err(|error| {
+            let place = resource.document.as_ref().map(|document| document.place());
+            Error::new(crate::messages::json_patch(&error)).at(place).hint(error.to_string())
+        })
     })
 }
 
@@ -440,6 +445,7 @@ fn merge_into(
     session: &Session<'_>,
 ) -> Result<()> {
     let schema = session.scopes.schema();
+    session.budget.pay(session.budget.measure(patch.object())?)?;
     resources.update(slot, &session.scopes, |resource| {
         let id = resource.id().clone();
         if options.allow_name_change || options.allow_kind_change {

@@ -65,7 +65,7 @@ impl Affix {
             }
             let id = resource.id().clone();
             let make = Some(crate::field_spec::Make::Scalar);
-            spec.apply(resource.object_mut(), &id, make, &mut |field| {
+            spec.apply(resource.object_mut(), &id, make, &session.budget, &mut |field| {
                 if matches!(field, Value::List(_) | Value::Map(_)) {
                     return Err(wrong_node_kind("ScalarNode", field));
                 }

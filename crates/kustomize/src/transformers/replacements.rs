@@ -3,6 +3,7 @@
 use kiln_value::{Path, Str, Value, json};
 
 use super::Transform;
+use crate::budget::{self, Budget, Size, own_size};
 use crate::decode::{self, record};
 use crate::error::{Error, Result};
 use crate::field_path::{self, Leaf};
@@ -82,7 +83,9 @@ impl Transform for Replacements {
                     "replacements must specify a source and at least one target",
                 ));
             };
-            let value = source_value(replacement, resources)?;
+            let mut value = source_value(replacement, resources)?;
+            value.size = session.budget.measure(&value.value)?;
+            value.size.bytes = value.size.bytes.max(value.text.len());
             for target in targets {
                 write(target, &value, resources, session)?;
             }
@@ -95,12 +98,13 @@ impl Transform for Replacements {
 struct Source {
     value: Value,
     text: Str,
+    size: Size,
 }
 
 impl Source {
     fn of(value: Value) -> Self {
         let text = scalar_text(&value);
-        Source { value, text }
+        Source { value, text, size: Size::default() }
     }
 }
 
@@ -111,7 +115,8 @@ fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<
         }
         (None, text) => {
             let text = text.clone().unwrap_or_default();
-            return Ok(Source { value: resolve_plain(&text), text: text.into() });
+            let value = resolve_plain(&text);
+            return Ok(Source { value, text: text.into(), size: Size::default() });
         }
         (Some(source), None) => source,
     };
@@ -249,8 +254,9 @@ fn write(
         target.reject.iter().map(Selection::compile).collect::<Result<_>>().map_err(creating)?;
     for slot in select.candidates(resources) {
         if is_target(resources.get(slot), &select, &reject) {
-            resources
-                .update(slot, &session.scopes, |resource| write_into(resource, target, source))?;
+            resources.update(slot, &session.scopes, |resource| {
+                write_into(resource, target, source, &session.budget)
+            })?;
         }
     }
     Ok(())
@@ -268,15 +274,24 @@ fn is_target(resource: &Resource, select: &Selection, reject: &[Selection]) -> b
     select.matches_labels(resource) && !rejected && any_id(select)
 }
 
-fn write_into(resource: &mut Resource, target: &ReplacementTarget, source: &Source) -> Result<()> {
+fn write_into(
+    resource: &mut Resource,
+    target: &ReplacementTarget,
+    source: &Source,
+    budget: &Budget,
+) -> Result<()> {
     let options = target.options.clone().unwrap_or_default();
     let default = [DEFAULT_PATH.to_owned()];
     let paths: &[String] =
         if target.field_paths.is_empty() { &default } else { &target.field_paths };
     for field_path in paths {
         let parts = field_path::split(field_path);
+        budget::check_path(parts.len(), source.size.depth)?;
         let create = options.create.then(|| Leaf::like(&source.value));
-        if write_into_text(resource.object_mut(), &parts, source, create) {
+        if options.create {
+            budget.pay(Size { nodes: parts.len(), bytes: field_path.len(), depth: 0 })?;
+        }
+        if write_into_text(resource.object_mut(), &parts, source, create, budget)? {
             continue;
         }
         let doing = if options.create { "find or create" } else { "find" };
@@ -293,7 +308,12 @@ fn write_into(resource: &mut Resource, target: &ReplacementTarget, source: &Sour
         for found in found.into_iter().filter(|found| !found.in_copy) {
             let written = resource.written(&found.path).map(Str::new);
             if let Some(field) = resource.object_mut().get_path_mut(&found.path) {
+                budget.pay(source.size)?;
+                let before = own_size(field);
                 set_field(field, source, &options, found.is_new, written.as_deref())?;
+                if !options.delimiter.is_empty() {
+                    budget.pay(budget::growth(before, field))?;
+                }
             }
         }
     }
@@ -346,10 +366,11 @@ fn write_into_text(
     parts: &[String],
     source: &Source,
     create: Option<Leaf>,
-) -> bool {
-    let Some((outer, inner)) = text_on_the_way(object, parts) else { return false };
-    let Some(Value::String(text)) = object.get_path(&outer).cloned() else { return false };
-    match rewrite_text(&text, inner, source, create) {
+    budget: &Budget,
+) -> Result<bool> {
+    let Some((outer, inner)) = text_on_the_way(object, parts) else { return Ok(false) };
+    let Some(Value::String(text)) = object.get_path(&outer).cloned() else { return Ok(false) };
+    Ok(match rewrite_text(&text, inner, source, create, budget)? {
         Some(rewritten) => {
             if let Some(place) = object.get_path_mut(&outer) {
                 *place = rewritten.into();
@@ -357,7 +378,7 @@ fn write_into_text(
             true
         }
         None => false,
-    }
+    })
 }
 
 /// The first text on a path that goes on below it, and the rest of the path.
@@ -379,21 +400,28 @@ fn rewrite_text(
     parts: &[String],
     source: &Source,
     create: Option<Leaf>,
-) -> Option<String> {
-    let document = parse_document(text).ok()??;
+    budget: &Budget,
+) -> Result<Option<String>> {
+    let Ok(Some(document)) = parse_document(text) else { return Ok(None) };
     let mut value = document.value().clone();
-    let found = field_path::find_all(&mut value, parts, create).ok()?;
+    let found = field_path::find_all(&mut value, parts, create).unwrap_or_default();
     if found.is_empty() {
-        return None;
+        return Ok(None);
     }
+    // The whole text is written anew.
+    budget.pay(Size::of_text(text))?;
     let mut spliced = Some(text.to_owned());
     for found in &found {
-        let field = value.get_path_mut(&found.path)?;
+        budget.pay(source.size)?;
+        let Some(field) = value.get_path_mut(&found.path) else { return Ok(None) };
         let is_scalar = !matches!(field, Value::List(_) | Value::Map(_));
         let new = match (is_scalar, found.is_new) {
             (false, _) => source.value.clone(),
             (true, true) => resolve_plain(&source.text),
-            (true, false) => retype(field, &source.text).ok()?,
+            (true, false) => match retype(field, &source.text) {
+                Ok(new) => new,
+                Err(_) => return Ok(None),
+            },
         };
         // A scalar for a scalar leaves everything else as it is written.
         spliced = spliced
@@ -403,16 +431,16 @@ fn rewrite_text(
     }
     let first = text.trim_start().chars().next();
     if matches!(first, Some('{' | '[')) {
-        return Some(if text.contains('\n') && text.contains("  ") {
+        return Ok(Some(if text.contains('\n') && text.contains("  ") {
             json::to_go_string_pretty(&value)
         } else {
             json::to_go_string(&value)
-        });
+        }));
     }
     let text = restyle(&document, &value)
         .or(spliced)
         .unwrap_or_else(|| crate::output::emit_in_order(&value));
-    Some(text.trim().to_owned())
+    Ok(Some(text.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -424,7 +452,7 @@ mod tests {
     fn a_scalar_keeps_its_type() {
         let set = |old: Value, text: &str| {
             let mut field = old;
-            let source = Source { value: text.into(), text: text.into() };
+            let source = Source::of(text.into());
             set_field(&mut field, &source, &FieldOptions::default(), false, None).map(|()| field)
         };
         assert_eq!(set(value!(1), "7").unwrap(), value!(7));
@@ -448,7 +476,8 @@ mod tests {
     fn text_that_is_json_stays_json() {
         let source = Source::of("new".into());
         let parts = field_path::split("b.c");
-        let write = |text: &str| rewrite_text(text, &parts, &source, None);
+        let budget = Budget::default();
+        let write = |text: &str| rewrite_text(text, &parts, &source, None, &budget).unwrap();
         assert_eq!(write(r#"{"b": {"c": "old"}, "a": 1}"#).unwrap(), r#"{"a":1,"b":{"c":"new"}}"#);
         assert_eq!(write("# note\nb:\n  c: old # why\n").unwrap(), "# note\nb:\n  c: new # why");
         assert_eq!(write("plain"), None);

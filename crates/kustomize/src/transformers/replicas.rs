@@ -39,7 +39,8 @@ impl Transform for Replicas {
                 found = true;
                 resources.update(slot, &session.scopes, |resource| {
                     let id = resource.id().clone();
-                    spec.apply(resource.object_mut(), &id, Some(Make::Scalar), &mut |field| {
+                    let (make, budget) = (Some(Make::Scalar), &session.budget);
+                    spec.apply(resource.object_mut(), &id, make, budget, &mut |field| {
                         if matches!(field, Value::List(_) | Value::Map(_)) {
                             return Err(wrong_node_kind("ScalarNode", field));
                         }

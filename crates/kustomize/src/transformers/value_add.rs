@@ -4,6 +4,7 @@ use kiln_value::Value;
 
 use super::Transform;
 use super::namespace::Namespace;
+use crate::budget::{self, Budget, Size};
 use crate::decode::record;
 use crate::error::{Error, Result};
 use crate::kustomization::Selector;
@@ -70,8 +71,10 @@ impl ValueAdd {
         Ok(ValueAdd { value, targets })
     }
 
-    fn set(&self, object: &mut Value, target: &Target) -> Result<()> {
+    fn set(&self, object: &mut Value, target: &Target, budget: &Budget) -> Result<()> {
         let parts = escaped_parts(&target.field_path);
+        budget::check_path(parts.len(), 0)?;
+        budget.pay(Size { nodes: parts.len(), ..Size::of_text(&self.value) })?;
         let mut place = object;
         for part in parts.iter().filter(|part| !part.trim().is_empty()) {
             place = step(place, part.trim())?;
@@ -147,8 +150,8 @@ impl Transform for ValueAdd {
                 .then(|| Namespace::new(&self.value, Vec::new()));
             for slot in slots {
                 resources.update(slot, &session.scopes, |resource| match &mover {
-                    Some(mover) => mover.apply(resource),
-                    None => self.set(resource.object_mut(), target),
+                    Some(mover) => mover.apply(resource, session),
+                    None => self.set(resource.object_mut(), target, &session.budget),
                 })?;
             }
         }

@@ -282,3 +282,104 @@ fn odd_texts_are_errors_not_panics() {
         let _ = build(&tree, "/");
     }
 }
+
+const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c0}\ndata: {a: b}\n";
+
+/// The error of a build that makes too much: with a place and a hint.
+fn makes_too_much(tree: &Memory) -> String {
+    let error = build(tree, "/").map(|output| output.yaml.len()).unwrap_err();
+    let diagnostic = kiln_diagnostic::Diagnostic::from(error);
+    let place = diagnostic.place.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(place.contains(".yaml:"), "{diagnostic}");
+    assert!(diagnostic.hint.is_some(), "{diagnostic}");
+    diagnostic.message
+}
+
+#[test]
+fn replacements_that_copy_data_into_itself_end_at_a_limit() {
+    let select = "{kind: ConfigMap, name: c0}";
+    let mut text = "resources: [a.yaml]\nreplacements:\n".to_owned();
+    for at in 0..60 {
+        text.push_str(&format!(
+            "- source: {{kind: ConfigMap, name: c0, fieldPath: data}}\n  targets: [{{select: {select}, fieldPaths: [data.k{at}], options: {{create: true}}}}]\n"
+        ));
+    }
+    let tree = Memory::new().with("kustomization.yaml", text).with("a.yaml", CONFIG_MAP);
+    assert!(makes_too_much(&tree).contains("one build makes more than"));
+}
+
+#[test]
+fn patches_that_copy_data_into_itself_end_at_a_limit() {
+    let mut text = "resources: [a.yaml]\npatches:\n".to_owned();
+    for at in 0..60 {
+        text.push_str(&format!(
+            "- target: {{kind: ConfigMap}}\n  patch: '[{{\"op\": \"copy\", \"from\": \"/data\", \"path\": \"/data/k{at}\"}}]'\n"
+        ));
+    }
+    let tree = Memory::new().with("kustomization.yaml", text).with("a.yaml", CONFIG_MAP);
+    makes_too_much(&tree);
+}
+
+#[test]
+fn field_paths_lead_no_deeper_than_values_may_nest() {
+    let long = vec!["x"; 8000];
+    let texts = [
+        format!(
+            "replacements:\n- source: {{kind: ConfigMap, name: c0, fieldPath: data.a}}\n  targets: [{{select: {{kind: ConfigMap}}, fieldPaths: [{}], options: {{create: true}}}}]\n",
+            long.join(".")
+        ),
+        format!(
+            "labels:\n- pairs: {{a: b}}\n  fields: [{{path: {}, create: true}}]\n",
+            long.join("/")
+        ),
+        format!(
+            "transformers:\n- |-\n  apiVersion: builtin\n  kind: ValueAddTransformer\n  metadata: {{name: v}}\n  value: x\n  targets: [{{fieldPath: {}}}]\n",
+            long.join("/")
+        ),
+    ];
+    for text in texts {
+        let tree = Memory::new()
+            .with("kustomization.yaml", format!("resources: [a.yaml]\n{text}"))
+            .with("a.yaml", CONFIG_MAP);
+        let error = build(&tree, "/").map(|output| output.yaml.len()).unwrap_err();
+        assert!(error.message().contains("deeper than 500 levels"), "{error}");
+    }
+    // Copies of copies nest deeper each time.
+    let mut text = "resources: [a.yaml]\nreplacements:\n".to_owned();
+    for _ in 0..600 {
+        text.push_str("- source: {kind: ConfigMap, name: c0, fieldPath: data}\n  targets: [{select: {kind: ConfigMap}, fieldPaths: [data.a], options: {create: true}}]\n");
+    }
+    let object = CONFIG_MAP.replace("{a: b}", "{a: {}}");
+    let tree = Memory::new().with("kustomization.yaml", text).with("a.yaml", object);
+    assert!(makes_too_much(&tree).contains("deeper than 500 levels"));
+}
+
+#[test]
+fn vars_in_vars_in_vars_end_at_a_limit() {
+    let large = "x".repeat(1 << 20);
+    let mut objects =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c0}}\ndata: {{a: {large}}}\n");
+    for at in 0..10 {
+        let args = "$(A)".repeat(100);
+        objects.push_str(&format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{at}}}\nspec: {{containers: [{{name: c, args: ['{args}']}}]}}\n"
+        ));
+    }
+    let tree = Memory::new()
+        .with("kustomization.yaml", "resources: [a.yaml]\nvars:\n- name: A\n  objref: {kind: ConfigMap, name: c0, apiVersion: v1}\n  fieldref: {fieldPath: data.a}\n")
+        .with("a.yaml", objects);
+    assert!(makes_too_much(&tree).contains("bytes of text"));
+}
+
+#[test]
+fn annotations_of_very_many_objects_end_at_a_limit() {
+    let large = "x".repeat(1 << 20);
+    let objects: String = (0..600)
+        .map(|at| format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{at}}}\n"))
+        .collect();
+    for field in ["commonAnnotations: {a: LARGE}", "namePrefix: LARGE"] {
+        let text = format!("resources: [a.yaml]\n{}\n", field.replace("LARGE", &large));
+        let tree = Memory::new().with("kustomization.yaml", text).with("a.yaml", objects.as_str());
+        assert!(makes_too_much(&tree).contains("bytes of text"), "{}", &field[..10]);
+    }
+}
