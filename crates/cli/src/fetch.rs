@@ -56,15 +56,12 @@ fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
         let mut response = agent.get(&address).call().map_err(|error| failed(&error))?;
         let status = response.status();
         if status.is_success() {
-            return response.body_mut().with_config().limit(most_bytes).read_to_vec().map_err(
-                |error| match error {
-                    ureq::Error::BodyExceedsLimit(_) => {
-                        Error::new(format!("{address} has more than {most_bytes} bytes"))
-                            .hint("raise the limit with --max-input-size")
-                    }
-                    error => unreachable(&address, &error),
-                },
-            );
+            let bytes = kiln_services::read_within(response.body_mut(), most_bytes)
+                .map_err(|error| unreachable(&address, &error))?;
+            return bytes.ok_or_else(|| {
+                Error::new(format!("{address} has more than {most_bytes} bytes"))
+                    .hint("raise the limit with --max-input-size")
+            });
         }
         let location = response.headers().get("location").and_then(|to| to.to_str().ok());
         match location {
@@ -82,7 +79,7 @@ fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
     Err(Error::new(format!("{url} redirects more than {MOST_REDIRECTS} times")))
 }
 
-fn unreachable(address: &str, error: &ureq::Error) -> Error {
+fn unreachable(address: &str, error: &impl std::fmt::Display) -> Error {
     Error::new(format!("cannot fetch {address}: {error}"))
         .hint("check the address, the network and the proxy settings")
 }

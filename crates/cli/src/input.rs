@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_diagnostic::Diagnostic;
 
+use crate::ui;
+
 /// What a user gave us to read: its name as the user knows it, and its bytes.
 pub(crate) struct Input {
     pub(crate) name: String,
@@ -56,12 +58,31 @@ fn read_limited(stream: impl Read, name: &str, limit: u64) -> Result<Input, Diag
     Ok(Input { name: name.to_owned(), bytes })
 }
 
-/// The YAML and JSON files behind a path: itself, or everything below a folder in the order of names.
-pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
+/// What becomes of links among the files of a folder. One that a user names is always followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// They are read like the files that they lead to.
+    Follow,
+    /// They are left alone.
+    PassOver,
+}
+
+/// The YAML and JSON files behind a path: itself, or everything below a folder in the order of names. What is passed
+/// over is said.
+pub(crate) fn expand(path: &str, links: Links) -> Result<Vec<String>, Diagnostic> {
     if path == "-" || !Path::new(path).is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let files = files_below(path)?;
+    let mut files = entries_below(path)?;
+    files.retain(|file| {
+        let why = match Path::new(file) {
+            file if links == Links::PassOver && file.is_symlink() => "a link",
+            file if is_special(file) => "no regular file",
+            _ => return true,
+        };
+        ui::status(&format!("{} is passed over: it is {why}", ui::plain(file)));
+        false
+    });
     if files.is_empty() {
         return Err(Diagnostic::error(format!("there is no YAML or JSON file below {path}")));
     }
@@ -70,6 +91,18 @@ pub(crate) fn expand(path: &str) -> Result<Vec<String>, Diagnostic> {
 
 /// The YAML and JSON files below a folder, in the order of names.
 pub(crate) fn files_below(path: &str) -> Result<Vec<String>, Diagnostic> {
+    let mut files = entries_below(path)?;
+    files.retain(|file| !is_special(Path::new(file)));
+    Ok(files)
+}
+
+/// Whether something is there that is neither file nor folder: reading a pipe would wait for a writer, for ever.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// What is named like a YAML or JSON file below a folder, in the order of names.
+fn entries_below(path: &str) -> Result<Vec<String>, Diagnostic> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::from(path)];
     while let Some(folder) = folders.pop() {
@@ -97,6 +130,15 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Diagnostic> {
     fs::write(path, text).map_err(|error| cannot("write", &path.display().to_string(), &error))
 }
 
+/// A file that was not there before, for this user alone until somebody says otherwise.
+fn new_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// The new text of a file, written beside it and not yet in its place.
 ///
 /// Once it is put in place, a crash leaves the old text or the new one, never half of it. Dropped before
@@ -116,8 +158,7 @@ impl Replacement {
         let temporary =
             target.with_file_name(format!(".kiln-{:016x}", RandomState::new().hash_one(path)));
         // Only a new file will do: one that is there already could be a link to anywhere.
-        let mut file =
-            File::options().write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let mut file = new_private(&temporary).map_err(failed)?;
         let replacement = Replacement { temporary, target, shown: path.to_owned() };
         file.write_all(text.as_bytes())
             .and_then(|()| file.set_permissions(fs::metadata(&replacement.target)?.permissions()))
@@ -147,4 +188,26 @@ pub(crate) fn cannot(verb: &str, path: &str, error: &io::Error) -> Diagnostic {
         _ => error.to_string(),
     };
     Diagnostic::error(format!("cannot {verb} {path}: {problem}"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn new_text_is_private_until_it_has_the_mode_of_the_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let path = folder.path().join("new");
+        drop(new_private(&path).unwrap());
+        assert_eq!(mode(&path), 0o600);
+        assert!(new_private(&path).is_err(), "what is there is not opened");
+        let old = folder.path().join("old.yaml");
+        fs::write(&old, "a").unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
+        Replacement::prepare(&old.display().to_string(), "b").unwrap().put().unwrap();
+        assert_eq!((mode(&old), fs::read_to_string(&old).unwrap().as_str()), (0o640, "b"));
+    }
 }

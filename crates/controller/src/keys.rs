@@ -1,6 +1,6 @@
 //! What is worked on: pairs of a rule and a trigger, each at most once, in a queue without end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use kiln_cluster::KindKey;
@@ -163,8 +163,11 @@ impl KeyState {
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     states: BTreeMap<Key, KeyState>,
-    queue: VecDeque<Key>,
-    queued: HashSet<Key>,
+    /// The keys that wait, by their turn.
+    queue: BTreeMap<u64, Key>,
+    /// The turn of each key that waits, so that one is found without looking at the others.
+    queued: HashMap<Key, u64>,
+    next_turn: u64,
     timers: BTreeSet<(u64, Key)>,
     wanted: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
     readers: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
@@ -194,7 +197,7 @@ impl Keys {
     }
 
     pub(crate) fn is_queued(&self, key: &Key) -> bool {
-        self.queued.contains(key)
+        self.queued.contains_key(key)
     }
 
     /// The key's state, made if there is none.
@@ -205,9 +208,11 @@ impl Keys {
     /// Puts a key into the queue, unless it is there.
     pub(crate) fn enqueue(&mut self, key: &Key, now: u64) {
         let state = self.states.entry(key.clone()).or_default();
-        if self.queued.insert(key.clone()) {
+        if !self.queued.contains_key(key) {
             state.since = now;
-            self.queue.push_back(key.clone());
+            self.queued.insert(key.clone(), self.next_turn);
+            self.queue.insert(self.next_turn, key.clone());
+            self.next_turn += 1;
         }
     }
 
@@ -246,8 +251,8 @@ impl Keys {
 
     /// The next key that is not being worked on.
     pub(crate) fn pop(&mut self, busy: impl Fn(&Key) -> bool) -> Option<Key> {
-        let at = self.queue.iter().position(|key| !busy(key))?;
-        let key = self.queue.remove(at)?;
+        let turn = self.queue.iter().find(|(_, key)| !busy(key)).map(|(turn, _)| *turn)?;
+        let key = self.queue.remove(&turn)?;
         self.queued.remove(&key);
         self.stop_timer(&key);
         Some(key)
@@ -259,8 +264,8 @@ impl Keys {
         self.set_reads(key, Vec::new());
         self.stop_timer(key);
         self.states.remove(key);
-        if self.queued.remove(key) {
-            self.queue.retain(|known| known != key);
+        if let Some(turn) = self.queued.remove(key) {
+            self.queue.remove(&turn);
         }
     }
 
@@ -360,5 +365,32 @@ impl Keys {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_rules::{Dialect, PolicyId};
+
+    use super::*;
+
+    #[test]
+    fn keys_leave_the_queue_from_anywhere_and_the_others_keep_their_turn() {
+        let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: Str::from("p") };
+        let rule = RuleId { policy, rule: Str::from("r") };
+        let key = |at: usize| Key { rule: rule.clone(), trigger: Str::from(format!("t{at}")) };
+        let mut keys = Keys::default();
+        (0..5).for_each(|at| keys.enqueue(&key(at), 0));
+        keys.enqueue(&key(0), 1);
+        for at in [3, 0] {
+            keys.remove(&key(at));
+            assert!(!keys.is_queued(&key(at)));
+        }
+        // One that comes back is the last.
+        keys.enqueue(&key(0), 2);
+        assert_eq!(keys.pop(|busy| *busy == key(1)), Some(key(2)));
+        let rest: Vec<_> = std::iter::from_fn(|| keys.pop(|_| false)).collect();
+        assert_eq!(rest, [1, 4, 0].map(key));
+        assert!(keys.queue_is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use kiln_value::Str;
 
 use crate::MissingKey;
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::exec::{Exec, Operand};
 use crate::functions::{Function, Type};
 use crate::methods;
@@ -185,7 +185,7 @@ impl<'e> Exec<'e> {
         let node = self.at;
         let mut values = vec![receiver.value.clone()];
         self.arguments(dot, method, arguments, last, &mut values)?;
-        match (method.run)(&self.call(), &values) {
+        match self.invoke(method, &values) {
             Ok(result) => {
                 self.at = node;
                 Ok(Operand::plain(result))
@@ -195,6 +195,12 @@ impl<'e> Exec<'e> {
                 Err(self.fault(fault, Some(method.name)))
             }
         }
+    }
+
+    /// Runs a function that has its arguments, once the texts among them are paid for.
+    fn invoke(&self, function: &Function, values: &[Dyn]) -> Result<Dyn, Refusal> {
+        self.meter.read(values.iter().map(text_bytes).sum())?;
+        (function.run)(&self.call(), values)
     }
 
     fn function(
@@ -224,7 +230,7 @@ impl<'e> Exec<'e> {
         } else {
             let mut values = Vec::with_capacity(given);
             self.arguments(dot, function, arguments, last, &mut values)?;
-            match (function.run)(&self.call(), &values) {
+            match self.invoke(function, &values) {
                 Ok(result) => {
                     self.at = node;
                     result
@@ -414,16 +420,20 @@ fn unboxed(operand: Operand) -> Operand {
     }
 }
 
+/// How much text a value is.
+fn text_bytes(value: &Dyn) -> u64 {
+    match value {
+        Dyn::Text(text) => text.len() as u64,
+        _ => 0,
+    }
+}
+
 /// Go names the argument of `call` that is no function.
-fn name_callee(
-    fault: crate::error::Refusal,
-    name: &str,
-    arguments: &[Term],
-) -> crate::error::Refusal {
+fn name_callee(fault: Refusal, name: &str, arguments: &[Term]) -> Refusal {
     match (fault, arguments.first()) {
-        (crate::error::Refusal::Failed(message), Some(callee)) if name == "call" => {
+        (Refusal::Failed(message), Some(callee)) if name == "call" => {
             let message = message.replacen("non-function", &format!("non-function {callee}"), 1);
-            crate::error::Refusal::Failed(message)
+            Refusal::Failed(message)
         }
         (fault, _) => fault,
     }

@@ -13,10 +13,18 @@ pub struct Limits {
     pub nesting: usize,
     /// How many levels of control structures, calls and templates may be open while rendering.
     pub depth: usize,
-    /// How many steps one rendering may take. A step is about one node of the template, or one element looked at.
+    /// How many steps one rendering may take. A step is about one node of the template, one
+    /// element looked at, or [`Limits::BYTES_PER_STEP`] bytes of text that a function reads or that are made.
+    /// Every call is charged for the texts it is given before it runs, so no function can forget to count.
     pub steps: u64,
     /// How many bytes of output and of new texts and lists one rendering may make.
     pub bytes: u64,
+}
+
+impl Limits {
+    /// How many bytes of text are a step. It is the same in JMESPath; CEL counts a cost unit for ten bytes, as
+    /// Kubernetes does.
+    pub const BYTES_PER_STEP: u64 = 16;
 }
 
 impl Default for Limits {
@@ -46,11 +54,17 @@ impl Meter {
             .ok_or_else(|| Refusal::Limit(format!("the template takes more than {limit} steps")))
     }
 
+    /// Counts text that is looked at, in bytes.
+    pub(crate) fn read(&self, bytes: u64) -> Result<(), Refusal> {
+        self.step(bytes / Limits::BYTES_PER_STEP)
+    }
+
+    /// Counts what is made, in bytes: it takes room, and steps to write.
     pub(crate) fn make(&self, count: u64) -> Result<(), Refusal> {
         let left = self.bytes.get().checked_sub(count);
         self.bytes.set(left.unwrap_or(0));
         let limit = self.limits.bytes;
-        left.map(drop)
-            .ok_or_else(|| Refusal::Limit(format!("the template makes more than {limit} bytes")))
+        left.ok_or_else(|| Refusal::Limit(format!("the template makes more than {limit} bytes")))?;
+        self.read(count)
     }
 }

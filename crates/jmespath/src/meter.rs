@@ -11,10 +11,19 @@ pub struct Limits {
     pub source: usize,
     /// How deep brackets, calls and operators may nest.
     pub depth: usize,
-    /// How many steps one search may take. A step is about one node of the tree on one value.
+    /// How many steps one search may take. A step is about one node of the tree on one value, or
+    /// [`Limits::BYTES_PER_STEP`] bytes of text that a function reads, that are compared, or that are made.
+    /// Every call is charged for the texts it is given before it runs, so no function can forget to count;
+    /// those that do more with a text than read it once (`parse_yaml`, sorting) count further steps themselves.
     pub steps: u64,
     /// How many bytes of new text and values one search may make.
     pub bytes: u64,
+}
+
+impl Limits {
+    /// How many bytes of text are a step. It is the same in Go templates; CEL counts a cost unit for ten bytes,
+    /// as Kubernetes does.
+    pub const BYTES_PER_STEP: u64 = 16;
 }
 
 impl Default for Limits {
@@ -69,9 +78,16 @@ impl Meter {
         left.map(|_| ()).ok_or(Exhausted::Steps(self.limits.steps))
     }
 
+    /// Counts text that is looked at, in bytes.
+    pub(crate) fn read(&self, bytes: u64) -> Result<(), Exhausted> {
+        self.step(bytes / Limits::BYTES_PER_STEP)
+    }
+
+    /// Counts text that is made, in bytes: it takes room, and steps to write.
     pub(crate) fn make(&self, count: u64) -> Result<(), Exhausted> {
         let left = self.bytes.get().checked_sub(count);
         self.bytes.set(left.unwrap_or(0));
-        left.map(|_| ()).ok_or(Exhausted::Bytes(self.limits.bytes))
+        left.ok_or(Exhausted::Bytes(self.limits.bytes))?;
+        self.read(count)
     }
 }

@@ -44,7 +44,13 @@ pub(crate) fn charge(value: &Value, meter: &Meter) -> Result<(), Exhausted> {
 pub(crate) fn equal(a: &Value, b: &Value, meter: &Meter) -> Result<bool, Exhausted> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => Ok(a.as_f64() == b.as_f64()),
-        (Value::String(a), Value::String(b)) => Ok(a == b),
+        (Value::String(a), Value::String(b)) => {
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            meter.read(a.len() as u64)?;
+            Ok(a == b)
+        }
         (Value::List(a), Value::List(b)) => {
             if a.ptr_eq(b) {
                 return Ok(true);

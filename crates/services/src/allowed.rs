@@ -147,20 +147,37 @@ impl Host {
     }
 }
 
-/// An address of IPv4 in the clothes of IPv6 is what it is.
+/// An address of IPv4 in the clothes of IPv6 is what it is: mapped (`::ffff:a.b.c.d`), compatible (`::a.b.c.d`), or what
+/// a translator makes of it (NAT64, 6to4).
 fn unmapped(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
+    let IpAddr::V6(v6) = address else { return address };
+    if v6.is_loopback() || v6.is_unspecified() {
+        return address;
     }
+    let inner = match v6.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, _, _, _, high, low]
+        | [0x2002, high, low, _, _, _, _, _] => [high, low].map(u16::to_be_bytes),
+        _ => return address,
+    };
+    let [[a, b], [c, d]] = inner;
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }
 
 /// What is wrong with an address that a name leads to; none when nothing is.
 fn kept(address: IpAddr) -> Option<&'static str> {
     let metadata = [
         IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+        // Alibaba, Azure and Oracle have some that are not of the link.
         IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+        IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+        IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+        // EC2 and the Pod identities of EKS, Google, Oracle.
         IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0023)),
+        IpAddr::V6(Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254)),
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
     ];
     if metadata.contains(&address) {
         return Some("where clouds keep credentials");
@@ -252,6 +269,21 @@ mod tests {
             ("::ffff:169.254.169.254", false),
             ("fe80::1", false),
             ("fd00:ec2::254", false),
+            ("fd00:ec2::23", false),
+            ("fd20:ce::254", false),
+            ("fd00:c1::a9fe:a9fe", false),
+            ("168.63.129.16", false),
+            ("192.0.0.192", false),
+            ("::ffff:168.63.129.16", false),
+            ("::169.254.169.254", false),
+            ("::192.0.0.192", false),
+            ("64:ff9b::169.254.169.254", false),
+            ("64:ff9b::127.0.0.1", false),
+            ("64:ff9b::168.63.129.16", false),
+            ("64:ff9b:1::169.254.169.254", false),
+            ("2002:a9fe:a9fe::1", false),
+            ("64:ff9b::93.184.216.34", true),
+            ("2002:5db8:d822::1", true),
         ] {
             let address: IpAddr = address.parse().unwrap();
             assert_eq!(named.leads_to(address).is_ok(), yes, "{address}");

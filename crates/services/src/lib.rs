@@ -12,6 +12,7 @@
 
 pub mod allowed;
 
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -130,18 +131,26 @@ impl Outside for Services {
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
         let mut answer = self.ask(request)?;
         let most = self.most_bytes.unwrap_or(MOST_BYTES);
-        let bytes = answer.body_mut().with_config().limit(most).read_to_vec();
-        let bytes = bytes.map_err(|error| match error {
-            ureq::Error::BodyExceedsLimit(_) => {
-                OutsideError::failed(format!("{} answers with more than {most} bytes", request.url))
-            }
-            error => {
-                OutsideError::failed(format!("the answer of {} broke off: {error}", request.url))
-            }
+        let bytes = read_within(answer.body_mut(), most).map_err(|error| {
+            OutsideError::failed(format!("the answer of {} broke off: {error}", request.url))
+        })?;
+        let bytes = bytes.ok_or_else(|| {
+            OutsideError::failed(format!("{} answers with more than {most} bytes", request.url))
         })?;
         let body = json::parse_bytes(&bytes, &mut KeyTable::new()).ok();
         Ok(ServiceAnswer { status: answer.status().as_u16(), body })
     }
+}
+
+/// The bytes of an answer, unpacked where it comes compressed; none where these are more than `most`.
+///
+/// # Errors
+/// When the answer breaks off, or is not what its headers say.
+pub fn read_within(body: &mut Body, most: u64) -> Result<Option<Vec<u8>>, std::io::Error> {
+    let mut bytes = Vec::new();
+    // ureq's own limit counts what comes over the wire: a few kilobytes there can be gigabytes here.
+    let read = body.as_reader().take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((read as u64 <= most).then_some(bytes))
 }
 
 /// Looks up names, and keeps back addresses that a name must not lead to.

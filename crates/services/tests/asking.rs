@@ -10,7 +10,10 @@ use kiln_services::{Allowed, Services};
 use kiln_value::{Str, Value, value};
 
 /// A service that gives one answer to each who asks, and hands over what it was asked.
-fn service(answer: &'static str, pause: Duration) -> (u16, std::sync::mpsc::Receiver<String>) {
+fn service(
+    answer: impl AsRef<[u8]> + Send + 'static,
+    pause: Duration,
+) -> (u16, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (asked, questions) = std::sync::mpsc::channel();
@@ -21,7 +24,7 @@ fn service(answer: &'static str, pause: Duration) -> (u16, std::sync::mpsc::Rece
             let count = stream.read(&mut head).unwrap_or(0);
             let _ = asked.send(String::from_utf8_lossy(&head[..count]).into_owned());
             std::thread::sleep(pause);
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(answer.as_ref());
         }
     });
     (port, questions)
@@ -43,6 +46,12 @@ fn request<'r>(
 fn allowing(list: &str) -> Services {
     Services::new(Allowed::read(list).unwrap()).within(Duration::from_millis(500), 1000)
 }
+
+/// A text of 20,002 bytes in JSON, compressed by gzip to less than a hundred.
+const PACKED: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xed\xc1\x21\x01\x00\x00\x00\x02\xa0\x2f\xae\x74\
+    \xbe\x37\x0c\x40\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\
+    \x00\xc0\x85\x0c\xdd\xac\x82\xa3\x22\x4e\x00\x00";
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\nconnection: close\r\n\r\n{\"a\": [1]}";
 
@@ -92,6 +101,20 @@ fn redirects_are_not_followed() {
     let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
     assert!(error.message.contains("redirect 302"), "{error}");
     assert!(questions.try_recv().is_err(), "nobody went there");
+}
+
+#[test]
+fn the_most_of_bytes_counts_what_is_unpacked() {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        PACKED.len()
+    );
+    let (port, _asked) = service([head.as_bytes(), PACKED].concat(), Duration::ZERO);
+    let url = format!("http://127.0.0.1:{port}/");
+    let error = ask(&allowing("127.0.0.1"), &url).unwrap_err();
+    assert!(error.message.contains("more than 1000 bytes"), "{error}");
+    let roomy = allowing("127.0.0.1").within(Duration::from_secs(5), 20_002);
+    assert_eq!(ask(&roomy, &url), Ok(Value::from("x".repeat(20_000))));
 }
 
 #[test]

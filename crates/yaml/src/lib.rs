@@ -12,7 +12,7 @@
 //! | `document` | [`Document`], [`Reader`], type errors with places |
 //! | `options` | scalar tables, duplicate keys, limits |
 //! | `decode` | bytes to text |
-//! | `event`, `parse`, `scan*` | text to tokens to events, as go-yaml has them |
+//! | `event`, `parse`, `tag_handles`, `scan*` | text to tokens to events, as go-yaml has them |
 //! | `compose` | events to values: keys, duplicates, depth |
 //! | `comments` | finding what a rewrite would lose |
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
@@ -56,6 +56,7 @@ mod scan_scalar;
 mod span;
 mod style;
 mod syntax;
+mod tag_handles;
 mod timestamp;
 
 pub use align::part_of;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::event::{Event, Form, Properties, Quoting, Scalar, SyntaxError};
 use crate::scan::{Kind, Scanner};
+use crate::tag_handles::TagHandles;
 
 /// The events of a text, each with its bytes.
 pub(crate) struct Events<'t> {
@@ -14,7 +15,7 @@ pub(crate) struct Events<'t> {
     after: Vec<State>,
     /// Where the open collections begin, for errors.
     begun: Vec<usize>,
-    tag_handles: Vec<(&'t str, Box<str>)>,
+    tag_handles: TagHandles<'t>,
 }
 
 /// What is expected next.
@@ -72,7 +73,7 @@ impl<'t> Events<'t> {
             state: State::FirstDocument,
             after: Vec::new(),
             begun: Vec::new(),
-            tag_handles: Vec::new(),
+            tag_handles: TagHandles::default(),
         }
     }
 
@@ -243,10 +244,9 @@ impl<'t> Events<'t> {
                     version_seen = true;
                 }
                 Some(Kind::TagDirective { handle, prefix }) => {
-                    if self.tag_handles.iter().any(|(known, _)| *known == handle) {
-                        return error("found duplicate %TAG directive");
+                    if let Err(problem) = self.tag_handles.declare(handle, prefix) {
+                        return error(problem);
                     }
-                    self.tag_handles.push((handle, prefix));
                 }
                 _ => {}
             }
@@ -353,10 +353,9 @@ impl<'t> Events<'t> {
     }
 
     fn full_tag(&self, handle: &str, suffix: Box<str>, at: usize) -> Result<Box<str>, SyntaxError> {
-        let declared = self.tag_handles.iter().find(|(known, _)| *known == handle);
-        let prefix = match (declared, handle) {
+        let prefix = match (self.tag_handles.prefix(handle), handle) {
             (_, "") => return Ok(suffix),
-            (Some((_, prefix)), _) => prefix,
+            (Some(prefix), _) => prefix,
             (None, "!") => "!",
             (None, "!!") => "tag:yaml.org,2002:",
             (None, _) => {

@@ -188,7 +188,7 @@ fn options(args: &Args, here: String) -> Options {
 }
 
 fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     if ui.format() == Format::Json {
         for object in &output.objects {
             writeln!(out, "{}", kiln_value::json::to_string(object))?;

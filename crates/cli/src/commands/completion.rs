@@ -21,7 +21,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text])?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::definition(), "kiln", &mut script);
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     out.write_all(&script)?;
     out.flush()?;
     Ok(Outcome::Done)

@@ -10,8 +10,8 @@ use similar::TextDiff;
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
-use crate::input;
-use crate::ui::Ui;
+use crate::input::{self, Links};
+use crate::ui::{Ui, plain};
 
 /// Print YAML or JSON documents in canonical form, byte for byte as `kustomize build` does
 ///
@@ -64,7 +64,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let mut paths = Vec::new();
     for file in &args.files {
-        paths.extend(input::expand(file)?);
+        // A link in a folder may lead out of it, and somebody else may have put it there.
+        let links = if args.write { Links::PassOver } else { Links::Follow };
+        paths.extend(input::expand(file, links)?);
     }
     if args.check || args.write {
         compare(ui, global, args, &paths)
@@ -82,7 +84,7 @@ fn print(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
         let documents = reader.read_bytes(&input.name, &input.bytes)?;
         values.extend(documents.into_iter().map(kiln_yaml::Document::into_value));
     }
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     match ui.format() {
         Format::Json => {
             for value in &values {
@@ -157,7 +159,7 @@ fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), Failure> {
         let diff = args.diff.then(|| {
             TextDiff::from_lines(&file.old, &file.new)
                 .unified_diff()
-                .header(&file.name, "canonical")
+                .header(&plain(&file.name), "canonical")
                 .to_string()
         });
         match (ui.format(), diff) {
@@ -166,7 +168,7 @@ fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), Failure> {
                 writeln!(out, "{line}")?;
             }
             (_, Some(diff)) => write!(out, "{diff}")?,
-            (_, None) => writeln!(out, "{}", file.name)?,
+            (_, None) => writeln!(out, "{}", plain(&file.name))?,
         }
     }
     out.flush()?;

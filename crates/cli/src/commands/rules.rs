@@ -11,7 +11,7 @@ use kiln_yaml::{Document, ReadOptions, Reader};
 
 use crate::args::Global;
 use crate::exit::Failure;
-use crate::input;
+use crate::input::{self, Links};
 use crate::ui::Ui;
 
 /// Reads the documents of files, folders and standard input, as Kubernetes clients do.
@@ -22,7 +22,7 @@ pub(super) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
-        for file in input::expand(path)? {
+        for file in input::expand(path, Links::Follow)? {
             let read = input::read(&file, global.max_input_size)
                 .and_then(|input| reader.read_bytes(&input.name, &input.bytes));
             match read {

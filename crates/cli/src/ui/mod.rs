@@ -1,5 +1,6 @@
 //! All output of the command line. Colours, form and quietness are decided here, once.
 
+mod clean;
 mod diagnostic;
 mod difference;
 mod progress;
@@ -10,6 +11,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::{Color, Format, Global};
+use clean::Clean;
 pub(crate) use difference::difference;
 pub(crate) use progress::Progress;
 pub(crate) use table::table;
@@ -28,6 +30,12 @@ pub(crate) fn plain(text: &str) -> String {
         c => c,
     };
     text.chars().map(plain).collect()
+}
+
+/// Says something on standard error. Nobody there to read it is no reason to fail.
+pub(crate) fn status(text: &str) {
+    let mut out = Clean::new(io::stderr().lock(), true);
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Where commands write to.
@@ -63,8 +71,14 @@ impl Ui {
             .hint(format!("use --format {}", words.join(" or "))))
     }
 
-    /// Standard output, buffered. Flush it at the end, so that a full disk is noticed.
-    pub(crate) fn stdout(&self) -> BufWriter<io::StdoutLock<'static>> {
+    /// Standard output, buffered; what is for people holds nothing that a terminal would obey. Flush it at the end, so
+    /// that a full disk is noticed.
+    pub(crate) fn stdout(&self) -> Clean<BufWriter<io::StdoutLock<'static>>> {
+        Clean::new(self.data(), matches!(self.format, Format::Text | Format::Table))
+    }
+
+    /// Standard output for what is printed byte by byte, whatever it holds.
+    pub(crate) fn data(&self) -> BufWriter<io::StdoutLock<'static>> {
         BufWriter::with_capacity(1 << 16, io::stdout().lock())
     }
 
@@ -80,6 +94,6 @@ impl Ui {
 
     /// Says something on standard error. Nobody there to read it is no reason to fail.
     pub(crate) fn status(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{text}");
+        status(text);
     }
 }

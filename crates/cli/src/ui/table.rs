@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use super::plain;
+
 /// Prints rows in columns as wide as their widest cell.
 pub(crate) fn table(
     out: &mut impl Write,
@@ -9,7 +11,8 @@ pub(crate) fn table(
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> io::Result<()> {
     let mut lines = vec![header.iter().map(ToString::to_string).collect::<Vec<_>>()];
-    lines.extend(rows);
+    // A cell is one line, whatever others wrote into it.
+    lines.extend(rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect()));
     let mut widths = vec![0; header.len()];
     for line in &lines {
         for (width, cell) in widths.iter_mut().zip(line) {

@@ -133,3 +133,42 @@ fn what_kustomize_printed_comes_out_unchanged() {
     }
     tally.finish();
 }
+
+#[cfg(unix)]
+#[test]
+fn write_follows_no_link_that_it_finds_in_a_folder() {
+    let folder = Folder::with(&[("home/config", MESSY), ("repository/a.yaml", MESSY)]);
+    let link = folder.path().join("repository/values.yaml");
+    std::os::unix::fs::symlink("../home/config", &link).unwrap();
+    let run = folder.kiln(&["fmt", "--write", "repository"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "repository/a.yaml\n"));
+    assert_eq!(run.stderr, "repository/values.yaml is passed over: it is a link\n");
+    assert_eq!(folder.read("home/config"), MESSY);
+    assert!(link.is_symlink());
+    // One that the user names is meant, and stays a link.
+    assert_eq!(folder.kiln(&["fmt", "--write", "repository/values.yaml"]).code, 0);
+    assert_eq!(folder.read("home/config"), CANONICAL);
+    assert!(link.is_symlink());
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_in_folders_are_passed_over() {
+    let policy = crate::harness::SETTINGS_POLICY;
+    let folder = Folder::with(&[("rules/a.yaml", policy)]);
+    let pipe = folder.path().join("rules/b.yaml");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("b.yaml", folder.path().join("rules/c.yaml")).unwrap();
+    for args in [
+        &["fmt", "rules"][..],
+        &["fmt", "--check", "rules"],
+        &["check", "rules"],
+        &["apply", "rules", "--resource", "rules"],
+        &["test", "rules"],
+    ] {
+        let run = folder.kiln(args);
+        let said = "rules/b.yaml is passed over: it is no regular file\n\
+                    rules/c.yaml is passed over: it is no regular file\n";
+        assert!(args[0] == "test" || run.stderr.contains(said), "{args:?}: {}", run.stderr);
+    }
+}

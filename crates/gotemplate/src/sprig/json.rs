@@ -120,7 +120,7 @@ pub(super) fn equal(a: &Dyn, b: &Dyn, meter: &Meter, depth: usize) -> Result<boo
         (Dyn::Float(a), Dyn::Float(b)) => a == b,
         (Dyn::Complex(a, x), Dyn::Complex(b, y)) => a == b && x == y,
         (Dyn::Text(a), Dyn::Text(b)) => {
-            meter.step(a.len() as u64 / 64)?;
+            meter.read(a.len() as u64)?;
             a == b
         }
         (Dyn::Time(a), Dyn::Time(b)) => a == b,

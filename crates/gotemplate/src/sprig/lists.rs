@@ -198,7 +198,11 @@ fn sort_alpha(call: &Call<'_>, a: &[Dyn]) -> Result {
         value @ Dyn::List(_) => texts_of(value, call.meter)?,
         other => vec![convert::text_of(other, call.meter)?],
     };
-    call.meter.step(texts.len() as u64)?;
+    // Sorting compares each of them a logarithm of times, each time at its length.
+    let times = u64::from(texts.len().max(1).ilog2());
+    call.meter.step((texts.len() as u64).saturating_mul(times.max(1)))?;
+    let bytes: u64 = texts.iter().map(|text| text.len() as u64).sum();
+    call.meter.read(bytes.saturating_mul(times))?;
     texts.sort();
     Ok(Dyn::texts(texts))
 }

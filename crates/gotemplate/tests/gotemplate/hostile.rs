@@ -5,7 +5,7 @@ use kiln_value::{Value, value};
 
 fn render(source: &str, data: &Value) -> Result<String, Error> {
     let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
-    let limits = Limits { bytes: 4 << 20, steps: 400_000, ..Limits::default() };
+    let limits = Limits { bytes: 4 << 20, steps: 600_000, ..Limits::default() };
     Template::parse("main", source, &options)?
         .render(data, &Environment { limits, ..Environment::default() })
 }
@@ -31,10 +31,10 @@ fn what_wants_too_much_is_stopped() {
             (r#"{{ define "a" }}{{ if true }}{{ with 1 }}{{ template "a" (print (print 1)) }}{{ end }}{{ end }}{{ end }}{{ template "a" . }}"#.to_owned(), "deeper than"),
             ("{{ range until 1000000 }}x{{ end }}".to_owned(), "more than"),
             ("{{ range 1000000 }}x{{ end }}".to_owned(), "steps"),
-            ("{{ range until 900 }}{{ range until 900 }}x{{ end }}{{ end }}".to_owned(), "steps"),
+            ("{{ range until 900 }}{{ range until 900 }}x{{ end }}{{ end }}".to_owned(), "more than"),
             (r#"{{ repeat 1000000000 "x" }}"#.to_owned(), "bytes"),
             (r#"{{ printf "%1000000d" 1 }}{{ range until 9 }}{{ printf "%1000000d" 1 }}{{ end }}"#.to_owned(), "bytes"),
-            (r#"{{ $x := "0123456789" }}{{ range until 30 }}{{ $x = cat $x $x }}{{ end }}"#.to_owned(), "bytes"),
+            (r#"{{ $x := "0123456789" }}{{ range until 30 }}{{ $x = cat $x $x }}{{ end }}"#.to_owned(), "more than"),
             (r#"{{ indent 100000000 "a\nb" }}"#.to_owned(), "bytes"),
             (format!("{deep}{{{{ $x }}}}"), "nests deeper"),
             (format!("{deep}{{{{ toJson $x }}}}"), "nests deeper"),
@@ -56,6 +56,39 @@ fn what_wants_too_much_is_stopped() {
             assert!(source.get(error.span()).is_some(), "the place is in the text: {shown}");
         }
     });
+}
+
+#[test]
+fn whatever_looks_at_text_pays_by_its_length() {
+    let data = value!({"t": "1".repeat(200_000), "one": "1"});
+    let limits = Limits { steps: 10_000, ..Limits::default() };
+    for source in [
+        "{{ len .t }}",
+        "{{ contains .one .t }}",
+        "{{ hasPrefix .one .t }}",
+        "{{ hasSuffix .one .t }}",
+        "{{ trimAll .one .t }}",
+        "{{ trunc 3 .t }}",
+        "{{ lower .t | len }}",
+        "{{ replace .one .one .t | len }}",
+        "{{ splitList `x` .t | len }}",
+        "{{ b64enc .t | len }}",
+        "{{ sha256sum .t }}",
+        "{{ adler32sum .t }}",
+        "{{ fromJson .t }}",
+        "{{ regexMatch `x` .t }}",
+        "{{ eq .t .one }}",
+        "{{ has .t (list .t) }}",
+        "{{ int64 .t }}",
+        "{{ semver .t }}",
+        "{{ list .t | sortAlpha | len }}",
+    ] {
+        let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+        let template = Template::parse("main", source, &options).unwrap();
+        let environment = Environment { limits, ..Environment::default() };
+        let error = template.render(&data, &environment).expect_err(source);
+        assert!(error.to_string().contains("more than 10000 steps"), "{source}: {error}");
+    }
 }
 
 #[test]

@@ -121,13 +121,13 @@ fn read(args: &Arguments<'_>, value: &Value) -> Result<Value, Fault> {
 
 fn parse_json(args: &Arguments<'_>) -> Result<Value, Fault> {
     let text = args.string(0)?;
-    args.step(text.len() / 16)?;
     read(args, &json::parse(text).map_err(|error| args.fail(error))?)
 }
 
 fn parse_yaml(args: &Arguments<'_>) -> Result<Value, Fault> {
     let text = args.string(0)?;
-    args.step(text.len() / 4)?;
+    // The reader looks at every byte several times: tokens, events, values.
+    args.read(text.len().saturating_mul(3))?;
     // sigs.k8s.io/yaml: the scalars of go-yaml v2, and of equal keys the last one.
     let options = ReadOptions::kustomization();
     let documents = kiln_yaml::read_bytes("parse_yaml", text.as_bytes(), options);

@@ -312,18 +312,26 @@ pub(crate) fn call(
     (function.run)(&Arguments { search, id, call, arguments })
 }
 
+/// Whether a function takes an argument; counts the text in it, which it is about to look at.
 fn accepts(
     search: &Search<'_>,
     id: NodeId,
     parameter: &Parameter,
     argument: &Argument<'_>,
 ) -> Result<bool, Error> {
-    if let Argument::Value(value) = argument
-        && let Value::List(list) = &**value
-        && parameter.types.iter().any(|t| matches!(t, Type::Numbers | Type::Strings))
-    {
-        let steps = list.len() as u64;
-        search.meter.step(steps).map_err(|exhausted| search.exhausted(id, exhausted))?;
+    if let Argument::Value(value) = argument {
+        let counted = match &**value {
+            Value::String(text) => search.meter.read(text.len() as u64),
+            Value::List(list)
+                if parameter.types.iter().any(|t| matches!(t, Type::Numbers | Type::Strings)) =>
+            {
+                let texts = list.iter().filter_map(Value::as_str);
+                let bytes = texts.map(|text| text.len() as u64).sum();
+                search.meter.step(list.len() as u64).and_then(|()| search.meter.read(bytes))
+            }
+            _ => Ok(()),
+        };
+        counted.map_err(|exhausted| search.exhausted(id, exhausted))?;
     }
     Ok(parameter.types.iter().any(|t| t.accepts(argument)))
 }
@@ -438,6 +446,12 @@ impl<'c> Arguments<'c> {
     fn step(&self, count: usize) -> Result<(), Fault> {
         let taken = self.search.meter.step(count as u64);
         taken.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
+    }
+
+    /// Takes steps for text that is looked at beyond the once that every call is charged for.
+    fn read(&self, bytes: usize) -> Result<(), Fault> {
+        let read = self.search.meter.read(bytes as u64);
+        read.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
     }
 
     /// Takes bytes from the budget; asked before they are made where the size is known.

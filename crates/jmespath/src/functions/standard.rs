@@ -190,10 +190,7 @@ fn avg(args: &Arguments<'_>) -> Result<Value, Fault> {
 fn contains(args: &Arguments<'_>) -> Result<Value, Fault> {
     let search = args.value(1)?;
     let found = match args.value(0)? {
-        Value::String(subject) => {
-            args.step(subject.len() / 64)?;
-            search.as_str().is_some_and(|search| subject.contains(search))
-        }
+        Value::String(subject) => search.as_str().is_some_and(|search| subject.contains(search)),
         Value::List(list) => {
             args.step(list.len())?;
             let mut found = false;
@@ -232,10 +229,7 @@ fn values(args: &Arguments<'_>) -> Result<Value, Fault> {
 
 fn length(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::from(match args.value(0)? {
-        Value::String(text) => {
-            args.step(text.len() / 256)?;
-            text.chars().count()
-        }
+        Value::String(text) => text.chars().count(),
         Value::List(list) => list.len(),
         Value::Map(map) => map.len(),
         _ => 0,
@@ -285,6 +279,7 @@ fn sort_keys(args: &Arguments<'_>, list: &List) -> Result<Vec<Value>, Fault> {
                 args.fail("the expression gives numbers for some elements, texts for others")
             );
         }
+        args.read(key.as_str().map_or(0, str::len))?;
         keys.push(key);
     }
     Ok(keys)
@@ -302,13 +297,21 @@ fn extreme_by(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, Fault> {
     Ok(list[best].clone())
 }
 
+/// Takes the steps of sorting: every element is compared a logarithm of times, each time at its length.
+fn charge_sorting(args: &Arguments<'_>, keys: &[Value]) -> Result<(), Fault> {
+    let times = keys.len().max(1).ilog2() as usize;
+    args.step(keys.len().saturating_mul(times))?;
+    let bytes: usize = keys.iter().filter_map(Value::as_str).map(str::len).sum();
+    args.read(bytes.saturating_mul(times))
+}
+
 fn sort_by(args: &Arguments<'_>) -> Result<Value, Fault> {
     let list = args.list(0)?;
     if list.len() < 2 {
         return Ok(args.value(0)?.clone());
     }
     let keys = sort_keys(args, list)?;
-    args.step(list.len().saturating_mul(list.len().ilog2() as usize))?;
+    charge_sorting(args, &keys)?;
     let mut positions: Vec<usize> = (0..list.len()).collect();
     positions.sort_by(|a, b| order(&keys[*a], &keys[*b]).unwrap_or(Ordering::Equal));
     Ok(positions.into_iter().map(|at| list[at].clone()).collect())
@@ -316,7 +319,7 @@ fn sort_by(args: &Arguments<'_>) -> Result<Value, Fault> {
 
 fn sort(args: &Arguments<'_>) -> Result<Value, Fault> {
     let list = args.list(0)?;
-    args.step(list.len().saturating_mul(list.len().max(1).ilog2() as usize))?;
+    charge_sorting(args, list)?;
     let mut elements = list.to_vec();
     elements.sort_by(|a, b| order(a, b).unwrap_or(Ordering::Equal));
     Ok(Value::List(List::from(elements)))

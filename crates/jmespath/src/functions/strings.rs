@@ -93,7 +93,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 fn equal_fold(args: &Arguments<'_>) -> Result<Value, Fault> {
     let (a, b) = (args.string(0)?, args.string(1)?);
-    args.step(a.len().min(b.len()) / 16)?;
     Ok(Value::Bool(case::equal_fold(a, b)))
 }
 
@@ -101,7 +100,6 @@ fn replace(args: &Arguments<'_>, count: f64) -> Result<Value, Fault> {
     let (text, old, new) = (args.string(0)?, args.string(1)?, args.string(2)?);
     // Go: a fraction is dropped, a negative count means all.
     let most = if count < 0.0 { usize::MAX } else { count as usize };
-    args.step(text.len() / 16)?;
     let found = text.matches(old).take(most).count();
     args.make(text.len().saturating_add(found.saturating_mul(new.len())))?;
     Ok(Value::from(text.replacen(old, new, most)))
@@ -109,7 +107,6 @@ fn replace(args: &Arguments<'_>, count: f64) -> Result<Value, Fault> {
 
 fn split(args: &Arguments<'_>) -> Result<Value, Fault> {
     let (text, separator) = (args.string(0)?, args.string(1)?);
-    args.step(text.len() / 16)?;
     if separator.is_empty() {
         args.step(text.len())?;
         return Ok(text.chars().map(|c| Value::from(c.encode_utf8(&mut [0; 4]) as &str)).collect());
@@ -121,7 +118,6 @@ fn split(args: &Arguments<'_>) -> Result<Value, Fault> {
 
 fn trim(args: &Arguments<'_>) -> Result<Value, Fault> {
     let (text, cutset) = (args.string(0)?, args.string(1)?);
-    args.step((text.len() + cutset.len()) / 16)?;
     let mut cut: Vec<char> = cutset.chars().collect();
     cut.sort_unstable();
     args.text(text.trim_matches(|c| cut.binary_search(&c).is_ok()))

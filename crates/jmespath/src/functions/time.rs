@@ -87,7 +87,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 fn time(args: &Arguments<'_>, at: usize) -> Result<Time, Fault> {
     let text = args.string(at)?;
-    args.step(text.len() / 16)?;
     Time::parse_rfc3339(text).map_err(|error| args.fail(error))
 }
 
@@ -130,7 +129,6 @@ fn time_between(args: &Arguments<'_>) -> Result<Value, Fault> {
 
 fn time_parse(args: &Arguments<'_>) -> Result<Value, Fault> {
     let (layout, text) = (args.string(0)?, args.string(1)?);
-    args.step((layout.len() + text.len()) / 16)?;
     let time = if layout.parse::<i64>().is_ok() {
         let seconds = text
             .parse()
@@ -148,7 +146,6 @@ fn time_since(args: &Arguments<'_>) -> Result<Value, Fault> {
         "" => time(args, at),
         layout => {
             let text = args.string(at)?;
-            args.step((layout.len() + text.len()) / 16)?;
             Time::parse(layout, text).map_err(|error| args.fail(error))
         }
     };

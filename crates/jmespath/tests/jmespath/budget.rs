@@ -126,7 +126,7 @@ fn large_data_costs_steps_in_proportion() {
         ("sum(@)", 10_100),
         ("reverse(@)", 10_100),
         ("max(@)", 10_100),
-        ("to_string(@)", 1_000),
+        ("to_string(@)", 10_000),
         ("[0]", 10),
         ("length(@)", 10),
     ] {
@@ -160,6 +160,53 @@ fn texts_cannot_grow_without_bound() {
     // A literal that is repeated for every element counts every time.
     let literal = format!("list[*].[`\"{}\"`]", "y".repeat(10_000));
     assert_eq!(search(&literal, &data).unwrap_err().kind(), ErrorKind::Limit);
+}
+
+#[test]
+fn whatever_looks_at_text_pays_by_its_length() {
+    let text = "1".repeat(160_000);
+    let tags: String = (0..9_000).map(|at| format!("%TAG !t{at}! tag:a\n")).collect();
+    let same = text.clone();
+    let data = value!({"t": text, "same": same, "tags": tags + "---\na: x\n"});
+    for source in [
+        "length(t)",
+        "reverse(t)",
+        "contains(t, 'x')",
+        "starts_with(t, 'x')",
+        "ends_with(t, 'x')",
+        "to_upper(t)",
+        "to_lower(t)",
+        "trim(t, 'x')",
+        "trim_prefix(t, '1')",
+        "truncate(t, `100000`)",
+        "split(t, 'x')",
+        "replace_all(t, 'x', 'y')",
+        "equal_fold(t, same)",
+        "base64_encode(t)",
+        "sha256(t)",
+        "path_canonicalize(t)",
+        "regex_match('x', t)",
+        "pattern_match('*', t)",
+        "parse_yaml(t)",
+        "parse_yaml(tags)",
+        "parse_json(join('', ['[', t, ']']))",
+        "join('', [t])",
+        "max([t])",
+        "t == same",
+    ] {
+        let (steps, _, _) = cost(source, &data);
+        assert!(steps >= 10_000, "{source}: {steps}");
+    }
+}
+
+#[test]
+fn sorting_pays_for_the_texts_that_it_compares() {
+    // The elements share one text, so that memory would not show it.
+    let element = value!({"t": "x".repeat(100_000)});
+    let data: Value = (0..1_000).map(|_| element.clone()).collect();
+    for source in ["sort([*].t)", "sort_by(@, &t)", "max_by(@, &t)"] {
+        assert_eq!(search(source, &data).unwrap_err().kind(), ErrorKind::Limit, "{source}");
+    }
 }
 
 #[test]

@@ -191,3 +191,11 @@ fn duplicate_keys_show_both_places_or_count_last() {
         assert_eq!(kiln_value::json::to_string(inner), r#"{"c":3,"d":2}"#);
     }
 }
+
+#[test]
+fn prefixes_of_tags_have_a_most_of_bytes() {
+    let text = |length: usize| format!("%TAG !a! {}\n---\n- !a!b x\n", "p".repeat(length));
+    assert!(read_bytes("f", text(1024).as_bytes(), options()).is_ok());
+    let error = error(text(1025));
+    assert!(error.contains("found a %TAG prefix of more than 1024 bytes"), "{error}");
+}

@@ -46,19 +46,20 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
     let mut last = None;
     for result in &report.results {
         if last != Some(&result.rule) {
-            writeln!(out, "policy {}, rule {}", result.rule.policy.key(), result.rule.rule)?;
+            let (policy, rule) = (result.rule.policy.key(), &result.rule.rule);
+            writeln!(out, "{}", plain(&format!("policy {policy}, rule {rule}")))?;
             last = Some(&result.rule);
         }
-        writeln!(out, "  {}: {}", name(result), verdict(result))?;
+        writeln!(out, "  {}: {}", name(result), plain(&verdict(result)))?;
         for made in &result.made {
-            writeln!(out, "    {} {}", made.change.as_str(), made.id)?;
+            writeln!(out, "    {} {}", made.change.as_str(), plain(&made.id.to_string()))?;
         }
         for problem in &result.problems {
             let place =
                 problem.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
-            writeln!(out, "    error: {place}{}", problem.message)?;
+            writeln!(out, "    error: {}", plain(&format!("{place}{}", problem.message)))?;
             if let Some(hint) = &problem.hint {
-                writeln!(out, "    help: {hint}")?;
+                writeln!(out, "    help: {}", plain(hint))?;
             }
         }
         if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {

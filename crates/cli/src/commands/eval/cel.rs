@@ -69,7 +69,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if args.only_type {
         return match env.check(&args.expression) {
             Ok(report) => {
-                let mut out = ui.stdout();
+                let mut out = ui.data();
                 writeln!(out, "{}", report.result)?;
                 out.flush()?;
                 Ok(Outcome::Done)

@@ -76,7 +76,7 @@ fn print(ui: &Ui, verdict: &Verdict) -> std::io::Result<()> {
             [("holds", Value::from(verdict.holds)), ("checks", checks)].into_iter().collect();
         return print_result(ui, &result.into());
     }
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     for check in &verdict.checks {
         writeln!(out, "{check}")?;
     }

@@ -76,7 +76,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let environment = Environment { sources: &Surroundings, limits: Limits::default() };
     match template.render(&data, &environment) {
         Ok(text) => {
-            let mut out = ui.stdout();
+            let mut out = ui.data();
             out.write_all(text.as_bytes())?;
             // A prompt or the next command should not stick to the text.
             if !text.ends_with('\n') {
@@ -110,7 +110,7 @@ fn missing_key(options: &[String]) -> Result<MissingKey, Failure> {
 }
 
 fn list_functions(ui: &Ui, set: FunctionSet) -> CommandResult {
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     for function in functions::functions(set) {
         let call = format!("{} {}", function.name(), function.parameters().join(" "));
         writeln!(out, "{call:<72} {}", function.about())?;

@@ -43,7 +43,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         }
     };
     if args.parse {
-        let mut out = ui.stdout();
+        let mut out = ui.data();
         write!(out, "{}", expression.print_tree())?;
         out.flush()?;
         return Ok(Outcome::Done);
@@ -63,7 +63,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 }
 
 fn list_functions(ui: &Ui) -> CommandResult {
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     for function in functions::functions() {
         let mut parameters: Vec<&str> = function.parameters().iter().map(|p| p.name).collect();
         if function.is_variadic() {

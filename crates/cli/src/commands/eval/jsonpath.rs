@@ -52,7 +52,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     match result {
         Ok(Item::Undefined) if ui.format() == Format::Text => {
-            let mut out = ui.stdout();
+            let mut out = ui.data();
             writeln!(out, "undefined")?;
             out.flush()?;
         }

@@ -83,7 +83,7 @@ fn read_documents(path: &str, global: &Global) -> Result<Vec<Document>, Diagnost
 
 /// Prints a result: as JSON unless YAML was asked for.
 fn print_result(ui: &Ui, value: &Value) -> std::io::Result<()> {
-    let mut out = ui.stdout();
+    let mut out = ui.data();
     match ui.format() {
         Format::Yaml => out.write_all(kiln_yaml::emit(value).as_bytes())?,
         _ => writeln!(out, "{}", kiln_value::json::to_string_pretty(value))?,
