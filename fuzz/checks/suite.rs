@@ -1,20 +1,24 @@
 //! Any suite runs to its end, whatever it says.
 
 use kiln_diagnostic::Diagnostic;
+use kiln_engine::Offline;
 use kiln_jmespath::NoSources;
 use kiln_suites::{Files, Options, Report, Selector, junit, run};
 use kiln_yaml::ReadOptions;
 
-struct Given<'g>(&'g [u8]);
+/// A suite, then each of its files: its name on the first line. Parts end with a zero byte.
+struct Given<'g>(Vec<&'g [u8]>);
 
 impl Files for Given<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic> {
-        match path {
-            "kyverno-test.yaml" => Ok(self.0.to_vec()),
-            "gone.yaml" => Err(Diagnostic::error("gone")),
-            // The suite is also its own policy, its own resource and what it expects.
-            _ => Ok(self.0.to_vec()),
+        if path == "kyverno-test.yaml" {
+            return Ok(self.0[0].to_vec());
         }
+        let mut named = self.0.iter().skip(1).filter_map(|part| {
+            let end = part.iter().position(|byte| *byte == b'\n')?;
+            (&part[..end] == path.as_bytes()).then(|| part[end + 1..].to_vec())
+        });
+        named.next_back().ok_or_else(|| Diagnostic::error("there is no such file"))
     }
 
     fn below(&self, folder: &str) -> Option<Vec<String>> {
@@ -23,13 +27,14 @@ impl Files for Given<'_> {
 }
 
 pub(crate) fn check(bytes: &[u8]) {
+    let parts = bytes.split(|byte| *byte == 0).collect();
     let options = Options {
         sources: &NoSources,
-        services: &kiln_engine::Offline,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
+        services: &Offline,
     };
-    let suite = run("kyverno-test.yaml", &Given(bytes), &options);
+    let suite = run("kyverno-test.yaml", &Given(parts), &options);
     let report = Report { suites: vec![suite] };
     let _ = (junit(&report), report.as_value());
 }

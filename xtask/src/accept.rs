@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::process::stream;
 use crate::root;
@@ -22,6 +22,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         "" => command.args(["transcripts::", "examples::", "documentation::"]),
         name => command.arg(name),
     };
-    command.env("KILN_ACCEPT", "1").env("KILN_UPDATE", "1").current_dir(root());
-    Ok(stream(&mut command)?.success)
+    command.env("KILN_ACCEPT", "1").current_dir(root());
+    let finished = stream(&mut command)?;
+    if finished.lines.iter().any(|line| line == "running 0 tests") {
+        bail!("no test has {:?} in its name", args.name);
+    }
+    Ok(finished.success)
 }

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kiln_testkit::control_plane::{Binaries, ControlPlane, Error, chainsaw};
+use kiln_testkit::control_plane::{Binaries, ControlPlane, Error, HOW_TO_GET_IT, chainsaw};
 
 use crate::root;
 
@@ -53,7 +53,8 @@ pub(crate) fn servers() -> Result<bool> {
     match servers {
         Ok(()) => Ok(true),
         Err(Error::Unavailable(why)) => {
-            eprintln!("there is no control plane for live tests: {why}");
+            // Each test that needs them says so, too.
+            eprintln!("skipped: servers: {why}; to get it: {HOW_TO_GET_IT}");
             Ok(true)
         }
         Err(error @ Error::Failed(_)) => Err(error.into()),

@@ -1,6 +1,7 @@
 //! Budgets: how much an evaluation may do before it is stopped.
 //!
-//! Work is counted in the cost units of Kubernetes, with its limits as defaults. What an expression
+//! Work is counted in the cost units of Kubernetes, with its limits as defaults. Ten bytes of text that a function
+//! reads or makes are a unit ([`Meter::charge_text`]), a byte is one where they are parsed (JSON, YAML, certificates). What an expression
 //! builds is charged before it is built, so memory is bounded too. A deadline is the caller's
 //! business: the [`Interrupt`] callback is asked now and then.
 

@@ -63,8 +63,18 @@ impl Case {
     /// # Panics
     /// When the case has no result: `cargo xtask record` fills it in.
     pub fn expected(&self) -> Expected<'_> {
-        let (output, error) =
-            if self.differs() { ("kiln", "kilnError") } else { ("output", "error") };
+        let recorded = ("output", "error");
+        let (output, error) = if self.differs() { ("kiln", "kilnError") } else { recorded };
+        assert!(
+            self.get(recorded.0).is_some() || self.get(recorded.1).is_some(),
+            "{}: nothing is recorded; `cargo xtask record` does that",
+            self.place
+        );
+        assert!(
+            !self.differs() || self.get("kiln").is_none() || self.get("kiln") != self.get("output"),
+            "{}: `differs`, but `kiln` is what the original gives",
+            self.place
+        );
         match (self.get(output), self.get(error)) {
             (Some(output), None) => Expected::Output(output),
             (None, Some(error)) => Expected::Error(error.as_str().unwrap_or_else(|| {

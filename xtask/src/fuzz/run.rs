@@ -13,7 +13,7 @@ const INPUT_SECONDS: u32 = 10;
 /// How much memory a target may hold before that counts as a finding.
 const MEMORY_MB: u32 = 2048;
 /// How much of what a failed target said is shown; the rest is in its log.
-const SHOWN_LINES: usize = 40;
+const SHOWN_LINES: usize = 30;
 
 /// What a run of one target came to.
 pub(super) struct Outcome {
@@ -50,12 +50,21 @@ pub(super) fn run(target: &str, seconds: u32) -> Result<Outcome> {
     let said = String::from_utf8_lossy(&finished.stderr);
     let outcome = read(target, &said, finished.status.success(), &finished.status.to_string());
     if !outcome.clean() {
-        let lines: Vec<&str> = said.lines().collect();
-        let last = lines.len().saturating_sub(SHOWN_LINES);
-        eprintln!("{}", lines[last..].join("\n"));
+        eprintln!("{}", cause(&said));
         eprintln!("== {target}: all of it in {}", log.display());
     }
     Ok(outcome)
+}
+
+/// What a failed target said from its failure on; where none is seen, its last lines.
+fn cause(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    let failure = |line: &&str| {
+        line.contains("panicked at") || line.contains("ERROR: ") || line.starts_with("error: ")
+    };
+    let start =
+        lines.iter().position(failure).unwrap_or_else(|| lines.len().saturating_sub(SHOWN_LINES));
+    lines.into_iter().skip(start).take(SHOWN_LINES).collect::<Vec<_>>().join("\n")
 }
 
 /// Reads libFuzzer's lines: `#1024 INITED cov: 7 ft: 9 …`, `stat::new_units_added: 3`,
@@ -167,5 +176,12 @@ mod tests {
         let outcome = read("cel", "error: no such toolchain\n", false, "exit status: 101");
         assert!(!outcome.clean());
         assert_eq!(outcome.status, "failed (exit status: 101)");
+    }
+
+    #[test]
+    fn a_failure_is_shown_from_where_it_begins() {
+        let said = "INFO: seed\n#1 NEW\nthread panicked at a.rs:1\nMS: 1\n";
+        assert_eq!(cause(said), "thread panicked at a.rs:1\nMS: 1");
+        assert_eq!(cause("one\ntwo\n"), "one\ntwo");
     }
 }

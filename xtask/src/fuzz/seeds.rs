@@ -391,9 +391,13 @@ impl Tree {
         format!("{first}\0{}", self.texts().join("---\n")).into_bytes()
     }
 
-    /// The target of suites gives the suite itself for every file that it names.
+    /// The target of suites has all of its files, each after its name.
     fn suite(&self) -> Vec<u8> {
-        format!("{}\n---\n{}", self.first, self.texts().join("\n---\n")).into_bytes()
+        let mut seed = self.first.clone();
+        for (name, text) in &self.others {
+            seed.push_str(&format!("\0{name}\n{text}"));
+        }
+        seed.into_bytes()
     }
 
     fn texts(&self) -> Vec<&str> {

@@ -87,10 +87,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 impl Table {
     fn record(&self) -> Result<()> {
         let folder = root().join(self.folder);
+        let original: Box<Ask<'_>> = match self.original {
+            Original::Program(module, package) => {
+                let program = program(module, package)?;
+                Box::new(move |cases| ask(&program, self.name, cases))
+            }
+            Original::KyvernoTest => Box::new(suites::record),
+        };
         let mut changed = 0;
         for file in files(&folder)? {
             let text = fs::read_to_string(&file)?;
-            let new = self.recorded(&file, &text)?;
+            let new = recorded(&file, &text, original.as_ref())?;
             if new != text {
                 fs::write(&file, new)?;
                 eprintln!("{}: changed", file.display());
@@ -100,39 +107,32 @@ impl Table {
         eprintln!("{}: {changed} files changed", self.name);
         Ok(())
     }
+}
 
-    /// The text of a file with what the original says now.
-    fn recorded(&self, file: &Path, text: &str) -> Result<String> {
-        let shown = file.display().to_string();
-        let documents = read_bytes(&shown, text.as_bytes(), ReadOptions::kubernetes())
-            .map_err(|problem| anyhow!("{shown}: {problem:?}"))?;
-        let cases = documents
-            .first()
-            .and_then(|document| document.value().get("cases"))
-            .and_then(Value::as_list)
-            .with_context(|| format!("{shown} has no list `cases`"))?;
-        let inputs: Vec<serde_json::Value> = cases.iter().map(inputs).collect::<Result<_>>()?;
-        let (tool, results) = match self.original {
-            Original::Program(module, package) => {
-                ask(&program(module, package)?, self.name, &inputs)?
-            }
-            Original::KyvernoTest => suites::record(&inputs)?,
-        };
-        ensure!(
-            results.len() == cases.len(),
-            "{} results for {} cases",
-            results.len(),
-            cases.len()
-        );
-        let filled = cases.iter().zip(&results).map(|(case, result)| with_result(case, result));
-        let filled: Vec<Value> = filled.collect::<Result<_>>()?;
-        let table: Map = [("recorded", Value::from(tool)), ("cases", filled.into_iter().collect())]
-            .into_iter()
-            .collect();
-        let mut out = String::new();
-        emit_into(&mut out, &Value::Map(table), &EmitOptions { key_order: KeyOrder::AsIs });
-        Ok(out)
-    }
+/// Asks an original about cases: what it is, and one result for each.
+type Ask<'a> = dyn Fn(&[serde_json::Value]) -> Result<(String, Vec<serde_json::Value>)> + 'a;
+
+/// The text of a file with what the original says now.
+fn recorded(file: &Path, text: &str, original: &Ask<'_>) -> Result<String> {
+    let shown = file.display().to_string();
+    let documents = read_bytes(&shown, text.as_bytes(), ReadOptions::kubernetes())
+        .map_err(|problem| anyhow!("{shown}: {problem:?}"))?;
+    let cases = documents
+        .first()
+        .and_then(|document| document.value().get("cases"))
+        .and_then(Value::as_list)
+        .with_context(|| format!("{shown} has no list `cases`"))?;
+    let inputs: Vec<serde_json::Value> = cases.iter().map(inputs).collect::<Result<_>>()?;
+    let (tool, results) = original(&inputs)?;
+    ensure!(results.len() == cases.len(), "{} results for {} cases", results.len(), cases.len());
+    let filled = cases.iter().zip(&results).map(|(case, result)| with_result(case, result));
+    let filled: Vec<Value> = filled.collect::<Result<_>>()?;
+    let table: Map = [("recorded", Value::from(tool)), ("cases", filled.into_iter().collect())]
+        .into_iter()
+        .collect();
+    let mut out = String::new();
+    emit_into(&mut out, &Value::Map(table), &EmitOptions { key_order: KeyOrder::AsIs });
+    Ok(out)
 }
 
 /// The table files of a folder, by name.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::programs::Program;
@@ -15,8 +15,11 @@ const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 
 pub(super) fn formatting(run: &Run) -> Result<Finished> {
     if !answers("rustfmt") {
-        run.sum().skip("formatting: rustfmt is not there: rustup component add rustfmt");
-        return Ok(Finished::nothing());
+        return run.sum().skip_stage(
+            "formatting",
+            "rustfmt is not there",
+            "rustup component add rustfmt",
+        );
     }
     collect(cargo().args(["fmt", "--all", "--check"]))
 }
@@ -28,45 +31,64 @@ pub(super) struct Built {
     pub(super) programs: Vec<Program>,
 }
 
-/// Builds everything with all lints. A warning of the workspace is a failure.
-pub(super) fn build(run: &Run) -> Result<Built> {
-    let mut built = Built { kiln: String::new(), programs: Vec::new() };
-    let mut compiled = true;
-    let mut build = || {
+/// Builds everything with all lints; none if it does not compile. A warning of the workspace is a failure.
+pub(super) fn build(run: &Run) -> Option<Built> {
+    let mut built = None;
+    run.always(BUILD, || {
         let mut command = cargo_with_lints();
-        command.args(["test", "--workspace", "--all-targets", "--no-run"]);
-        command.arg("--message-format=json-render-diagnostics");
+        // Programs as they run and as their tests need them; `cargo test` would build the latter only.
+        command.args(["build", "--workspace", "--all-targets"]);
+        let mut lints = Finished::nothing();
         if !answers(WRAPPER.1) {
-            run.sum().skip("lints: Clippy is not there: rustup component add clippy");
+            lints = run.sum().skip_stage(
+                "lints",
+                "Clippy is not there",
+                "rustup component add clippy",
+            )?;
         }
-        let mut warnings = 0;
-        let finished = each_line(&mut command, |line| {
-            // Cargo tells of programs in JSON on standard output, and people of the rest on standard error.
-            let Ok(message) = serde_json::from_str::<Value>(line) else {
-                warnings +=
-                    usize::from(line.starts_with("warning: ") && !line.contains(" generated "));
-                return true;
-            };
-            built.programs.extend(Program::from_message(&message));
-            if let Some(kiln) = kiln(&message) {
-                built.kiln = kiln;
-            }
-            false
-        })?;
-        compiled = finished.success;
-        Ok(Finished { success: finished.success && warnings == 0, ..finished })
-    };
-    // Whatever is wanted, tests need it.
-    if run.wants(BUILD) {
-        run.stage(BUILD, build);
-    } else {
-        drop(build()?);
-    }
-    if !compiled {
-        bail!("the workspace does not compile");
-    }
-    built.programs.sort();
-    Ok(built)
+        let made = messages(&mut command)?;
+        ensure!(made.compiled, "the workspace does not compile");
+        ensure!(!made.kiln.is_empty(), "cargo does not say where the command kiln is");
+        ensure!(made.programs.iter().any(Program::is_live), "there are no live tests");
+        let warnings = made.warnings;
+        if warnings > 0 {
+            eprintln!("{warnings} warnings, and there may be none");
+        }
+        built = Some(Built { kiln: made.kiln, programs: made.programs });
+        Ok(Finished { success: warnings == 0 && lints.success, lines: lints.lines })
+    });
+    built
+}
+
+/// What cargo said while it compiled.
+#[derive(Default)]
+struct Messages {
+    compiled: bool,
+    warnings: usize,
+    kiln: String,
+    programs: Vec<Program>,
+}
+
+/// Runs a command of cargo's, shows what it says to people and keeps what it says to programs.
+fn messages(command: &mut Command) -> Result<Messages> {
+    command.arg("--message-format=json");
+    let mut messages = Messages::default();
+    let finished = each_line(command, |line| {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { return true };
+        messages.programs.extend(Program::from_message(&message));
+        if let Some(kiln) = kiln(&message) {
+            messages.kiln = kiln;
+        }
+        if let Some(rendered) = message.pointer("/message/rendered").and_then(Value::as_str) {
+            eprint!("{rendered}");
+            let level = message.pointer("/message/level").and_then(Value::as_str);
+            messages.warnings += usize::from(level == Some("warning"));
+        }
+        false
+    })?;
+    messages.compiled = finished.success;
+    messages.programs.sort();
+    Ok(messages)
 }
 
 /// The path of the command `kiln`, if a message of cargo's is about it.
@@ -77,10 +99,8 @@ fn kiln(message: &Value) -> Option<String> {
     is_command.then(|| message.get("executable")?.as_str().map(str::to_owned)).flatten()
 }
 
-pub(super) fn documentation_tests() -> Command {
-    let mut command = cargo_with_lints();
-    command.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
-    command
+pub(super) fn documentation_tests() -> Result<Finished> {
+    collect(cargo_with_lints().args(["test", "--workspace", "--doc", "--no-fail-fast"]))
 }
 
 /// The same compiler everywhere: another one would compile everything anew.

@@ -1,9 +1,9 @@
 //! `cargo xtask test`: everything that must hold before a change lands.
 //!
 //! ```text
-//! formatting ─▶ build and lints ─┬─▶ tests, program by program ─▶ documentation tests
-//!                                ├─▶ the README's main command (a release build)
-//! servers (Go, beside the build) ┴─▶ live tests ─▶ conformance
+//! formatting ─▶ build and lints ─┬─▶ the README's main command (a release build)
+//!                                ├─▶ tests, program by program ─▶ documentation tests ─▶ conformance
+//! servers (Go, beside the build) ┴─▶ live tests
 //! ```
 //!
 //! Lints and tests share one build: Clippy's driver compiles the workspace, and what it compiled is then run. Live
@@ -51,46 +51,45 @@ pub(crate) struct Args {
 
 /// Whether every stage succeeded.
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    let run = Run { only: args.stage.clone(), sum: Mutex::default() };
+    let run = Run { only: args.stage.clone(), sum: Mutex::default(), xtask: xtask()? };
     if !STAGES.into_iter().any(|stage| run.wants(stage)) {
         bail!("no stage has that in its name; there are: {}", STAGES.join(", "));
     }
     let main_command = readme::main_command()?;
     run.stage(FORMATTING, || build::formatting(&run));
-    thread::scope(|scope| -> Result<()> {
+    thread::scope(|scope| {
         let servers = scope.spawn(|| {
-            if [TESTS, LIVE, CONFORMANCE].into_iter().any(|stage| run.wants(stage)) {
-                run.stage(SERVERS, || {
-                    collect(&mut nice(COMPILER_PRIORITY, &[&xtask()?, "servers"]))
-                });
+            let need_them = [SERVERS, TESTS, LIVE, CONFORMANCE];
+            if need_them.into_iter().any(|stage| run.wants(stage)) {
+                run.always(SERVERS, || run.xtask(COMPILER_PRIORITY, &["servers"]));
             }
         });
-        if [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION]
-            .into_iter()
-            .all(|stage| !run.wants(stage))
-        {
-            run.stage(MAIN_COMMAND, || collect(&mut nice(0, &main_command)));
-            return Ok(());
+        let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION];
+        if need_it.into_iter().any(|stage| run.wants(stage)) {
+            match build::build(&run) {
+                // Nothing can run: the sum tells of the build.
+                None => return,
+                Some(built) => {
+                    let (live, others): (Vec<Program>, Vec<Program>) =
+                        built.programs.into_iter().partition(Program::is_live);
+                    let (run, kiln) = (&run, built.kiln);
+                    scope.spawn(move || {
+                        // A panic there is a panic here, and so one of the scope.
+                        servers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                        run.stage(LIVE, || programs::run(LIVE_PRIORITY, &live));
+                    });
+                    scope.spawn(move || {
+                        run.stage(TESTS, || programs::run(TEST_PRIORITY, &others));
+                        run.stage(DOCUMENTATION, build::documentation_tests);
+                        run.stage(CONFORMANCE, || {
+                            run.xtask(LIVE_PRIORITY, &["conformance", "--quick", "--kiln", &kiln])
+                        });
+                    });
+                }
+            }
         }
-        let built = build::build(&run)?;
-        let (live, others): (Vec<Program>, Vec<Program>) =
-            built.programs.into_iter().partition(Program::is_live);
-        scope.spawn(|| {
-            run.stage(MAIN_COMMAND, || collect(&mut nice(COMPILER_PRIORITY, &main_command)));
-        });
-        let (run, kiln) = (&run, built.kiln);
-        scope.spawn(move || {
-            let _ = servers.join();
-            run.stage(LIVE, || programs::run(LIVE_PRIORITY, &live));
-            run.stage(CONFORMANCE, || {
-                let arguments = [&xtask()?, "conformance", "--quick", "--kiln", &kiln];
-                collect(&mut nice(LIVE_PRIORITY, &arguments))
-            });
-        });
-        run.stage(TESTS, || programs::run(TEST_PRIORITY, &others));
-        run.stage(DOCUMENTATION, || collect(&mut build::documentation_tests()));
-        Ok(())
-    })?;
+        run.stage(MAIN_COMMAND, || collect(&mut nice(COMPILER_PRIORITY, &main_command)));
+    });
     Ok(run.sum().report())
 }
 
@@ -98,6 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 struct Run {
     only: Option<String>,
     sum: Mutex<Sum>,
+    /// This program; asked for at the beginning, because the build replaces its file.
+    xtask: String,
 }
 
 impl Run {
@@ -111,15 +112,24 @@ impl Run {
 
     /// Runs a stage if it is wanted, and counts what it printed.
     fn stage(&self, stage: &str, run: impl FnOnce() -> Result<Finished>) {
-        if !self.wants(stage) {
-            return;
+        if self.wants(stage) {
+            self.always(stage, run);
         }
+    }
+
+    /// Runs a stage, wanted or needed by another, and counts what it printed.
+    fn always(&self, stage: &str, run: impl FnOnce() -> Result<Finished>) {
         eprintln!("== {stage}: begins");
         let begin = Instant::now();
         let finished = run().unwrap_or_else(|error| Finished::failed(format!("error: {error:#}")));
         self.sum().add(stage, begin.elapsed(), &finished);
         let verdict = if finished.success { "ok" } else { "FAILED" };
         eprintln!("== {stage}: {verdict}");
+    }
+
+    /// Another command of this program.
+    fn xtask(&self, priority: u8, arguments: &[&str]) -> Result<Finished> {
+        collect(&mut nice(priority, &[&[self.xtask.as_str()], arguments].concat()))
     }
 }
 

@@ -57,6 +57,10 @@ impl Program {
         let mut command = nice(priority, &[&self.executable]);
         // As cargo runs them.
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        if self.is_live() {
+            // They wait, whatever the number of processors, on as many control planes.
+            command.arg("--test-threads=3");
+        }
         command
     }
 }
@@ -65,9 +69,13 @@ impl Program {
 pub(super) fn run(priority: u8, programs: &[Program]) -> Result<Finished> {
     let mut all = Finished::nothing();
     for program in programs {
-        let finished = collect(&mut program.command(priority))?;
+        let name = format!("the tests `{}` of {}", program.target, program.package);
+        // Said before it runs, so that one that does not end is known.
+        eprintln!("-- {name}");
+        let finished = collect(&mut program.command(priority))
+            .unwrap_or_else(|error| Finished::failed(format!("error: {name}: {error:#}")));
         if !finished.success {
-            eprintln!("FAILED: the tests `{}` of {}", program.target, program.package);
+            eprintln!("FAILED: {name}");
         }
         all.success &= finished.success;
         all.lines.extend(finished.lines);

@@ -10,7 +10,7 @@ use crate::budget::{Budget, Interrupt, Meter};
 use crate::env::Env;
 use crate::error::{EvalError, Failure, failure};
 use crate::host::{Effect, Host};
-use crate::value::{Keys, to_json};
+use crate::value::{Form, Keys, to_json};
 use crate::{PolicyScope, Val};
 
 /// Everything that the expressions of one policy share while they run for one trigger.
@@ -213,7 +213,7 @@ impl Context<'_> {
     pub(crate) fn json(&mut self, value: &Val) -> Result<Value, Failure> {
         let limit = self.meter.output_limit();
         let mut room = limit;
-        let plain = to_json(value, Keys::StringsOnly, &mut room);
+        let plain = to_json(value, Form { keys: Keys::StringsOnly, finite_only: false }, &mut room);
         self.meter.charge_text(limit - room)?;
         plain.map_err(|error| failure(error.to_string()))
     }

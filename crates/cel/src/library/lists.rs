@@ -168,9 +168,11 @@ pub(crate) fn sorted_by_key(
 ) -> Result<Vec<Val>, Failure> {
     let length = keyed.len() as u64;
     meter.charge(length.saturating_mul(u64::from(64 - length.leading_zeros())))?;
+    // Every element is compared a logarithm of times, each time at its length.
+    let times = u64::from(64 - length.leading_zeros());
     // Checked first, because a comparison inside the sort cannot fail.
     for pair in keyed.windows(2) {
-        meter.charge_text(pair[1].0.cost_size())?;
+        meter.charge_text(pair[1].0.cost_size().saturating_mul(times))?;
         if pair[0].0.type_name() != pair[1].0.type_name() {
             return Err(failure("list elements must have the same type"));
         }

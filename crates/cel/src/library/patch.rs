@@ -6,7 +6,7 @@ use super::Registry;
 use crate::Val;
 use crate::error::{Failure, no_such_overload};
 use crate::eval::Context;
-use crate::value::{Keys, List, to_json};
+use crate::value::{Form, Keys, List, to_json};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(escape_key, &["jsonpatch.escapeKey(string): string"]);
@@ -77,7 +77,10 @@ fn patch_value(value: &Val, name: &str, room: &mut u64) -> Result<Value, String>
             Ok(Value::Map(plain))
         }
         Val::Optional(Some(nested)) => patch_value(&nested.value, name, room),
-        other => to_json(other, Keys::StringsOnly, room).map_err(|error| error.to_string()),
+        other => {
+            let form = Form { keys: Keys::StringsOnly, finite_only: false };
+            to_json(other, form, room).map_err(|error| error.to_string())
+        }
     }
 }
 

@@ -184,7 +184,16 @@ fn size(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::Int(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-fn to_int(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+/// Charges for the text that a conversion reads.
+fn charge_reading(context: &mut Context<'_>, args: &[Val]) -> Result<(), Failure> {
+    match args.first() {
+        Some(Val::String(text)) => context.meter.charge_text(text.len() as u64),
+        _ => Ok(()),
+    }
+}
+
+fn to_int(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    charge_reading(context, args)?;
     let overflow = || failure("integer overflow");
     Ok(Val::Int(match &args[0] {
         Val::Int(i) => *i,
@@ -207,7 +216,8 @@ fn parse_int(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-fn to_uint(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_uint(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    charge_reading(context, args)?;
     let overflow = || failure("unsigned integer overflow");
     Ok(Val::UInt(match &args[0] {
         Val::UInt(u) => *u,
@@ -223,7 +233,8 @@ fn to_uint(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn to_double(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_double(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    charge_reading(context, args)?;
     Ok(Val::Double(match &args[0] {
         Val::Double(x) => *x,
         Val::Int(i) => *i as f64,
@@ -284,7 +295,8 @@ fn to_string(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn to_timestamp(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_timestamp(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    charge_reading(context, args)?;
     Ok(Val::Timestamp(match &args[0] {
         Val::Timestamp(timestamp) => *timestamp,
         Val::String(text) => Timestamp::parse(text)
@@ -296,7 +308,8 @@ fn to_timestamp(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn to_duration(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_duration(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+    charge_reading(context, args)?;
     Ok(Val::Duration(match &args[0] {
         Val::Duration(duration) => *duration,
         Val::String(text) => {

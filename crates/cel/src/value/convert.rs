@@ -24,6 +24,8 @@ pub enum ToJsonError {
     TooLarge,
     /// A value of a type without a plain form.
     Type(String),
+    /// A number that JSON does not have.
+    NotFinite,
 }
 
 impl fmt::Display for ToJsonError {
@@ -34,11 +36,20 @@ impl fmt::Display for ToJsonError {
             }
             ToJsonError::TooLarge => f.write_str("the result is too large"),
             ToJsonError::Type(name) => write!(f, "a value of type {name} has no JSON form"),
+            ToJsonError::NotFinite => f.write_str("a number that is not finite has no JSON form"),
         }
     }
 }
 
 impl std::error::Error for ToJsonError {}
+
+/// What to do with what JSON does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) keys: Keys,
+    /// Refuse NaN and infinities instead of writing them as words, as protobuf's JSON form does.
+    pub(crate) finite_only: bool,
+}
 
 /// What to do with map keys that are not strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +62,7 @@ pub(crate) enum Keys {
 
 /// The plain form of a value: bytes in base64, times as text, types by name, an empty optional as
 /// null. Parts of objects are shared. `room` counts down nodes and bytes of text.
-pub(crate) fn to_json(value: &Val, keys: Keys, room: &mut u64) -> Result<Value, ToJsonError> {
+pub(crate) fn to_json(value: &Val, form: Form, room: &mut u64) -> Result<Value, ToJsonError> {
     take(room, 1)?;
     Ok(match value {
         Val::Null | Val::Optional(None) => Value::Null,
@@ -59,7 +70,7 @@ pub(crate) fn to_json(value: &Val, keys: Keys, room: &mut u64) -> Result<Value, 
         Val::Int(i) => Value::from(*i),
         Val::UInt(u) => Value::from(*u),
         Val::Double(x) if x.is_finite() => Value::from(*x),
-        // JSON has no such numbers; protobuf's JSON form writes them as words.
+        Val::Double(_) if form.finite_only => return Err(ToJsonError::NotFinite),
         Val::Double(x) if x.is_nan() => Value::from("NaN"),
         Val::Double(x) => Value::from(if *x > 0.0 { "Infinity" } else { "-Infinity" }),
         Val::String(text) => {
@@ -72,18 +83,21 @@ pub(crate) fn to_json(value: &Val, keys: Keys, room: &mut u64) -> Result<Value, 
         }
         Val::List(List::Json(list)) => Value::List(list.clone()),
         Val::List(list) => {
-            list.iter().map(|element| to_json(&element, keys, room)).collect::<Result<_, _>>()?
+            list.iter().map(|element| to_json(&element, form, room)).collect::<Result<_, _>>()?
         }
         Val::Map(Map::Json(map)) => Value::Map(map.clone()),
-        Val::Map(map) => map_to_json(map, keys, room)?,
+        Val::Map(map) => map_to_json(map, form, room)?,
         Val::Duration(duration) => Value::from(format_duration(*duration)),
-        Val::Timestamp(timestamp) => Value::from(timestamp.to_string()),
+        Val::Timestamp(timestamp) => match timestamp.text() {
+            Ok(text) => Value::from(text),
+            Err(_) => return Err(ToJsonError::Type("timestamp that is out of range".to_owned())),
+        },
         Val::Type(name) => Value::String(name.clone()),
-        Val::Optional(Some(nested)) => to_json(&nested.value, keys, room)?,
+        Val::Optional(Some(nested)) => to_json(&nested.value, form, room)?,
         Val::Struct(message) => {
             let mut map = kiln_value::Map::new();
             for (field, value) in &message.fields {
-                map.insert(Key::new(field), to_json(value, keys, room)?);
+                map.insert(Key::new(field), to_json(value, form, room)?);
             }
             Value::Map(map)
         }
@@ -94,7 +108,7 @@ pub(crate) fn to_json(value: &Val, keys: Keys, room: &mut u64) -> Result<Value, 
     })
 }
 
-fn map_to_json(map: &Map, keys: Keys, room: &mut u64) -> Result<Value, ToJsonError> {
+fn map_to_json(map: &Map, form: Form, room: &mut u64) -> Result<Value, ToJsonError> {
     let mut plain = kiln_value::Map::new();
     for (key, value) in map.iter() {
         let (text, found) = match MapKey::from_val(&key) {
@@ -104,11 +118,11 @@ fn map_to_json(map: &Map, keys: Keys, room: &mut u64) -> Result<Value, ToJsonErr
             Ok(MapKey::UInt(u)) => (u.to_string(), Some("uint")),
             Err(_) => return Err(ToJsonError::Type(key.type_name().to_owned())),
         };
-        if let (Some(found), Keys::StringsOnly) = (found, keys) {
+        if let (Some(found), Keys::StringsOnly) = (found, form.keys) {
             return Err(ToJsonError::Key { key: text, found });
         }
         take(room, text.len())?;
-        plain.insert(Key::from(text), to_json(&value, keys, room)?);
+        plain.insert(Key::from(text), to_json(&value, form, room)?);
     }
     Ok(Value::Map(plain))
 }
@@ -126,6 +140,6 @@ impl Val {
     /// When the value is larger, or has no plain form.
     pub fn to_json(&self, limit: u64) -> Result<Value, ToJsonError> {
         let mut room = limit;
-        to_json(self, Keys::AsText, &mut room)
+        to_json(self, Form { keys: Keys::AsText, finite_only: false }, &mut room)
     }
 }

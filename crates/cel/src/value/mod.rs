@@ -18,7 +18,7 @@ use kiln_value::{Number, Str, Value};
 
 pub(crate) use self::compare::{compare, equal};
 pub use self::convert::ToJsonError;
-pub(crate) use self::convert::{Keys, to_json};
+pub(crate) use self::convert::{Form, Keys, to_json};
 pub use self::list::List;
 pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{MapBuilder, Part};

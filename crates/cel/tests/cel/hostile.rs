@@ -35,6 +35,21 @@ fn message(source: &str) -> String {
 }
 
 #[test]
+fn values_that_share_their_parts_are_counted_when_they_become_json() {
+    let env = Env::policies(PolicyScope::Cluster);
+    let doubled = format!("json.marshal([1.0]{})", ".map(x,[x,x])".repeat(40));
+    let program = env.compile(&doubled).unwrap();
+    let mut host = NoHost;
+    let error = Session::new(&env, &mut host).eval(&program).unwrap_err().to_string();
+    assert!(error.contains("too large") || error.contains(COST), "{error}");
+    for hidden in ["[optional.of(double('NaN'))]", "{'a': [double('Infinity')]}"] {
+        let program = env.compile(&format!("json.marshal({hidden})")).unwrap();
+        let error = Session::new(&env, &mut host).eval(&program).unwrap_err().to_string();
+        assert!(error.contains("not finite"), "{hidden}: {error}");
+    }
+}
+
+#[test]
 fn long_chains_need_no_stack() {
     small_stack(|| {
         let (value, cost) = eval(&format!("0{}", "+1".repeat(49_000)));
@@ -190,6 +205,38 @@ fn ten_megabytes_of_text_are_too_much_for_one_expression() {
         let many = env.compile("s + s + s + s + s + s + s + s + s + s").unwrap();
         assert_eq!(session.eval(&many).unwrap_err().message, COST);
     });
+}
+
+#[test]
+fn whatever_looks_at_text_pays_by_its_length() {
+    let text = "1".repeat(20_000);
+    for source in [
+        "size('T')",
+        "int('T')",
+        "uint('T')",
+        "double('T')",
+        "timestamp('T')",
+        "duration('T')",
+        "bytes('T')",
+        "'T'.startsWith('x')",
+        "'T'.contains('x')",
+        "'T'.lowerAscii()",
+        "'T'.split('x')",
+        "'T' == 'T'",
+        "'T' < 'T'",
+        "['T', 'T'].sort()",
+    ] {
+        let (_, cost) = eval(&source.replace('T', &text));
+        assert!(cost >= 2_000, "{source}: {cost}");
+    }
+}
+
+#[test]
+fn sorting_pays_for_the_texts_that_it_compares() {
+    let text = "x".repeat(50_000);
+    let twice = |list: String| format!("{list}.map(i, [i, i]).flatten()");
+    let list = (0..6).fold(format!("['{text}']"), |list, _| twice(list));
+    assert_eq!(message(&format!("{list}.sort().size()")), COST);
 }
 
 #[test]

@@ -303,3 +303,31 @@ fn json_has_reasons_traces_and_untouched_resources() {
     let plain = folder.kiln(&[&args[..], &["--format", "json"]].concat()).stdout;
     assert!(!plain.contains("\"trace\""), "{plain}");
 }
+
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let hostile = r#""\e[31mteam\a-\u009b2J-x\npass: 9""#;
+    let policy = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: label}
+spec:
+  rules:
+  - name: NAME
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}
+"
+    .replace("NAME", r#""add\e[2J""#);
+    let map = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {hostile}}}\n");
+    let folder = Folder::with(&[("p.yaml", &policy), ("r.yaml", &map)]);
+    for more in
+        [&[][..], &["--diff"], &["--table"], &["--table", "--detailed-results"], &["--trace"]]
+    {
+        let run = folder.kiln(&[&["apply", "p.yaml", "--resource", "r.yaml"], more].concat());
+        for text in [&run.stdout, &run.stderr] {
+            let obeyed = text.chars().find(|c| c.is_control() && *c != '\n');
+            assert_eq!(obeyed, None, "{more:?}: {text}");
+            assert!(!text.lines().any(|line| line.starts_with("pass: 9")), "{more:?}: {text}");
+        }
+    }
+}

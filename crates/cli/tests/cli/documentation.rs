@@ -2,7 +2,7 @@
 //!
 //! In a `console` block, a line that starts with `$ ` is a command for the shell, and the lines up to the
 //! next one are what it prints, on both streams. Commands run in the project's folder.
-//! With `KILN_UPDATE=1` the documentation is rewritten to show what they print now.
+//! With `cargo xtask accept` the documentation is rewritten to show what they print now.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn documented_commands_print_what_is_shown() {
     let root = project_root();
     let mut files = vec![root.join("README.md")];
     markdown_below(&root.join("docs"), &mut files);
-    let update = std::env::var_os("KILN_UPDATE").is_some();
+    let update = std::env::var_os("KILN_ACCEPT").is_some();
     let mut ran = 0;
     let mut wrong = Vec::new();
     for file in files {
@@ -30,7 +30,11 @@ fn documented_commands_print_what_is_shown() {
         }
     }
     assert!(ran > 0, "the documentation shows no command");
-    assert!(wrong.is_empty(), "(KILN_UPDATE=1 rewrites the documentation)\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "(cargo xtask accept rewrites the documentation)\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// The text with what its commands print now.

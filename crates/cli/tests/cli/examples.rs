@@ -5,7 +5,7 @@
 //! `--target-resource others.yaml` and `--values-file values.yaml` where there are such files.
 //! `expected.txt` is what standard output gets, `expected-errors.txt` what standard error gets, and
 //! `expected-exit-code.txt` says how it ends; the last two are absent where there is nothing to say.
-//! With `KILN_UPDATE=1` these files are rewritten to what happens now.
+//! With `cargo xtask accept` these files are rewritten to what happens now.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ const FILES: [&str; 7] = [
 
 #[test]
 fn examples_print_and_end_as_they_say() {
-    let update = std::env::var_os("KILN_UPDATE").is_some();
+    let update = std::env::var_os("KILN_ACCEPT").is_some();
     let mut wrong = Vec::new();
     for folder in folders() {
         for (name, now) in run(&folder) {
@@ -44,7 +44,7 @@ fn examples_print_and_end_as_they_say() {
             }
         }
     }
-    assert!(wrong.is_empty(), "(KILN_UPDATE=1 rewrites the examples)\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "(cargo xtask accept rewrites the examples)\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -34,16 +34,43 @@ impl std::ops::Deref for Cluster {
     }
 }
 
-/// The control plane with everything installed; none, said loudly, where there is none.
+/// A control plane that tests use in turns.
+struct Slot {
+    turn: Mutex<()>,
+    plane: OnceLock<Option<ControlPlane>>,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Slot { turn: Mutex::new(()), plane: OnceLock::new() }
+    }
+
+    /// The turn, unless another test has it.
+    fn take(&'static self) -> Option<MutexGuard<'static, ()>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            // A test that failed left the cluster as any other does.
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// A control plane with everything installed; none, said loudly, where there is none. Tests mostly wait, so several
+/// run side by side, each on a control plane that is its own meanwhile.
 pub(crate) fn cluster() -> Option<Cluster> {
-    static TURN: Mutex<()> = Mutex::new(());
-    static CLUSTER: OnceLock<Option<ControlPlane>> = OnceLock::new();
-    let plane = CLUSTER.get_or_init(|| {
+    static SLOTS: [Slot; 3] = [const { Slot::new() }; 3];
+    let (slot, turn) = loop {
+        if let Some(taken) = SLOTS.iter().find_map(|slot| Some((slot, slot.take()?))) {
+            break taken;
+        }
+        sleep(Duration::from_millis(50));
+    };
+    let plane = slot.plane.get_or_init(|| {
         let plane = ControlPlane::for_test()?;
         install(&plane);
         Some(plane)
     });
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     Some(Cluster { plane: plane.as_ref()?, _turn: turn, logs: RefCell::default() })
 }
 

@@ -7,7 +7,7 @@ use crate::Val;
 use crate::error::{Failure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
-use crate::value::{Keys, MapBuilder, MapKey, to_json};
+use crate::value::{Form, Keys, MapBuilder, MapKey, to_json};
 
 /// The type of what `parseServiceAccount` gives.
 pub(super) const SERVICE_ACCOUNT: &str = "user.ServiceAccount";
@@ -67,12 +67,13 @@ fn with_floats(value: Value) -> Value {
 }
 
 fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
-    if !is_finite(&args[1]) {
-        return Err(failure("json: unsupported value: a number that is not finite"));
-    }
     let mut room = context.meter.output_limit();
     let before = room;
-    let value = to_json(&args[1], Keys::StringsOnly, &mut room).map_err(|error| match error {
+    let form = Form { keys: Keys::StringsOnly, finite_only: true };
+    let value = to_json(&args[1], form, &mut room).map_err(|error| match error {
+        crate::ToJsonError::NotFinite => {
+            failure("json: unsupported value: a number that is not finite")
+        }
         crate::ToJsonError::Key { found, .. } => {
             failure(format!("json: unsupported map key type {found}"))
         }
@@ -82,16 +83,6 @@ fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     let text = json::to_go_string(&value);
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::from(text))
-}
-
-/// Whether JSON has all numbers of a value.
-fn is_finite(value: &Val) -> bool {
-    match value {
-        Val::Double(x) => x.is_finite(),
-        Val::List(list) => list.iter().all(|element| is_finite(&element)),
-        Val::Map(map) => map.iter().all(|(_, value)| is_finite(&value)),
-        _ => true,
-    }
 }
 
 fn parse_yaml(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
@@ -150,8 +141,9 @@ fn list_obj_to_map(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failu
     map.finish()
 }
 
-fn parse_service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn parse_service_account(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     let Val::String(user) = &args[0] else { return Err(no_such_overload()) };
+    context.meter.charge_text(user.len() as u64)?;
     let parts = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let (namespace, name) = parts.unwrap_or_default();
     let fields = [("Name", name), ("Namespace", namespace)];
@@ -165,6 +157,7 @@ fn set_field(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     let [receiver, Val::String(path), value] = args else { return Err(no_such_overload()) };
     let mut object = context.json(receiver)?;
     let value = context.json(value)?;
+    context.meter.charge_text(path.len() as u64)?;
     let parts = split_path(path);
     context.meter.charge(parts.len() as u64)?;
     let mut segments = Vec::with_capacity(parts.len());

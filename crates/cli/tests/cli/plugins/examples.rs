@@ -1,6 +1,6 @@
 //! The plugins under `examples/plugins`, in the shell and in Python: both must print what the examples say.
 //!
-//! `KILN_UPDATE=1` rewrites the examples.
+//! `cargo xtask accept` rewrites the examples.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -33,13 +33,13 @@ fn languages() -> Vec<&'static str> {
 }
 
 fn check(file: &Path, now: &str) {
-    if std::env::var_os("KILN_UPDATE").is_some() {
+    if std::env::var_os("KILN_ACCEPT").is_some() {
         std::fs::write(file, now).unwrap();
         return;
     }
     let said = std::fs::read_to_string(file).unwrap_or_default();
     if let Some(difference) = difference(&said, now) {
-        panic!("(KILN_UPDATE=1 rewrites the examples)\n{}:\n{difference}", file.display());
+        panic!("(cargo xtask accept rewrites the examples)\n{}:\n{difference}", file.display());
     }
 }
 
