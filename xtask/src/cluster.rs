@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kiln_testkit::control_plane::{Binaries, ControlPlane, Error, HOW_TO_GET_IT, chainsaw};
+use kiln_testkit::control_plane::{ControlPlane, Error, HOW_TO_GET_IT};
 
 use crate::root;
 
@@ -46,15 +46,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Builds the servers and the runner of the suites if they are not there yet. Where they cannot be had, the tests
-/// that need them say so themselves.
-pub(crate) fn servers() -> Result<bool> {
-    let servers = Binaries::find().map(|_| ()).and_then(|()| chainsaw().map(|_| ()));
-    match servers {
+/// What became of building something for live tests. Where it cannot be had, the tests that need it say so, too.
+pub(crate) fn built(what: &str, outcome: Result<(), Error>) -> Result<bool> {
+    match outcome {
         Ok(()) => Ok(true),
         Err(Error::Unavailable(why)) => {
-            // Each test that needs them says so, too.
-            eprintln!("skipped: servers: {why}; to get it: {HOW_TO_GET_IT}");
+            eprintln!("skipped: {what}: {why}; to get it: {HOW_TO_GET_IT}");
             Ok(true)
         }
         Err(error @ Error::Failed(_)) => Err(error.into()),

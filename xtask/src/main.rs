@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use kiln_testkit::control_plane::{Binaries, chainsaw};
 
 #[derive(Parser)]
 #[command(
@@ -47,6 +48,9 @@ enum Command {
     /// Build the servers that live tests run on, if they are not there yet
     #[command(hide = true)]
     Servers,
+    /// Build the runner of the conformance suites, if it is not there yet
+    #[command(hide = true)]
+    SuiteRunner,
     /// Let what the command line prints now be what transcripts, examples and documentation show
     Accept(accept::Args),
     /// Run one command and print what it used, as JSON
@@ -63,7 +67,8 @@ fn main() -> ExitCode {
         Command::Conformance(args) => conformance::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
-        Command::Servers => cluster::servers(),
+        Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
+        Command::SuiteRunner => cluster::built("runner of the suites", chainsaw().map(|_| ())),
         Command::Accept(args) => accept::run(&args),
         Command::Measure(args) => measure::run(&args).map(|()| true),
     };

@@ -183,7 +183,7 @@ impl Mirror {
         Some(Difference { id, old, new: Some(object), touched })
     }
 
-    /// Takes note of an object that a call answered with. What the watch has passed already and does not hold any
+    /// Takes note of an object that an answer has. What the watch has passed already and does not hold any
     /// more is gone, although the answer came later.
     pub(crate) fn note_answer(&mut self, object: &Value) -> Option<Difference> {
         let kind = self.kinds.get(&KindKey::of(&Gvk::of(object)?))?;
@@ -208,7 +208,9 @@ impl Mirror {
         let Some(kind) = self.kinds.get_mut(key) else { return differences };
         let first = matches!(kind.state, State::Unlisted | State::Listing(_)) && kind.revision == 0;
         kind.state = State::Synced;
-        kind.revision = revision;
+        // The watch goes on while a kind is listed again, and may have told of more than the list has.
+        let watched = kind.revision;
+        kind.revision = watched.max(revision);
         let gvk = kind.gvk.clone();
         let present: BTreeSet<(&str, &str)> = objects.iter().filter_map(uids).collect();
         let gone: Vec<Value> = kind
@@ -227,7 +229,12 @@ impl Mirror {
             differences.extend(self.note(&object, Change::Deleted));
         }
         for object in objects {
-            let Some(difference) = self.note(object, Change::Modified) else { continue };
+            let noted = if revision < watched {
+                self.note_answer(object)
+            } else {
+                self.note(object, Change::Modified)
+            };
+            let Some(difference) = noted else { continue };
             if first && let Some(kind) = self.kinds.get_mut(key) {
                 let place = (difference.id.namespace.clone(), difference.id.name.clone());
                 if let Some(entry) = kind.objects.get_mut(&place) {

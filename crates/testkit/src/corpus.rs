@@ -15,18 +15,25 @@ pub fn project_root() -> PathBuf {
         .to_owned()
 }
 
+/// What is missing where the recorded cases are, and how to get it.
+pub const RECORDED_CASES: (&str, &str) = (
+    "the recorded cases of the originals are not beside the project",
+    "they are not published; whoever has them sets KILN_CORPUS to their folder",
+);
+
+/// The folder of all corpora, whether it is there or not.
+pub fn corpus_folder() -> PathBuf {
+    std::env::var_os("KILN_CORPUS")
+        .map_or_else(|| project_root().join("../shared/corpus"), PathBuf::from)
+}
+
 /// The folder or file of a corpus, or `None` after saying loudly that the test is skipped.
 pub fn corpus(name: &str) -> Option<PathBuf> {
-    let all = std::env::var_os("KILN_CORPUS")
-        .map_or_else(|| project_root().join("../shared/corpus"), PathBuf::from);
-    let path = all.join(name);
+    let path = corpus_folder().join(name);
     if path.exists() {
         return Some(path);
     }
-    skip(
-        "the recorded cases are not beside the project",
-        "set KILN_CORPUS to the folder that holds them",
-    );
+    skip(RECORDED_CASES.0, RECORDED_CASES.1);
     None
 }
 

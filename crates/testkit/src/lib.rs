@@ -20,7 +20,7 @@ pub mod server;
 mod tally;
 
 pub use cases::{Case, Expected, cases, read_cases};
-pub use corpus::{corpus, corpus_json, project_root};
+pub use corpus::{RECORDED_CASES, corpus, corpus_folder, corpus_json, project_root};
 pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
 pub use missing::{skip, skip_named};
 pub use tally::{Tally, difference};

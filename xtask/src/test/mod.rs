@@ -3,7 +3,7 @@
 //! ```text
 //! formatting ─▶ build and lints ─┬─▶ the README's main command (a release build)
 //!                                ├─▶ tests, program by program ─▶ documentation tests ─▶ conformance
-//! servers (Go, beside the build) ┴─▶ live tests
+//! servers (Go, beside the build) ┴─▶ live tests, and beside them the runner of the suites
 //! ```
 //!
 //! Lints and tests share one build: Clippy's driver compiles the workspace, and what it compiled is then run. Live
@@ -15,7 +15,7 @@ mod programs;
 mod sum;
 
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -32,15 +32,26 @@ const SERVERS: &str = "servers for live tests, beside the build";
 const TESTS: &str = "unit and integration tests";
 const DOCUMENTATION: &str = "documentation tests";
 const LIVE: &str = "live tests";
+const SUITE_RUNNER: &str = "runner of the suites, beside the tests";
 const CONFORMANCE: &str = "conformance, a chosen part";
 const MAIN_COMMAND: &str = "the README's main command";
-const STAGES: [&str; 8] =
-    [FORMATTING, BUILD, SERVERS, TESTS, DOCUMENTATION, LIVE, CONFORMANCE, MAIN_COMMAND];
+const STAGES: [&str; 9] = [
+    FORMATTING,
+    BUILD,
+    SERVERS,
+    SUITE_RUNNER,
+    TESTS,
+    DOCUMENTATION,
+    LIVE,
+    CONFORMANCE,
+    MAIN_COMMAND,
+];
 
-/// Live tests have deadlines, so they come first; then tests that only compute; then compilers.
+/// Live tests have deadlines, so they come first; then what others wait for; last what nobody waits for.
 const LIVE_PRIORITY: u8 = 0;
 const TEST_PRIORITY: u8 = 5;
-const COMPILER_PRIORITY: u8 = 10;
+const SERVERS_PRIORITY: u8 = 5;
+const MAIN_COMMAND_PRIORITY: u8 = 15;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,10 +69,15 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let main_command = readme::main_command()?;
     run.stage(FORMATTING, || build::formatting(&run));
     thread::scope(|scope| {
-        let servers = scope.spawn(|| {
+        let (built, servers) = mpsc::channel::<()>();
+        scope.spawn(|| {
             let need_them = [SERVERS, TESTS, LIVE, CONFORMANCE];
             if need_them.into_iter().any(|stage| run.wants(stage)) {
-                run.always(SERVERS, || run.xtask(COMPILER_PRIORITY, &["servers"]));
+                run.always(SERVERS, || run.xtask(SERVERS_PRIORITY, &["servers"]));
+            }
+            drop(built);
+            if run.wants(SUITE_RUNNER) || run.wants(CONFORMANCE) {
+                run.always(SUITE_RUNNER, || run.xtask(SERVERS_PRIORITY, &["suite-runner"]));
             }
         });
         let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION];
@@ -74,8 +90,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
                         built.programs.into_iter().partition(Program::is_live);
                     let (run, kiln) = (&run, built.kiln);
                     scope.spawn(move || {
-                        // A panic there is a panic here, and so one of the scope.
-                        servers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                        // The other end is dropped when they are there.
+                        let _ = servers.recv();
                         run.stage(LIVE, || programs::run(LIVE_PRIORITY, &live));
                     });
                     scope.spawn(move || {
@@ -88,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
                 }
             }
         }
-        run.stage(MAIN_COMMAND, || collect(&mut nice(COMPILER_PRIORITY, &main_command)));
+        run.stage(MAIN_COMMAND, || collect(&mut nice(MAIN_COMMAND_PRIORITY, &main_command)));
     });
     Ok(run.sum().report())
 }

@@ -301,7 +301,7 @@ impl Up<'_> {
         say(&format!("kiln up: https://{} is ready after {took} ms", self.sandbox.address()))?;
         say(&format!("  export KUBECONFIG={}", config::quoted(&self.kubeconfig)))?;
         say("  kubectl get all --all-namespaces")?;
-        say("  kubectl create namespace shop")?;
+        say("  kubectl create namespace team-a")?;
         if rules + objects > 0 {
             let given = format!(
                 "{} and {}",

@@ -52,7 +52,7 @@ fn the_demo_tells_what_happens_and_leaves_nothing() {
             "kiln up: https://127.0.0.1:PORT is ready after N ms\n  \
              export KUBECONFIG=…/kubeconfig\n  \
              kubectl get all --all-namespaces\n  \
-             kubectl create namespace shop\n\
+             kubectl create namespace team-a\n\
              {NARRATION}\
              Ctrl-C stops it. What it does not do: kiln up --limits\n"
         )
