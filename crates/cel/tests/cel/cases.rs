@@ -13,45 +13,9 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 const KNOWN: &[(&str, &str)] = &[
     ("addresses.yaml: the language itself: a zone", LATE),
     ("addresses.yaml: the language itself: an IPv4 address within IPv6", LATE),
-    (
-        "kubernetes.yaml: sign of a quantity as a method",
-        "Kiln also takes what the documentation of Kubernetes shows",
-    ),
-    ("kyverno-images.yaml: isImage of a URL", "Kiln takes no URL for an image"),
-    ("kyverno.yaml: has on a service account", "in Kiln an empty field of it is there"),
-    (
-        "kyverno.yaml: json.marshal of a service account",
-        "in Kiln its fields have the names in JSON that expressions use",
-    ),
-    ("kyverno.yaml: json.marshal with a capital", "Kiln takes both spellings of methods"),
-    ("kyverno.yaml: generator in a MutatingPolicy", ONE),
-    ("language-in-policies.yaml: map with the same key twice", TWICE),
-    ("language-in-policies.yaml: map with the same computed key twice", TWICE),
-    ("language-in-policies.yaml: double as a map key", DOUBLE),
-    ("language-in-policies.yaml: includes", ONE),
-    ("literals.yaml: double as a map key", DOUBLE),
-    ("literals.yaml: map with the same key twice", TWICE),
-    ("literals.yaml: map with equal integer and unsigned key", TWICE),
-    (
-        "refusals.yaml: comparison of a list literal and null",
-        "in Kiln null may stand for every list, not only for those that functions give",
-    ),
-    (
-        "math-sets-encoders.yaml: json.encode in a MutatingPolicy",
-        "in Kiln it costs what the text is long, instead of more than there is",
-    ),
-    ("refusals.yaml: transformList is not in a GeneratingPolicy", ONE),
-    ("refusals.yaml: escapeKey is not in a GeneratingPolicy", ONE),
-    ("refusals.yaml: parseServiceAccount is not in a GeneratingPolicy", ONE),
-    ("strings.yaml: indexOf with an offset out of range", SUITE),
-    ("strings.yaml: lastIndexOf with an offset out of range", SUITE),
 ];
 
-const DOUBLE: &str = "Kiln's maps have no floats as keys, as the language defines them";
 const LATE: &str = "Kiln reads literals of addresses when they run";
-const ONE: &str = "all policies share one environment in Kiln, so some know more functions";
-const SUITE: &str = "Kiln keeps to the language's conformance suite here";
-const TWICE: &str = "Kiln refuses a key that is written twice, instead of losing one value";
 
 #[test]
 fn cases_give_what_kyverno_gives() {
