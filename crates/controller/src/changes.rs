@@ -10,6 +10,7 @@ use crate::hints::Hint;
 use crate::keys::{Key, Pending};
 use crate::mark::Mark;
 use crate::mirror::{Difference, revision_of};
+use crate::signature::Proof;
 
 impl Controller {
     /// Whether no rule sees an object, or a subresource of it.
@@ -49,20 +50,43 @@ impl Controller {
             && let Some(uid) = old.as_ref().and_then(metadata::uid)
         {
             self.deleting.remove(uid);
+            self.edited.remove(uid);
             self.settled.remove(&difference.id);
         }
+        self.note_edited_claim(difference);
         for object in [old, new].into_iter().flatten() {
             let Some(mark) = Mark::read(object) else { continue };
             let Some(trigger) = mark.labels.trigger_uid.clone() else { continue };
             let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
             let key = Key { rule: rule.id.clone(), trigger };
-            self.remember_cause(&key, &mark);
+            self.remember_cause(&key, &mark, self.proof(object));
             match self.settings.made_again_after {
                 wait if wait > 0 && new.is_none() => self.keys.enqueue_at(&key, self.now + wait),
                 _ => self.keys.enqueue(&key, self.now),
             }
         }
+    }
+
+    /// Remembers objects of the engine's whose claim somebody edits: they are put right.
+    fn note_edited_claim(&mut self, difference: &Difference) {
+        let (Some(old), Some(new)) = (&difference.old, &difference.new) else { return };
+        let Some(uid) = metadata::uid(new).filter(|uid| metadata::uid(old) == Some(*uid)) else {
+            return;
+        };
+        if Mark::read(new).is_some() && self.proof(new) == Proof::Proven {
+            self.edited.remove(uid);
+        } else if let Some(mark) = Mark::read(old)
+            && self.proof(old) == Proof::Proven
+            && self.is_wanted(old, &mark)
+        {
+            self.edited.insert(uid.into());
+        }
+    }
+
+    /// Whether somebody was seen to edit the claim on an object that the engine wrote.
+    pub(crate) fn claim_was_edited(&self, object: &Value) -> bool {
+        metadata::uid(object).is_some_and(|uid| self.edited.contains(uid))
     }
 
     /// What happened to an object, for the rules that it may fire.
@@ -108,9 +132,12 @@ impl Controller {
         }
         let carrier = hint.as_ref().and_then(|hint| hint.request.clone());
         let user = hint.map(|hint| hint.user);
+        // Where the request is known, it says whose it is.
         let own = own
-            || user.as_ref().is_some_and(|user| user.username == self.settings.user)
-            || is_own_writing(old, new);
+            || match &user {
+                Some(user) => user.username == self.settings.user,
+                None => self.is_own_writing(old, new),
+            };
         let event = match (operation, old, new) {
             (Operation::Create, _, Some(new)) => Event::created(new.clone()),
             (Operation::Update, Some(old), Some(new)) => Event::updated(old.clone(), new.clone()),
@@ -162,6 +189,18 @@ impl Controller {
             }
         }
     }
+
+    /// Whether a change is one that the engine made and never heard back about: it brings a claim, or another content
+    /// hash, with a signature.
+    fn is_own_writing(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
+        let Some((new, mark)) = new.and_then(|new| Some((new, Mark::read(new)?))) else {
+            return false;
+        };
+        let before = old.and_then(Mark::read);
+        mark.content.is_some()
+            && before.is_none_or(|before| before.content != mark.content)
+            && self.proof(new) == Proof::Proven
+    }
 }
 
 /// What was done to an object; none when there is nothing to it.
@@ -187,12 +226,4 @@ fn wants(rule: &Rule, own: bool) -> bool {
         Program::Modify(_) => false,
     };
     acts_later && !(own && rule.trigger.ignore_own_requests)
-}
-
-/// Whether a change looks like one that the controller made and never heard back about: it brings a claim,
-/// or another content hash, which nobody else writes.
-fn is_own_writing(old: Option<&Value>, new: Option<&Value>) -> bool {
-    let Some(mark) = new.and_then(Mark::read) else { return false };
-    let before = old.and_then(Mark::read);
-    mark.content.is_some() && before.is_none_or(|before| before.content != mark.content)
 }

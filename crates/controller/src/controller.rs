@@ -114,6 +114,8 @@ pub struct Controller {
     pub(crate) deferred: BTreeSet<Key>,
     /// Objects whose deletion was asked for and not seen yet, by UID.
     pub(crate) deleting: HashSet<Str>,
+    /// Objects of the engine's whose claim somebody edited, by UID.
+    pub(crate) edited: HashSet<Str>,
     /// Objects that are being written: by which key, and which keys wait for it.
     pub(crate) writing: HashMap<ObjectId, (Key, BTreeSet<Key>)>,
     /// What differs from what was sent right after it was written: what a server adds.
@@ -252,6 +254,7 @@ impl Controller {
             pass: 0,
             deferred: BTreeSet::new(),
             deleting: HashSet::new(),
+            edited: HashSet::new(),
             writing: HashMap::new(),
             settled: HashMap::new(),
             contests: HashMap::new(),
@@ -560,6 +563,7 @@ impl Controller {
                 self.relist.insert(key.clone(), self.now + wait);
                 self.wake_waiting_for(key);
                 self.start_if_known();
+                self.begin_what_is_known();
                 return;
             }
         };

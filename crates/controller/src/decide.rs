@@ -1,19 +1,19 @@
 //! What is to be done about one key: what its rule wants of its trigger, against what there is.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use kiln_cluster::{KindKey, Reason};
-use kiln_engine::{Failure, FailureKind};
+use kiln_engine::{Ensure, Failure, FailureKind, User};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
 use crate::controller::Controller;
-use crate::keys::{Condition, Key};
-use crate::mark::{Mark, patterns};
-use crate::mirror::{KindMirror, Sight, State};
+use crate::keys::{Condition, Key, KeyState};
+use crate::mark::{Mark, may_make, patterns};
+use crate::mirror::{KindMirror, State};
 use crate::plan::{Plan, Step};
 use crate::questions::Asked;
+use crate::signature::Proof;
 use crate::triggers::created_at;
 
 /// What came of looking at a key.
@@ -37,13 +37,7 @@ impl Controller {
             return self.decide_removed(key);
         }
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Decision::Forget };
-        let sight = Sight {
-            mirror: &self.mirror,
-            kinds: &self.kinds,
-            answers: self.known_answers(),
-            author: self.author(key),
-            missing: RefCell::default(),
-        };
+        let sight = self.sight(key);
         let wanted = if rule.lifecycle.synchronize {
             self.wanted_in_step(&rule, key, state, &sight)
         } else {
@@ -61,15 +55,20 @@ impl Controller {
         if !questions.is_empty() {
             return Decision::Ask(questions);
         }
-        let wanted = match wanted {
+        let mut wanted = match wanted {
             Ok(wanted) => wanted,
             Err(condition) => return Decision::Wait(condition),
         };
-        let claimed: Vec<(ObjectId, Mark)> = self
+        let adopted = wanted.only_claimed.then(|| self.adopted(key, state, &wanted.ensures));
+        if let Some(adopted) = &adopted {
+            wanted.ensures.retain(|(ensure, _)| adopted.contains(&ensure.target));
+            wanted.patches.clear();
+        }
+        let claimed: Vec<(ObjectId, Mark, Proof)> = self
             .mirror
             .claimed_by(&key.trigger)
-            .filter_map(|(id, object)| Some((id.clone(), Mark::read(object)?)))
-            .filter(|(_, mark)| mark.is_of(&rule.id))
+            .filter_map(|(id, object)| Some((id.clone(), Mark::read(object)?, self.proof(object))))
+            .filter(|(_, mark, _)| mark.is_of(&rule.id))
             .collect();
         if wanted.nothing && wanted.failures.is_empty() {
             let member = rule.lifecycle.synchronize && !claimed.is_empty() && state.cause.is_some();
@@ -98,8 +97,9 @@ impl Controller {
         if wanted.settle && rule.lifecycle.synchronize {
             let whole = wanted.failures.is_empty();
             let life = self.life_of(&rule);
-            for (id, mark) in &claimed {
+            for (id, mark, proof) in &claimed {
                 let unwanted = !targets.contains(&place(id))
+                    && (*proof == Proof::Proven || self.trigger_is_known(mark))
                     && !mark.is_final()
                     && mark.is_of_life(&life)
                     && !self.may_be_anothers(&rule.id, id, mark)
@@ -108,6 +108,8 @@ impl Controller {
                     continue;
                 }
                 let written_now = match &mark.pattern {
+                    // Whoever wrote an unsigned claim, the rule deletes only what it could have made.
+                    _ if *proof != Proof::Proven && !may_make(&rule, id) => false,
                     Some(pattern) => patterns(&rule, id).contains(pattern),
                     None => targets.is_empty() || self.would_go(&rule, mark),
                 };
@@ -140,7 +142,29 @@ impl Controller {
             keep: rule.lifecycle.synchronize,
             skipped: wanted.skipped,
             said: wanted.said,
+            adopted: adopted.unwrap_or_default(),
         }))
+    }
+
+    /// Of what a rule wants of a trigger that only claims name: what carries such a claim, or did.
+    fn adopted(
+        &self,
+        key: &Key,
+        state: &KeyState,
+        ensures: &[(Ensure, Option<User>)],
+    ) -> BTreeSet<ObjectId> {
+        let targets = ensures.iter().map(|(ensure, _)| &ensure.target);
+        let is_claimed = |target: &&ObjectId| {
+            let mark = self.mirror.get(target).and_then(Mark::read);
+            state.adopted.contains(*target) || mark.is_some_and(|mark| mark.is_by(key))
+        };
+        targets.filter(is_claimed).cloned().collect()
+    }
+
+    /// Whether the kind of the trigger that a claim names is followed, so that an absent one is gone.
+    fn trigger_is_known(&self, mark: &Mark) -> bool {
+        let kind = KindKey::of(&mark.labels.trigger_kind);
+        kind.kind.is_empty() || self.mirror.is_known(&kind)
     }
 
     /// Whether another engine, which made an object, would delete it when its rule makes others of the trigger.
@@ -191,9 +215,14 @@ impl Controller {
             let Some(mark) = Mark::read(object).filter(|mark| mark.is_of(&key.rule)) else {
                 continue;
             };
+            let proven = self.proof(object) == Proof::Proven;
             let goes = removed.iter().any(|removed| {
                 let leaving = &removed.leaving;
+                // An unsigned claim on something that the rule does not make is nobody's.
+                let could_be =
+                    leaving.kinds.iter().any(|kind| KindKey::of(kind) == KindKey::of(&id.gvk));
                 leaving.synchronize
+                    && (proven || could_be)
                     && mark.is_of_life(&removed.uid)
                     && leaving.on_policy_delete.deletes(mark.copied)
             });

@@ -14,6 +14,7 @@ use crate::keys::{Condition, Key, Waiting};
 use crate::mark::{Mark, marked};
 use crate::mirror::State;
 use crate::plan::{Doing, Next, Step};
+use crate::signature::Proof;
 
 impl Controller {
     /// The call that makes an object what a rule wants, if it takes one.
@@ -57,7 +58,7 @@ impl Controller {
             }
         }
         let life = self.life_of(&rule);
-        let wanted = marked(&ensure, &rule, &life, user.as_ref());
+        let wanted = marked(&ensure, &rule, &life, user.as_ref(), &self.settings.claim_keys);
         let Some(live) = live else {
             if ensure.subresource.is_some() {
                 self.add_read(key, Read::Object(id.clone()));
@@ -103,7 +104,8 @@ impl Controller {
             let message = format!("{id} is made by {} for {trigger} as well", other.rule);
             return later(Waiting::Contested, format!("{message}, with other content"));
         }
-        if !mine && ensure.existing == Existing::UpdateOwn {
+        let was_edited = self.claim_was_edited(&live);
+        if !mine && !was_edited && ensure.existing == Existing::UpdateOwn {
             // It is made when the other one is gone, if the rule still wants it then.
             if rule.lifecycle.synchronize {
                 self.add_read(key, Read::Object(id));
@@ -115,7 +117,8 @@ impl Controller {
             Write::Apply { .. } => covers(&form, &live_form, &self.schema),
         };
         let hashes = (fingerprint(&form), fingerprint(&live_form));
-        if as_wanted || self.settled.get(&id) == Some(&hashes) {
+        let edited = was_edited || (mark.is_some() && self.proof(&live) == Proof::Edited);
+        if !edited && (as_wanted || self.settled.get(&id) == Some(&hashes)) {
             if self.contests.get(&id).is_some_and(|contest| contest.last + 600_000 < self.now) {
                 self.contests.remove(&id);
             }
@@ -127,7 +130,8 @@ impl Controller {
         let mut object = replacement(&wanted, &live);
         let subresource = ensure.subresource.clone().unwrap_or_default();
         // Perhaps the difference is only what a server adds.
-        if (unchanged || (mine && is_foreign(&live)))
+        if !edited
+            && (unchanged || (mine && is_foreign(&live)))
             && matches!(ensure.write, Write::Replace)
             && covers(&form, &live_form, &self.schema)
         {
@@ -135,7 +139,9 @@ impl Controller {
             let doing = Doing::Try { step: Step::Ensure(ensure, user), sent: object };
             return Next::Call(Box::new((call, doing)));
         }
-        if unchanged && let Some(wait) = self.contested(&id) {
+        if (unchanged || edited)
+            && let Some(wait) = self.contested(&id)
+        {
             self.keys.enqueue_at(key, wait);
             return later(Waiting::Contested, format!("somebody else keeps changing {id}"));
         }

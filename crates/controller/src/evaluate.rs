@@ -1,6 +1,6 @@
 //! One evaluation of a rule for a key: with its exceptions, what led to it, and the same time and chance each time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,14 +8,16 @@ use kiln_engine::{
     Effect, Ensure, Event, Failure, Lineage, Loop, Outcome, User, Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
-use kiln_object::metadata;
+use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Apply, Rule};
 use kiln_value::Value;
 
 use crate::controller::Controller;
+use crate::keys::Key;
 use crate::keys::KeyState;
 use crate::mark::Mark;
 use crate::mirror::Sight;
+use crate::signature::Proof;
 
 impl Controller {
     /// Evaluates a rule. It sees the time of its first look at the trigger, and the same chance each time.
@@ -87,7 +89,8 @@ impl Controller {
         outcome
     }
 
-    /// Which rules led to an object, as the claims on it and on its triggers say.
+    /// Which rules led to an object, as the claims on it and on its triggers say: those that are signed, and those of
+    /// rules that want the object.
     fn lineage(&self, object: &Value) -> Result<Lineage, Box<Loop>> {
         let mut chain = Vec::new();
         let mut at = object;
@@ -96,6 +99,9 @@ impl Controller {
             let Some(uid) = mark.labels.trigger_uid.clone() else { break };
             let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { break };
             let Some((id, trigger)) = self.mirror.by_uid(&uid) else { break };
+            if self.proof(at) != Proof::Proven && !self.is_wanted(at, &mark) {
+                break;
+            }
             chain.push((rule.id.clone(), id.to_string()));
             at = trigger;
         }
@@ -104,6 +110,48 @@ impl Controller {
             lineage = lineage.then(rule, trigger, &self.settings.limits).map_err(Box::new)?;
         }
         Ok(lineage)
+    }
+
+    /// Whether the rule that a claim names wanted the object that carries it when it last ran for the trigger.
+    pub(crate) fn is_wanted(&self, object: &Value, mark: &Mark) -> bool {
+        let Some(trigger) = mark.labels.trigger_uid.clone() else { return false };
+        let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { return false };
+        let state = self.keys.get(&Key { rule: rule.id.clone(), trigger });
+        let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
+        ObjectId::of(object).is_ok_and(|id| wants.iter().any(|wanted| wanted.same_object(&id)))
+    }
+
+    /// Whether the rule that an unsigned claim names wants the object that carries it, as another engine's or an older
+    /// version's would.
+    pub(crate) fn is_wanted_as_claimed(&self, object: &Value, mark: &Mark) -> bool {
+        let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
+        let Some(rule) = rule.filter(|rule| !rule.asks_for_user()) else { return false };
+        let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.mirror.by_uid(uid));
+        let (Some((_, trigger)), Ok(id)) = (trigger, ObjectId::of(object)) else { return false };
+        let key = Key {
+            rule: rule.id.clone(),
+            trigger: mark.labels.trigger_uid.clone().unwrap_or_default(),
+        };
+        let outcome = self.run(
+            rule,
+            &Event::existing(trigger.clone()),
+            &self.sight(&key),
+            &KeyState::default(),
+        );
+        outcome.effects.iter().any(
+            |effect| matches!(effect, Effect::Ensure(ensure) if ensure.target.same_object(&id)),
+        )
+    }
+
+    /// What a key's rule is shown.
+    pub(crate) fn sight(&self, key: &Key) -> Sight<'_> {
+        Sight {
+            mirror: &self.mirror,
+            kinds: &self.kinds,
+            answers: self.known_answers(),
+            author: self.author(key),
+            missing: RefCell::default(),
+        }
     }
 
     /// Kyverno: with `applyRules: One`, the first rule of a policy that does not skip is the only one. This is what came of

@@ -34,6 +34,8 @@ pub(crate) struct KeyState {
     pub(crate) cause: Option<Cause>,
     /// What the rule wanted of the trigger when it was last evaluated.
     pub(crate) wants: Vec<ObjectId>,
+    /// Of a trigger that only claims name: what the rule wanted of it and was there with such a claim.
+    pub(crate) adopted: BTreeSet<ObjectId>,
     /// What the evaluation read.
     pub(crate) reads: Vec<Read>,
     /// How often it failed by itself.
@@ -61,6 +63,20 @@ pub(crate) struct Cause {
     pub(crate) operation: Option<Operation>,
     /// Who did it, when that is known and matters.
     pub(crate) user: Option<User>,
+    /// How that is known.
+    pub(crate) evidence: Evidence,
+}
+
+/// How it is known what made an object a trigger; the best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Evidence {
+    /// This process saw it, or the engine signed it.
+    #[default]
+    Known,
+    /// It came after the rule, or the rule runs for what was there before; nobody knows who did what.
+    Guessed,
+    /// An object says so that anybody may have written.
+    Claimed,
 }
 
 /// Something that happened to a trigger.

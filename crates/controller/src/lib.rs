@@ -23,11 +23,20 @@
 //! revision that brought the rule. Older ones count when the rule runs for existing objects, or when a claim
 //! of the rule says that they did. So a restart needs no list of triggers.
 //!
+//! # What a claim is worth
+//!
+//! Anybody can write labels and annotations, so claims are signed ([`ClaimKeys`]). A signed one says what made its trigger
+//! one: operation and user. One that is not signed (Kyverno wrote it, an older version, anybody; or the key is lost) is
+//! matched by rule and trigger and nothing more: the rule runs for the trigger as for an object that was there before,
+//! without a user, and of what it makes only the object that carries the claim is written. It is deleted only if the
+//! rule could have made it, and it never makes a change the engine's own.
+//!
 //! # What is remembered, where, how much, and what if it is lost
 //!
 //! | memory | where | bound | when it is lost |
 //! |---|---|---|---|
-//! | claim: rule, trigger, source, operation, user, pattern, life of the policy | labels and annotations of the downstream object | one per object | the object is nobody's: it is never deleted, and taken over when its rule wants it |
+//! | claim: rule, trigger, source, operation, user, pattern, life of the policy, signature | labels and annotations of the downstream object | one per object | the object is nobody's: it is never deleted, and taken over when its rule wants it |
+//! | keys that claims are signed with | a Secret of the host's | eight | claims count as unsigned until their objects are written again |
 //! | record: since when each rule acts, how it leaves what it made, what is still to be run for or removed | a ConfigMap per policy, written before anything is done | one per policy, a few lines per rule | the policy counts as new since its last change: existing objects are run for again; what a policy deleted meanwhile made stays |
 //! | checkpoint: how far changes were seen, for rules that do not synchronise; whose changes are nobody's business | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are passed over | triggers since the rule came are run for again: what is missing is made, what is there stays |
 //! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
@@ -70,6 +79,7 @@ mod reports;
 mod requests;
 mod saving;
 mod settings;
+mod signature;
 mod triggers;
 mod wanted;
 
@@ -79,3 +89,4 @@ pub use hints::Hint;
 pub use keys::{Condition, Key, Waiting};
 pub use questions::{Answer, Asked, Question, Right, ServiceQuestion};
 pub use settings::{ResourceFilter, Settings, protected_namespaces};
+pub use signature::{ClaimKey, ClaimKeys};

@@ -7,12 +7,13 @@
 use kiln_engine::{
     ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, SOURCE, SOURCE_SEPARATOR, User,
 };
-use kiln_object::{ObjectId, metadata};
+use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Emitter, Operation, Program, Rule, RuleId, TargetNamespace, What};
 use kiln_value::{Map, Str, Value, json};
 use kiln_variables::Template;
 
 use crate::keys::Key;
+use crate::signature::{ClaimKeys, SIGNATURE};
 
 /// The claim on an object.
 #[derive(Clone, Debug)]
@@ -35,9 +36,9 @@ pub(crate) struct Mark {
 const PATTERN: &str = "kiln.dev/pattern";
 const POLICY_UID: &str = "kiln.dev/policy-uid";
 const USER: &str = "kiln.dev/user";
-/// What may differ without making a write worth it.
-const VOLATILE: [&str; 4] =
-    ["kiln.dev/slot", "kiln.dev/operation", "kiln.dev/content", "kiln.dev/user"];
+/// What may differ without making a write worth it, as long as the claim is one that the engine signed.
+const VOLATILE: [&str; 5] =
+    ["kiln.dev/slot", "kiln.dev/operation", "kiln.dev/content", "kiln.dev/user", SIGNATURE];
 
 impl Mark {
     /// Reads the claim of an object; none when no rule made it.
@@ -109,8 +110,14 @@ impl Mark {
     }
 }
 
-/// The object of an effect with its whole claim.
-pub(crate) fn marked(ensure: &Ensure, rule: &Rule, policy_uid: &str, user: Option<&User>) -> Value {
+/// The object of an effect with its whole claim, signed.
+pub(crate) fn marked(
+    ensure: &Ensure,
+    rule: &Rule,
+    policy_uid: &str,
+    user: Option<&User>,
+    keys: &ClaimKeys,
+) -> Value {
     let mut object = ensure.object.clone();
     let mut annotations = ensure.claim.annotations();
     annotations.push((PATTERN.into(), pattern_of(ensure, rule)));
@@ -121,6 +128,9 @@ pub(crate) fn marked(ensure: &Ensure, rule: &Rule, policy_uid: &str, user: Optio
     for (key, value) in annotations {
         // The engine made the object, and its metadata is a map.
         let _ = metadata::set_annotation(&mut object, &key, &value);
+    }
+    if let Some(signature) = keys.sign(&object) {
+        let _ = metadata::set_annotation(&mut object, SIGNATURE, &signature);
     }
     object
 }
@@ -154,6 +164,37 @@ pub(crate) fn strip_volatile(object: &mut Value) {
 pub(crate) fn patterns(rule: &Rule, target: &ObjectId) -> Vec<Str> {
     let Program::Generate(program) = &rule.program else { return Vec::new() };
     program.emitters().map(|(_, _, emitter)| pattern(emitter, target)).collect()
+}
+
+/// Whether a rule makes objects that are called so, as far as that is written down.
+pub(crate) fn may_make(rule: &Rule, id: &ObjectId) -> bool {
+    let Program::Generate(program) = &rule.program else { return false };
+    // What holds a variable may come out as anything.
+    fn may_be(template: &Template, text: &str) -> bool {
+        !template.is_plain() || template.document().as_str() == Some(text)
+    }
+    let is_kind = |kind: &Gvk| kind.group == id.gvk.group && kind.kind == id.gvk.kind;
+    program.emitters().any(|(_, _, emitter)| match &emitter.what {
+        What::Data { target, .. } | What::Clone { target, .. } => {
+            let kinds = emitter.target_kinds();
+            let in_namespace = match &target.namespace {
+                TargetNamespace::Written(namespace) => may_be(namespace, &id.namespace),
+                TargetNamespace::None | TargetNamespace::OfTrigger => true,
+            };
+            (kinds.is_empty() || kinds.iter().any(is_kind))
+                && may_be(&target.name, &id.name)
+                && in_namespace
+        }
+        What::CloneSelect(select) => {
+            let every = select.kinds.iter().all(Template::is_plain);
+            (!every || select.plain_kinds().any(|kind| is_kind(&kind)))
+                && select.target_namespace.as_ref().is_none_or(|n| may_be(n, &id.namespace))
+        }
+        What::Asked { .. } | What::Documents(_) => {
+            let kinds = emitter.target_kinds();
+            kinds.is_empty() || kinds.iter().any(is_kind)
+        }
+    })
 }
 
 fn pattern_of(ensure: &Ensure, rule: &Rule) -> Str {

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) cause: Option<Cause>,
     /// The key is remembered afterwards.
     pub(crate) keep: bool,
+    /// Of a trigger that only claims name: the objects that are written for it.
+    pub(crate) adopted: BTreeSet<ObjectId>,
     /// Labels changed, and nothing came of it.
     pub(crate) skipped: bool,
     /// What is reported of it.
@@ -125,9 +127,11 @@ impl Controller {
             Decision::Do(mut plan) => {
                 let (pending, awaited) = self.take_pending(key);
                 self.keep_waiting(key, awaited);
+                let state = self.keys.entry(key);
                 if let Some(cause) = plan.cause.take() {
-                    self.keys.entry(key).cause = Some(cause);
+                    state.cause = Some(cause);
                 }
+                state.adopted.append(&mut plan.adopted);
                 self.keys.set_wants(key, std::mem::take(&mut plan.wants));
                 self.keys.set_reads(key, std::mem::take(&mut plan.reads));
                 self.leave_pass(key);

@@ -13,10 +13,11 @@ use kiln_variables::Template;
 use crate::author::author_of;
 use crate::carried::Order;
 use crate::controller::{Controller, Held, Saving, Start};
-use crate::keys::{Cause, Key};
+use crate::keys::{Cause, Evidence, Key};
 use crate::mark::Mark;
 use crate::mirror::{State, revision_of};
 use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
+use crate::signature::Proof;
 use crate::triggers::created_at;
 
 impl Controller {
@@ -129,10 +130,7 @@ impl Controller {
                     }
                 }
             }
-            let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
-            for rule in rules {
-                self.begin(&rule, key);
-            }
+            self.begin_what_is_known();
         }
     }
 
@@ -271,20 +269,20 @@ impl Controller {
                 .filter(|key| key.rule == rule.id)
                 .cloned()
                 .collect();
-            let claimed: Vec<(Key, Mark)> = self
+            let claimed: Vec<(Key, Mark, Proof)> = self
                 .mirror
                 .claimed()
                 .filter(|_| rule.lifecycle.synchronize)
                 .filter_map(|(_, object)| {
                     let mark = Mark::read(object).filter(|mark| mark.is_of(&rule.id))?;
                     let trigger = mark.labels.trigger_uid.clone()?;
-                    Some((Key { rule: rule.id.clone(), trigger }, mark))
+                    Some((Key { rule: rule.id.clone(), trigger }, mark, self.proof(object)))
                 })
                 .collect();
-            for (key, mark) in &claimed {
-                self.remember_cause(key, mark);
+            for (key, mark, proof) in &claimed {
+                self.remember_cause(key, mark, *proof);
             }
-            for key in known.iter().chain(claimed.iter().map(|(key, _)| key)) {
+            for key in known.iter().chain(claimed.iter().map(|(key, _, _)| key)) {
                 self.keys.entry(key).failures = 0;
                 self.enqueue_in_pass(key);
             }
@@ -355,10 +353,24 @@ impl Controller {
         }
     }
 
-    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Mark) {
+    /// What is known of the claim on an object.
+    pub(crate) fn proof(&self, object: &Value) -> Proof {
+        self.settings.claim_keys.proof(object)
+    }
+
+    /// Takes from a claim what made its trigger one, unless something better is known.
+    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Mark, proof: Proof) {
+        if mark.is_final() {
+            return;
+        }
+        let cause = Cause::claimed(mark, proof);
         let state = self.keys.entry(key);
-        if state.cause.is_none() && !mark.is_final() {
-            state.cause = Some(Cause { operation: mark.operation, user: mark.user.clone() });
+        if state.cause.as_ref().is_none_or(|known| known.evidence > cause.evidence) {
+            if cause.evidence == Evidence::Known {
+                // What was guessed is known now.
+                state.pending.retain(|event| !event.guessed);
+            }
+            state.cause = Some(cause);
         }
     }
 
@@ -416,6 +428,22 @@ impl Controller {
     }
 }
 
+impl Cause {
+    /// What a claim says made its trigger one. A claim that anybody may have written names nobody.
+    pub(crate) fn claimed(mark: &Mark, proof: Proof) -> Self {
+        match proof {
+            Proof::Proven => Cause {
+                operation: mark.operation,
+                user: mark.user.clone(),
+                evidence: Evidence::Known,
+            },
+            Proof::Edited | Proof::Unsigned => {
+                Cause { operation: None, user: None, evidence: Evidence::Claimed }
+            }
+        }
+    }
+}
+
 impl Held {
     /// The record is to be stored.
     fn change(&mut self) {
@@ -448,7 +476,7 @@ fn leaving(rule: &Rule) -> Leaving {
 }
 
 /// The kinds that a rule makes or copies, as far as they are written down.
-fn kinds_of(rule: &Rule) -> Vec<Gvk> {
+pub(crate) fn kinds_of(rule: &Rule) -> Vec<Gvk> {
     let Program::Generate(program) = &rule.program else { return Vec::new() };
     fn plain(template: &Template) -> Option<&str> {
         template.document().as_str().filter(|_| template.is_plain())

@@ -6,6 +6,7 @@ use kiln_text::wildcard;
 use kiln_value::Str;
 
 use crate::author::Authors;
+use crate::signature::ClaimKeys;
 
 /// The namespaces that a cluster and the engine live on.
 pub fn protected_namespaces(engine: &str) -> Vec<Str> {
@@ -64,6 +65,8 @@ pub struct Settings {
     pub services: bool,
     /// What one evaluation may cost.
     pub limits: Limits,
+    /// What claims on objects are signed with.
+    pub claim_keys: ClaimKeys,
 }
 
 impl Default for Settings {
@@ -93,6 +96,7 @@ impl Default for Settings {
             protected: protected_namespaces("kyverno"),
             services: false,
             limits: Limits::default(),
+            claim_keys: ClaimKeys::default(),
         }
     }
 }

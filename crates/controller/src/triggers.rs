@@ -10,9 +10,11 @@ use kiln_text::time::Time;
 use kiln_value::Value;
 
 use crate::controller::Controller;
-use crate::keys::{Cause, Key, Pending};
+use crate::keys::{Cause, Evidence, Key, Pending};
 use crate::mark::Mark;
 use crate::mirror::{Entry, KindMirror, State, revision_of};
+use crate::policies::kinds_of;
+use crate::signature::Proof;
 
 impl Controller {
     /// Follows kinds that rules fire on and that were not there before.
@@ -78,9 +80,36 @@ impl Controller {
         problems
     }
 
+    /// Lets rules begin for kinds that are known and that they have not looked at.
+    pub(crate) fn begin_what_is_known(&mut self) {
+        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+        for rule in rules {
+            for kind in self.trigger_kinds(&rule).iter().map(KindKey::of) {
+                if self.mirror.is_known(&kind)
+                    && !self.begun.contains(&(rule.id.clone(), kind.clone()))
+                {
+                    self.begin(&rule, &kind);
+                }
+            }
+        }
+    }
+
+    /// Whether something that a rule makes or copies is still being listed: claims on it are not known yet.
+    fn awaits_claims(&self, rule: &Rule) -> bool {
+        let is_awaited = |kind: &Gvk| {
+            let known = self.mirror.kinds.get(&KindKey::of(kind));
+            known.is_some_and(|known| {
+                known.revision == 0 && !matches!(known.state, State::Failed(_))
+            })
+        };
+        rule.lifecycle.synchronize && kinds_of(rule).iter().any(is_awaited)
+    }
+
     /// Runs a rule for the objects of a kind that are its triggers already.
     pub(crate) fn begin(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
-        if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind) {
+        if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind)
+            || self.awaits_claims(rule)
+        {
             return;
         }
         let Some((record, from_before)) = self.record_of(rule) else { return };
@@ -119,12 +148,16 @@ impl Controller {
                 continue;
             }
             let key = Key { rule: rule.id.clone(), trigger: uid.into() };
-            let mark = self
-                .mirror
-                .claimed_by(uid)
-                .filter_map(|(_, object)| Mark::read(object))
-                .find(|mark| mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule)));
-            let made_by_us = rule.trigger.ignore_own_requests && Mark::read(object).is_some();
+            let claims = self.mirror.claimed_by(uid).filter_map(|(_, object)| {
+                let mark = Mark::read(object)?;
+                let ours = mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule));
+                ours.then(|| Cause::claimed(&mark, self.proof(object)))
+            });
+            let mut claim = claims.min_by_key(|cause| cause.evidence);
+            let made_by_us = rule.trigger.ignore_own_requests
+                && Mark::read(object).is_some_and(|mark| {
+                    self.proof(object) == Proof::Proven || self.is_wanted_as_claimed(object, &mark)
+                });
             let sync = rule.lifecycle.synchronize;
             let since = match (sync, from_before) {
                 (true, _) => record.revision,
@@ -135,31 +168,37 @@ impl Controller {
             };
             let mut guessed = false;
             let waited = waiting.iter().filter(|_| !again).find(|(waiting, _)| *waiting == uid);
+            let came_later = !rule.trigger.existing_only && later(entry, since);
+            let runs_for_existing =
+                record.existing || (sync && rule.lifecycle.existing && !rule.trigger.existing_only);
+            if let Some(claim) = &mut claim
+                && (came_later || runs_for_existing)
+            {
+                // Whatever the claim is worth, it is a trigger.
+                claim.evidence = claim.evidence.min(Evidence::Guessed);
+            }
             let operation = if let Some((_, operation)) = waited {
                 Some(operation.and_then(|word| word.parse().ok()))
-            } else if sync && mark.is_some() {
+            } else if sync && claim.is_some() {
                 Some(None)
             } else if made_by_us {
                 None
-            } else if !rule.trigger.existing_only && later(entry, since) {
+            } else if came_later {
                 let new = created_at(object).is_none_or(|time| time >= record.time);
                 guessed = true;
                 Some(Some(if new { Operation::Create } else { Operation::Update }))
-            } else if record.existing
-                || (sync && rule.lifecycle.existing && !rule.trigger.existing_only)
-            {
+            } else if runs_for_existing {
                 Some(None)
             } else {
                 None
             };
             if let Some(operation) = operation {
-                begun.push((key, id, mark, operation, guessed));
+                begun.push((key, id, claim, operation, guessed));
             }
         }
-        for (key, id, mark, operation, guessed) in begun {
-            if mark.is_none()
-                && let Some(hint) = self.hints.take_passed_over(&id, &key.trigger)
-            {
+        for (key, id, claim, operation, guessed) in begun {
+            let signed = claim.as_ref().is_some_and(|claim| claim.evidence == Evidence::Known);
+            if !signed && let Some(hint) = self.hints.take_passed_over(&id, &key.trigger) {
                 let revision = self.mirror.get(&id).map_or(0, revision_of);
                 self.remember_passed_over(&key.trigger, revision, hint.request);
             }
@@ -169,7 +208,7 @@ impl Controller {
                 .passed_over
                 .get(&key.trigger)
                 .is_some_and(|upto| upto >= touched || (has_status && !again));
-            if nobodys && mark.is_none() && operation.is_some() {
+            if nobodys && !signed && (claim.is_some() || operation.is_some()) {
                 continue;
             }
             let hint =
@@ -177,10 +216,11 @@ impl Controller {
             let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
             let state = self.keys.entry(&key);
             state.trigger = Some(id);
-            match mark {
-                Some(mark) if rule.lifecycle.synchronize => {
-                    let cause = Cause { operation: mark.operation, user: mark.user };
-                    state.cause.get_or_insert(cause);
+            match claim {
+                Some(claim) if rule.lifecycle.synchronize => {
+                    if state.cause.as_ref().is_none_or(|known| known.evidence > claim.evidence) {
+                        state.cause = Some(claim);
+                    }
                 }
                 _ if known => {}
                 _ => {

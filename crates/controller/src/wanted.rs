@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use kiln_cluster::KindKey;
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, Outcome, Patch, PatchTarget, Read, User, Verdict,
+    Effect, Ensure, Event, Failure, FailureKind, Outcome, Patch, PatchTarget, Read, User, Verdict,
 };
 use kiln_object::metadata;
 use kiln_rules::{Operation, Rule};
 use kiln_value::Value;
 
 use crate::controller::Controller;
-use crate::keys::{Cause, Condition, Key, KeyState, Pending, Waiting};
+use crate::keys::{Cause, Condition, Evidence, Key, KeyState, Pending, Waiting};
 use crate::mark::Mark;
 use crate::mirror::Sight;
 use crate::reports::Said;
+use crate::signature::Proof;
 
 /// What a rule wants of a trigger.
 pub(crate) struct Wanted {
@@ -23,6 +24,8 @@ pub(crate) struct Wanted {
     pub(crate) failures: Vec<Failure>,
     pub(crate) reads: Vec<Read>,
     pub(crate) cause: Option<Cause>,
+    /// Only claims that anybody may have written say that the trigger is one: only what carries them is written.
+    pub(crate) only_claimed: bool,
     /// Objects that are not wanted go.
     pub(crate) settle: bool,
     /// The trigger came, changed or went in a way that is none of the rule's business.
@@ -40,6 +43,7 @@ impl Wanted {
             failures: Vec::new(),
             reads: Vec::new(),
             cause: None,
+            only_claimed: false,
             settle: false,
             nothing: true,
             skipped: false,
@@ -140,7 +144,11 @@ impl Controller {
                 _ if outcome.is_excepted() => once.said = said,
                 Verdict::Pass | Verdict::Error => {
                     let user = event.user.clone();
-                    let cause = Cause { operation: event.operation, user };
+                    let evidence = match pending.guessed {
+                        true => Evidence::Guessed,
+                        false => Evidence::Known,
+                    };
+                    let cause = Cause { operation: event.operation, user, evidence };
                     let mut wanted =
                         Wanted { cause: Some(cause), settle: true, said, ..Wanted::nothing() };
                     wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
@@ -165,6 +173,14 @@ impl Controller {
             // The change is none of the rule's business, because of who made it or of what it is.
             return Ok(once);
         }
+        let unsure = cause.evidence != Evidence::Known && cause.user.is_none();
+        let only_claimed = cause.evidence == Evidence::Claimed;
+        if (unsure && rule.asks_for_user())
+            || (only_claimed && self.passed_over.get(&key.trigger).is_some())
+        {
+            // Nobody knows whose doing it was: what is there stays as it is.
+            return Ok(once);
+        }
         let mut event = match cause.operation {
             Some(_) => Event::created(live.clone()),
             None => Event::existing(live.clone()),
@@ -177,12 +193,28 @@ impl Controller {
         if outcome.is_excepted() || !outcome.asked {
             return Ok(Wanted { said, ..once });
         }
-        let mut wanted = Wanted { settle: true, nothing: false, ..Wanted::nothing() };
+        // What cannot be made again without its request stays as it is, until the next one.
+        let source_is_missing =
+            |failure: &Failure| matches!(failure.kind, FailureKind::SourceMissing(_));
+        if unsure
+            && !outcome.failures.is_empty()
+            && !outcome.failures.iter().any(source_is_missing)
+            && self.has_claims(key)
+        {
+            return Ok(once);
+        }
+        let mut wanted = Wanted { settle: true, nothing: false, only_claimed, ..Wanted::nothing() };
         // What is no trigger any more has nothing to report.
         wanted.said = said.or(Some(Said::Nothing));
         wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
         wanted.nothing = false;
         Ok(wanted)
+    }
+
+    /// Whether something says that a key's rule made it of its trigger.
+    fn has_claims(&self, key: &Key) -> bool {
+        let mut claims = self.mirror.claimed_by(&key.trigger);
+        claims.any(|(_, object)| Mark::read(object).is_some_and(|mark| mark.is_of(&key.rule)))
     }
 
     /// The trigger of a key, unless it is gone or about to be.
@@ -276,9 +308,11 @@ impl Controller {
         if let Some(id) = state.and_then(|state| state.trigger.as_ref()) {
             return self.mirror.is_known(&KindKey::of(&id.gvk));
         }
+        // Each object that an unsigned claim is on is asked about its own.
         let mut kinds = self
             .mirror
             .claimed_by(&key.trigger)
+            .filter(|(_, object)| self.proof(object) == Proof::Proven)
             .filter_map(|(_, object)| Mark::read(object))
             .map(|mark| KindKey::of(&mark.labels.trigger_kind));
         kinds.all(|kind| self.mirror.is_known(&kind))

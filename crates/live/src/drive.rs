@@ -14,10 +14,11 @@ use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
 use kiln_services::Services;
 use kiln_value::Value;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::carry_out;
+use crate::claim_keys;
 use crate::client::Client;
 use crate::events::Happened;
 use crate::globals;
@@ -107,6 +108,8 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         shared,
     };
     driver.shared.health.bad("controller", "it has not read everything yet");
+    let (known_keys, mut claim_keys) = watch::channel(None);
+    driver.tasks.spawn(claim_keys::keep(driver.shared.clone(), known_keys));
     let mut ending = false;
     let began = Instant::now();
     let mut informed = false;
@@ -114,7 +117,9 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         if !informed {
             let stored = registry.borrow_and_update().clone();
             let held = globals.borrow_and_update().clone();
-            informed = is_informed(&stored, &held, began.elapsed());
+            let keys = claim_keys.borrow_and_update().clone();
+            informed = keys.is_some() && is_informed(&stored, &held, began.elapsed());
+            driver.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
             driver.stored(&stored);
             driver.controller.set_globals(held);
         }
@@ -164,6 +169,10 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
             }
             Ok(()) = globals.changed() => {
                 driver.controller.set_globals(globals.borrow_and_update().clone());
+            }
+            Ok(()) = claim_keys.changed() => {
+                let keys = claim_keys.borrow_and_update().clone().unwrap_or_default();
+                driver.controller.configure(|settings| settings.claim_keys = keys);
             }
             Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
             () = tokio::time::sleep(wait) => {}

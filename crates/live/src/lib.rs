@@ -18,6 +18,7 @@
 //! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
 //! | `globals` | what the entries of the global context hold |
 //! | `drive` | owns the controller: gives it events, carries out its calls |
+//! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease` | which of several processes acts |
 //! | `status`, `events` | tells users how policies are and what rules did |
 //! | `uninstall` | takes an installation off a cluster |
@@ -29,6 +30,7 @@
 //! controller's.
 
 pub mod calls;
+mod claim_keys;
 pub mod client;
 pub mod discovery;
 mod drive;

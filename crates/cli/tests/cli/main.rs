@@ -5,6 +5,7 @@ mod apply;
 mod authors;
 mod build;
 mod build_remote;
+mod claims;
 mod doctor;
 mod doctor_patient;
 mod doctor_policies;

@@ -21,6 +21,7 @@ use kiln_value::{Str, Value};
 use crate::controller::{Compile, Controller, News};
 use crate::questions::{Answer, Asked};
 use crate::settings::Settings;
+use crate::signature::ClaimKeys;
 use stage::Stage;
 
 /// So much time is played, in milliseconds.
@@ -130,7 +131,8 @@ pub fn rehearse(rehearsal: Rehearsal<'_>, compile: Box<dyn Compile>, now: u64) -
         );
     }
     // Reports are about what happened.
-    let unreported = Settings { reports: false, ..settings.clone() };
+    let unreported =
+        Settings { reports: false, claim_keys: ClaimKeys::believing(), ..settings.clone() };
     let mut controller = Controller::new(unreported, kinds.clone(), compile);
     controller.set_exceptions(exceptions);
     controller.set_globals(globals);

@@ -408,6 +408,10 @@ fn a_policy_of_a_namespace_ends_nothing_that_a_policy_of_the_cluster_may_have_ma
         world.apply(&tenants);
         world.seconds(5);
         let other = id("ConfigMap", "default", "t-other");
+        // What an unsigned claim says does not make the older trigger one of a rule that makes something else.
+        assert!(!world.has(&other), "{stored:?}: {}", world.explain());
+        world.edit(&id("ConfigMap", "default", "t"), &["data", "k"], "touched");
+        world.seconds(5);
         assert!(world.has(&other), "{stored:?}: {}", world.explain());
         let first = world.get(&beside);
         world.delete(&id("ConfigMap", "default", "t"));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kiln_cluster::{Call, Memory, Reason};
-use kiln_controller::{Compile, Controller, Hint, Settings};
+use kiln_controller::{ClaimKey, ClaimKeys, Compile, Controller, Hint, Settings};
 use kiln_engine::User;
 use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_rules::{Operation, Policy};
@@ -76,7 +76,7 @@ impl World {
         ] {
             memory.create(definition(group, version, scope, kind, plural)).unwrap();
         }
-        let settings = Settings::default();
+        let settings = Settings { claim_keys: claim_keys(7), ..Settings::default() };
         let controller =
             Controller::new(settings.clone(), memory.kinds().clone(), Box::new(Kyverno));
         let user = settings.user.to_string();
@@ -278,6 +278,11 @@ impl World {
         let conditions = self.controller.conditions();
         conditions.map(|(_, c)| format!("{:?}: {}", c.reason, c.message)).collect()
     }
+}
+
+/// Keys of which the bytes are all the same, and the name as well.
+pub fn claim_keys(byte: u8) -> ClaimKeys {
+    ClaimKeys::new(vec![ClaimKey { name: format!("{byte}-key").into(), secret: [byte; 32] }])
 }
 
 /// What a request says.

@@ -1,0 +1,153 @@
+//! Claims that somebody made up, on a real control plane: what an attacker with a namespace of their own tries. Skipped,
+//! and loudly, where there is none.
+
+use crate::live::Running;
+
+const RULES: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: platform-secret}
+spec:
+  background: false
+  rules:
+  - name: copy
+    match: {any: [{resources: {kinds: [Namespace]}, subjects: [{kind: Group, name: platform-team}]}]}
+    generate:
+      apiVersion: v1
+      kind: Secret
+      name: database
+      namespace: '{{request.object.metadata.name}}'
+      synchronize: true
+      clone: {namespace: platform, name: database}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: made-by}
+spec:
+  background: false
+  rules:
+  - name: by
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: v1
+      kind: ConfigMap
+      name: made-by
+      namespace: '{{request.object.metadata.name}}'
+      synchronize: true
+      data: {data: {by: '{{request.userInfo.username}}'}}
+";
+
+const PLATFORM: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: platform}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: database, namespace: platform}
+stringData: {password: hunter2}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: evil}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: eve, namespace: evil}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
+";
+
+/// An object that says that a rule made it of a namespace, for somebody of the platform's.
+fn forged(kind: &str, name: &str, policy: &str, rule: &str, uid: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: {kind}
+metadata:
+  name: {name}
+  namespace: evil
+  labels:
+    app.kubernetes.io/managed-by: kyverno
+    generate.kyverno.io/policy-name: {policy}
+    generate.kyverno.io/policy-namespace: ''
+    generate.kyverno.io/rule-name: {rule}
+    generate.kyverno.io/trigger-group: ''
+    generate.kyverno.io/trigger-version: v1
+    generate.kyverno.io/trigger-kind: Namespace
+    generate.kyverno.io/trigger-namespace: ''
+    generate.kyverno.io/trigger-uid: {uid}
+  annotations:
+    kiln.dev/rule: kyverno:{policy}/{rule}
+    kiln.dev/operation: CREATE
+    kiln.dev/content: '0'
+    kiln.dev/user: '{{\"username\":\"platform-admin\",\"groups\":[\"platform-team\"]}}'
+"
+    )
+}
+
+#[test]
+fn forged_claims_gain_nothing() {
+    let Some(running) = Running::start(&["--no-workload", "--grant=standard"], &[]) else { return };
+    let cluster = &running.cluster;
+    cluster.apply(PLATFORM).unwrap();
+    cluster.apply(RULES).unwrap();
+    let ready = ["wait", "--for=condition=Ready", "clusterpolicies", "--all", "--timeout=90s"];
+    cluster.kubectl(&ready).unwrap();
+    let has = |what: &[&str]| cluster.kubectl(&[&["get"], what].concat()).is_ok();
+    let platform = ["--as=platform-admin", "--as-group=platform-team", "--as-group=system:masters"];
+    cluster.kubectl(&[&["create", "namespace", "good"], &platform[..]].concat()).unwrap();
+    running.wait("the honest copy", || has(&["secret", "database", "-n", "good"]));
+    running.wait("the honest note", || has(&["configmap", "made-by", "-n", "good"]));
+
+    // In the name of somebody of the platform's, and for namespaces that are none of Eve's business.
+    let uid = |name: &str| {
+        let namespace = running.get(&["namespace", name]);
+        namespace.str_at(["metadata", "uid"]).unwrap().to_owned()
+    };
+    let as_eve = |document: &str| {
+        cluster.kubectl_with_input(&["create", "--as=eve", "-f", "-"], document).unwrap();
+    };
+    for (number, namespace) in ["evil", "platform", "good"].into_iter().enumerate() {
+        let uid = uid(namespace);
+        let name = |what: &str| format!("{what}-{number}");
+        as_eve(&forged("Secret", &name("any"), "platform-secret", "copy", &uid));
+        as_eve(&forged("ConfigMap", &name("any"), "made-by", "by", &uid));
+    }
+    as_eve(&forged("Secret", "database", "platform-secret", "copy", &uid("evil")));
+    // Whatever else is created is looked at afterwards.
+    let shy = forged("Namespace", "shy", "made-by", "by", &uid("good"))
+        .replace("  namespace: evil\n", "");
+    cluster
+        .kubectl_with_input(
+            &["create", "--as=mallory", "--as-group=system:masters", "-f", "-"],
+            &shy,
+        )
+        .unwrap();
+    running.wait("the note on a namespace that looks made", || {
+        has(&["configmap", "made-by", "-n", "shy"])
+    });
+
+    let note = running.get(&["configmap", "made-by", "-n", "shy"]);
+    assert_eq!(note.str_at(["data", "by"]), Some("mallory"));
+    let stolen = running.get(&["secrets", "-n", "evil"]);
+    let stolen = kiln_value::json::to_string(&stolen);
+    assert!(!stolen.contains("aHVudGVyMg=="), "{stolen}");
+    assert!(
+        !has(&["configmap", "made-by", "-n", "platform"]),
+        "{}",
+        running.folder.read("engine.log")
+    );
+    assert!(!has(&["configmap", "made-by", "-n", "evil"]));
+    let honest = running.get(&["configmap", "made-by", "-n", "good"]);
+    assert_eq!(honest.str_at(["data", "by"]), Some("platform-admin"));
+
+    // Edits of what says whose it is are put right.
+    let user = r#"{"metadata":{"annotations":{"kiln.dev/user":"{\"username\":\"eve\"}"}}}"#;
+    let patch = ["patch", "configmap", "made-by", "-n", "good", "--type=merge", "-p", user];
+    cluster.kubectl(&patch).unwrap();
+    running.wait("the true user", || {
+        let annotations = ["metadata", "annotations", "kiln.dev/user"];
+        let note = running.get(&["configmap", "made-by", "-n", "good"]);
+        note.str_at(annotations).is_some_and(|user| user.contains("platform-admin"))
+    });
+}
