@@ -31,7 +31,7 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
             query.extend(limit.as_deref().map(|limit| ("limit", limit)));
             query.extend(resume.as_deref().map(|resume| ("continue", resume)));
             let answer = client.get(&address(kind, &about, "", &query)?).await?;
-            Ok(Reply::List(listing(answer, kind)))
+            Ok(Reply::List(listing(answer, kind, resume.as_deref())?))
         }
         Call::Create { object: body, dry_run } => {
             let place = ObjectId::new(about.gvk.clone(), &about.namespace, "");
@@ -128,7 +128,7 @@ pub async fn list_all(
         }
         query.extend(all.resume.as_deref().map(|resume| ("continue", resume)));
         let path = collection_path(kinds, gvk, namespace, &query)?;
-        let page = listing(client.get(&path).await?, kind);
+        let page = listing(client.get(&path).await?, kind, all.resume.as_deref())?;
         all.objects.extend(page.objects);
         (all.revision, all.resume) = (page.revision, page.resume);
         if all.resume.is_none() {
@@ -202,10 +202,16 @@ fn bad(part: &BadPart) -> ApiError {
     ApiError::new(Reason::Invalid, part.to_string())
 }
 
-/// Objects of a list do not say what they are; the list does.
-fn listing(mut answer: Value, kind: &Kind) -> Listing {
+/// A page of a list, which goes on where `after` says. Objects of a list do not say what they are; the list does.
+fn listing(mut answer: Value, kind: &Kind, after: Option<&str>) -> Result<Listing, ApiError> {
     let about = |field: &str| answer.str_at(["metadata", field]).unwrap_or_default().to_owned();
     let (revision, resume) = (about("resourceVersion"), about("continue"));
+    if after == Some(resume.as_str()) {
+        // Whoever follows it never comes to an end.
+        let message =
+            format!("the list of {} does not go on: `continue` stays the same", kind.plural());
+        return Err(ApiError::new(Reason::Unavailable, message));
+    }
     let api_version = kind.gvk().api_version();
     let items = answer.as_map_mut().and_then(|map| map.remove("items"));
     let objects = items.as_ref().and_then(Value::as_list).map(|items| items.to_vec());
@@ -216,9 +222,28 @@ fn listing(mut answer: Value, kind: &Kind) -> Listing {
             map.insert("kind", kind.kind());
         }
     }
-    Listing {
+    Ok(Listing {
         objects,
         revision: revision.parse().unwrap_or(0),
         resume: Some(resume).filter(|resume| !resume.is_empty()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_does_not_go_on_is_refused() {
+        let kinds = Kinds::builtin();
+        let kind = kinds.preferred("", "Namespace").unwrap();
+        let page = |next: &str| value!({"metadata": {"continue": next, "resourceVersion": "7"}, "items": []});
+        assert_eq!(listing(page("b"), kind, Some("a")).unwrap().resume.as_deref(), Some("b"));
+        assert_eq!(listing(page(""), kind, None).unwrap().resume, None);
+        let stuck = listing(page("a"), kind, Some("a")).unwrap_err();
+        assert_eq!(
+            stuck.message,
+            "the list of namespaces does not go on: `continue` stays the same"
+        );
     }
 }
