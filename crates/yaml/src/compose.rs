@@ -8,6 +8,7 @@ use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
 use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
+use crate::data::{Content, TextWithData};
 use crate::event::{Event, Form, Quoting, Scalar};
 use crate::float;
 use crate::folded;
@@ -36,6 +37,8 @@ pub(crate) struct Composer<'t, T> {
     end: usize,
     read: Weight,
     deepest: usize,
+    /// What to fill into scalars.
+    pub(crate) data: Option<&'t TextWithData>,
 }
 
 /// An entry of a map that is being read.
@@ -44,6 +47,8 @@ pub(crate) struct Entry<T> {
     pub(crate) key_span: Range<usize>,
     pub(crate) value: Value,
     pub(crate) track: T,
+    /// Whether data stands in the key.
+    pub(crate) from_data: bool,
 }
 
 /// A document as composed.
@@ -84,6 +89,7 @@ impl<'t, T: Track> Composer<'t, T> {
             end: start,
             read: Weight::default(),
             deepest: 0,
+            data: None,
         }
     }
 
@@ -180,6 +186,13 @@ impl<'t, T: Track> Composer<'t, T> {
         span: Range<usize>,
         at: Position,
     ) -> Result<(Value, T), Fault> {
+        match self.data.and_then(|data| data.content(&scalar)) {
+            None => {}
+            Some(Content::Text(text)) => scalar.text = text.into(),
+            Some(Content::Structure(value)) => {
+                return self.inserted(value, scalar.properties.anchor, span, at);
+            }
+        }
         let bytes = scalar.text.len();
         self.read.bytes += bytes;
         let anchor = scalar.properties.anchor.take();
@@ -197,6 +210,27 @@ impl<'t, T: Track> Composer<'t, T> {
             let weight = Weight { nodes: 1, bytes };
             let anchored =
                 Anchored { value: value.clone(), track: track.clone(), weight, height: 0 };
+            self.anchors.close(name, anchored);
+        }
+        Ok((value, track))
+    }
+
+    /// A list or map that fills the place of a scalar.
+    fn inserted(
+        &mut self,
+        value: Value,
+        anchor: Option<&'t str>,
+        span: Range<usize>,
+        at: Position,
+    ) -> Result<(Value, T), Fault> {
+        let (height, nodes) = extent(&value);
+        self.check_depth(at.depth + height, &span)?;
+        self.deepest = self.deepest.max(at.depth + height);
+        let weight = Weight { nodes, bytes: 0 };
+        self.read.add(weight);
+        let track = T::scalar(span);
+        if let Some(name) = anchor {
+            let anchored = Anchored { value: value.clone(), track: track.clone(), weight, height };
             self.anchors.close(name, anchored);
         }
         Ok((value, track))
@@ -238,6 +272,7 @@ impl<'t, T: Track> Composer<'t, T> {
         self.end = span.end;
         loop {
             let (event, key_span) = self.event()?;
+            let mut from_data = false;
             let key = match event {
                 Event::MapEnd => {
                     self.close(&key_span, at);
@@ -265,10 +300,18 @@ impl<'t, T: Track> Composer<'t, T> {
                         continue;
                     }
                     let key = self.keys.intern("<<");
-                    self.entries.push(Entry { key, key_span, value, track });
+                    self.entries.push(Entry { key, key_span, value, track, from_data: false });
                     continue;
                 }
-                Event::Scalar(scalar) => self.key(&scalar, &key_span, at)?,
+                Event::Scalar(mut scalar) => {
+                    if let Some(content) = self.data.and_then(|data| data.content(&scalar)) {
+                        let Content::Text(text) = content else {
+                            return Err(self.collection_key_fault(key_span));
+                        };
+                        (scalar.text, from_data) = (text.into(), true);
+                    }
+                    self.key(&scalar, &key_span, at)?
+                }
                 Event::Alias(name) => self.alias_key(name, &key_span)?,
                 Event::ListStart(..) | Event::MapStart(..) => {
                     return Err(self.collection_key_fault(key_span));
@@ -279,7 +322,7 @@ impl<'t, T: Track> Composer<'t, T> {
             };
             let (event, value_span) = self.event()?;
             let (value, track) = self.node(event, value_span, inside)?;
-            self.entries.push(Entry { key, key_span, value, track });
+            self.entries.push(Entry { key, key_span, value, track, from_data });
         }
         self.settle_duplicates(first)?;
         if !merges.is_empty() {
@@ -410,8 +453,18 @@ impl<'t, T: Track> Composer<'t, T> {
         }
         let mut positions: HashMap<Key, usize> = HashMap::new();
         let mut unique: Vec<Entry<T>> = Vec::new();
-        for entry in self.entries.drain(first..) {
+        let drained: Vec<Entry<T>> = self.entries.drain(first..).collect();
+        for entry in drained {
             match positions.get(&entry.key) {
+                Some(&at) if unique[at].from_data != entry.from_data => {
+                    let problem = format!(
+                        "the key {:?} is written, and a value says it, too",
+                        entry.key.as_str()
+                    );
+                    let hint =
+                        "a value cannot take the place of what is written: leave that key out";
+                    return Err(self.hinted(entry.key_span, problem, hint.to_owned()));
+                }
                 Some(&at) => unique[at] = entry,
                 None => {
                     positions.insert(entry.key.clone(), unique.len());
@@ -463,6 +516,18 @@ impl<'t, T: Track> Composer<'t, T> {
     #[cold]
     fn untyped_key_fault(&self, span: Range<usize>, text: &str) -> Fault {
         self.hinted(span, "a map key must be a string", format!("put it in quotes: {text:?}"))
+    }
+}
+
+/// How many levels of lists and maps a value has, and how many values are in it.
+fn extent(value: &Value) -> (usize, usize) {
+    let below = |extents: &mut dyn Iterator<Item = (usize, usize)>| {
+        extents.fold((1, 1), |(height, nodes), (below, more)| (height.max(below + 1), nodes + more))
+    };
+    match value {
+        Value::List(list) => below(&mut list.iter().map(extent)),
+        Value::Map(map) => below(&mut map.values().map(extent)),
+        _ => (0, 1),
     }
 }
 

@@ -164,7 +164,7 @@ impl Reader {
     }
 
     /// The value of a text that is one JSON object or list and means the same as YAML.
-    fn read_json(&mut self, source: &Source) -> Option<Value> {
+    pub(crate) fn read_json(&mut self, source: &Source) -> Option<Value> {
         let text = source.text().as_bytes();
         let first = text.iter().find(|b| !b.is_ascii_whitespace())?;
         if !matches!(first, b'{' | b'[') || differs_in_yaml(text) {

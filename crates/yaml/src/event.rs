@@ -50,8 +50,10 @@ impl Scalar<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quoting {
     Plain,
-    /// In quotes or as a literal block.
+    /// In single quotes or as a literal block.
     Quoted,
+    /// In double quotes, where there are escapes.
+    Double,
     /// As a folded block.
     Folded,
 }

@@ -15,6 +15,7 @@
 //! | `event`, `parse`, `tag_handles`, `scan*` | text to tokens to events, as go-yaml has them |
 //! | `compose` | events to values: keys, duplicates, depth |
 //! | `comments` | finding what a rewrite would lose |
+//! | `data` | text of which parts are data, and make no structure |
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
 //! | `folded` | what kustomize makes of folded text |
@@ -37,6 +38,7 @@ mod align;
 mod anchors;
 mod comments;
 mod compose;
+mod data;
 mod decode;
 mod document;
 mod emit;
@@ -61,6 +63,7 @@ mod timestamp;
 
 pub use align::part_of;
 pub use comments::first_comment;
+pub use data::{Datum, TextWithData};
 pub use document::{Document, Reader, read, read_bytes};
 pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};

@@ -56,7 +56,7 @@ fn entries_of<T: Track>(value: &Value, track: &T) -> Option<Vec<Entry<T>>> {
     let map = value.as_map()?;
     let entry = |(at, (key, value)): (usize, (&Key, &Value))| {
         let (key_span, track) = track.entry(at);
-        Entry { key: key.clone(), key_span, value: value.clone(), track }
+        Entry { key: key.clone(), key_span, value: value.clone(), track, from_data: false }
     };
     Some(map.iter().enumerate().map(entry).collect())
 }

@@ -233,7 +233,8 @@ impl<'t> Scanner<'t> {
         }
         let text = text.finish();
         self.at += 1;
-        let kind = Kind::Scalar { text, quoting: Quoting::Quoted };
+        let quoting = if quote == b'"' { Quoting::Double } else { Quoting::Quoted };
+        let kind = Kind::Scalar { text, quoting };
         Ok(Token { kind, start, end: self.at })
     }
 
