@@ -11,7 +11,8 @@ use kiln_rules::{ContextEntry, Load, QueryText};
 use kiln_value::{MAX_DEPTH, Map, Path, Str, Value};
 use kiln_variables::conditions::Effort;
 use kiln_variables::{
-    Conditions, Limits as TemplateLimits, Query, QueryError, Scope, Substitution, Template,
+    Conditions, FilledText, Limits as TemplateLimits, Query, QueryError, Scope, Substitution,
+    Template,
 };
 
 use crate::failure::{Failure, FailureKind};
@@ -199,6 +200,15 @@ impl<'c> Context<'c> {
     /// Fills a template.
     pub(crate) fn fill(&self, template: &Template) -> Result<Value, Failure> {
         self.all().fill(template)
+    }
+
+    /// Fills a template that is a text which somebody reads further, values kept apart.
+    pub(crate) fn fill_text(&self, template: &Template) -> Result<FilledText, Failure> {
+        let layer = self.all();
+        let mut substitution = layer.substitution();
+        let filled = substitution.run_text(template);
+        self.shared.counters.bytes(substitution.usage().bytes as u64)?;
+        Ok(filled?)
     }
 
     /// Evaluates an expression that may hold variables.

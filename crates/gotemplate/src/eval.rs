@@ -6,6 +6,7 @@ use crate::MissingKey;
 use crate::error::{Error, Refusal};
 use crate::exec::{Exec, Operand};
 use crate::functions::{Function, Type};
+use crate::marked::keeps_marks;
 use crate::methods;
 use crate::number::Number;
 use crate::tree::{Command, Part, Pipe, Term, TermKind};
@@ -200,7 +201,9 @@ impl<'e> Exec<'e> {
     /// Runs a function that has its arguments, once the texts among them are paid for.
     fn invoke(&self, function: &Function, values: &[Dyn]) -> Result<Dyn, Refusal> {
         self.meter.read(values.iter().map(text_bytes).sum())?;
-        (function.run)(&self.call(), values)
+        let result = (function.run)(&self.call(), values)?;
+        let made_of_data = !keeps_marks(function.name) && values.iter().any(Dyn::may_hold_data);
+        Ok(if made_of_data { result.as_data() } else { result })
     }
 
     fn function(
@@ -324,7 +327,7 @@ impl<'e> Exec<'e> {
         let found = match declared {
             Type::Any | Type::Raw => return self.literal(dot, term).map(|literal| literal.value),
             Type::Text => match &term.kind {
-                TermKind::Text(_, text) => Some(Dyn::Text(text.clone())),
+                TermKind::Text(_, text) => Some(Dyn::Text(text.clone().into())),
                 _ => return Err(self.error(expected("string"))),
             },
             Type::Bool => match &term.kind {
@@ -395,7 +398,7 @@ impl<'e> Exec<'e> {
         Ok(match &term.kind {
             TermKind::Dot => dot.clone(),
             TermKind::Bool(truth) => Operand::plain(Dyn::Bool(*truth)),
-            TermKind::Text(_, text) => Operand::plain(Dyn::Text(text.clone())),
+            TermKind::Text(_, text) => Operand::plain(Dyn::Text(text.clone().into())),
             TermKind::Number(number) => Operand::plain(self.ideal(number)?),
             _ => return Err(self.error(format!("can't evaluate command {term}"))),
         })

@@ -3,8 +3,9 @@
 use kiln_value::Str;
 
 use crate::error::{Error, ErrorKind, Refusal};
-use crate::format;
+use crate::format::{self, Sink};
 use crate::functions::Call;
+use crate::marked::Marked;
 use crate::meter::Meter;
 use crate::tree::{Branch, Node, Part, Pipe, Trees};
 use crate::value::Dyn;
@@ -44,7 +45,7 @@ pub(crate) struct Exec<'e> {
     pub(crate) meter: &'e Meter,
     pub(crate) sources: &'e dyn Sources,
     pub(crate) depth_limit: usize,
-    pub(crate) out: String,
+    pub(crate) out: Sink<'e>,
     /// The template that is being rendered, and the part that was looked at last.
     pub(crate) template: &'e str,
     pub(crate) at: Part<'e>,
@@ -56,13 +57,13 @@ pub(crate) struct Exec<'e> {
 
 impl<'e> Exec<'e> {
     /// Renders the main template.
-    pub(crate) fn run(mut self, data: Dyn) -> Result<String, Error> {
-        let Some(root) = self.trees.named.get(self.name) else { return Ok(String::new()) };
+    pub(crate) fn run(mut self, data: Dyn) -> Result<Sink<'e>, Error> {
+        let Some(root) = self.trees.named.get(self.name) else { return Ok(self.out) };
         let dot = Operand::plain(data);
         self.variables.push((Str::new_static("$"), dot.clone()));
         match self.list(&dot, root) {
             Ok(_) => Ok(self.out),
-            Err(error) => Err(error.with_partial(self.out)),
+            Err(error) => Err(error.with_partial(self.out.text)),
         }
     }
 
@@ -134,9 +135,11 @@ impl<'e> Exec<'e> {
     }
 
     fn write(&mut self, text: &str) -> Result<(), Error> {
-        self.meter.make(text.len() as u64).map_err(|fault| self.fault(fault, None))?;
-        self.out.push_str(text);
-        Ok(())
+        self.out.push(text).map_err(|fault| self.fault(fault, None))
+    }
+
+    fn write_marked(&mut self, text: &Marked) -> Result<(), Error> {
+        self.out.push_marked(text).map_err(|fault| self.fault(fault, None))
     }
 
     fn list(&mut self, dot: &Operand, list: &'e [Node]) -> Result<Flow, Error> {
@@ -184,11 +187,11 @@ impl<'e> Exec<'e> {
         self.look_at(Part::Action(at, pipe));
         match &value.value {
             Dyn::Missing | Dyn::Nil => self.write("<no value>"),
-            Dyn::Text(text) => self.write(text),
+            Dyn::Text(text) => self.write_marked(text),
             other => {
                 let text = format::plain(other, self.meter);
                 let text = text.map_err(|fault| self.fault(fault, None))?;
-                self.write(&text)
+                self.write_marked(&text)
             }
         }
     }
@@ -223,7 +226,7 @@ impl<'e> Exec<'e> {
                 self.meter.step(map.len() as u64).map_err(|fault| self.fault(fault, None))?;
                 for (key, item) in map.entries() {
                     ran = true;
-                    if !self.iterate(branch, Dyn::Text(key), &Operand::boxed(item))? {
+                    if !self.iterate(branch, Dyn::Text(Marked::data(key)), &Operand::boxed(item))? {
                         break;
                     }
                 }
@@ -247,7 +250,7 @@ impl<'e> Exec<'e> {
                 None => {
                     let shown = format::plain(other, self.meter);
                     let shown = shown.map_err(|fault| self.fault(fault, None))?;
-                    return Err(self.error(format!("range can't iterate over {shown}")));
+                    return Err(self.error(format!("range can't iterate over {}", shown.as_str())));
                 }
             },
         }

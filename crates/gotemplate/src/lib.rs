@@ -12,9 +12,11 @@
 //! | `lex`, `parse`, `tree`, `number` | text to tokens to trees with byte positions |
 //! | `exec`, `eval` | rendering, pipelines and arguments |
 //! | `value`, `methods` | Go's types, and what can be asked of times and versions |
+//! | `marked` | which parts of a text came from the data |
 //! | `format` | `%v`, `printf` |
 //! | [`functions`] | the functions of the language, and the tables |
 //! | `sprig` | sprig's functions, by subject |
+//! | `sketch` | what the output looks like before there is data |
 //! | `meter` | budgets |
 //!
 //! ```
@@ -32,11 +34,13 @@ mod exec;
 mod format;
 pub mod functions;
 mod lex;
+mod marked;
 mod meter;
 mod methods;
 mod number;
 mod parse;
 mod semver;
+mod sketch;
 mod sources;
 mod sprig;
 mod tree;
@@ -48,7 +52,9 @@ use std::sync::Arc;
 use kiln_value::Value;
 
 pub use error::{Error, ErrorKind};
+pub use marked::Part;
 pub use meter::Limits;
+pub use sketch::Action;
 pub use sources::{NoSources, Sources};
 
 /// Which functions a template can call.
@@ -92,6 +98,16 @@ pub struct Options {
     pub missing_key: MissingKey,
     /// What numbers of the data are.
     pub numbers: Numbers,
+}
+
+/// What a template made of its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendering {
+    /// The text.
+    pub text: String,
+    /// The parts of it that the data said, in order; everything else is the template's own text. Numbers and truths
+    /// count as the template's own: they cannot say anything else.
+    pub data: Vec<Part>,
 }
 
 /// A named value of the data; see [`Template::render_fields`].
@@ -177,7 +193,7 @@ impl Template {
             Value::Null => value::Dyn::Missing,
             data => value::Dyn::from_value(data, self.0.options.numbers),
         };
-        self.run(data, environment)
+        Ok(self.run(data, environment)?.text)
     }
 
     /// Renders the template with these fields as its data. To ask for another one is an error, as it is of a struct in Go.
@@ -188,7 +204,7 @@ impl Template {
         &self,
         fields: &[Field<'_>],
         environment: &Environment<'_>,
-    ) -> Result<String, Error> {
+    ) -> Result<Rendering, Error> {
         let entries = fields.iter().map(|field| {
             let value = value::Dyn::from_value(field.value, field.numbers);
             (kiln_value::Str::new(field.name), value)
@@ -196,7 +212,7 @@ impl Template {
         self.run(value::Dyn::record(entries), environment)
     }
 
-    fn run(&self, data: value::Dyn, environment: &Environment<'_>) -> Result<String, Error> {
+    fn run(&self, data: value::Dyn, environment: &Environment<'_>) -> Result<Rendering, Error> {
         let meter = meter::Meter::new(&environment.limits);
         let exec = exec::Exec {
             trees: &self.0.trees,
@@ -206,14 +222,15 @@ impl Template {
             meter: &meter,
             sources: environment.sources,
             depth_limit: environment.limits.depth,
-            out: String::new(),
+            out: format::Sink::new(&meter),
             template: &self.0.name,
             at: tree::Part::None,
             go_at: tree::Part::None,
             variables: Vec::new(),
             depth: 0,
         };
-        exec.run(data)
+        let format::Sink { text, parts, .. } = exec.run(data)?;
+        Ok(Rendering { text, data: parts })
     }
 }
 

@@ -11,6 +11,7 @@ use kiln_text::{Duration, Time};
 use kiln_value::{Number, Str, Value};
 
 use crate::Numbers;
+use crate::marked::Marked;
 use crate::semver::Version;
 
 /// A value of some Go type.
@@ -27,7 +28,7 @@ pub(crate) enum Dyn {
     Uint64(u64),
     Float(f64),
     Complex(f64, f64),
-    Text(Str),
+    Text(Marked),
     List(List),
     Map(Map),
     Time(Rc<Time>),
@@ -217,7 +218,7 @@ impl Dyn {
                 (Numbers::Integers, Number::UInt(uint)) => Dyn::Uint64(*uint),
                 _ => Dyn::Float(number.as_f64()),
             },
-            Value::String(text) => Dyn::Text(text.clone()),
+            Value::String(text) => Dyn::Text(Marked::data(text.clone())),
             Value::List(list) => {
                 Dyn::list(list.iter().map(|item| Dyn::from_value(item, numbers)).collect())
             }
@@ -232,13 +233,9 @@ impl Dyn {
         }
     }
 
-    pub(crate) fn text(text: impl Into<Str>) -> Dyn {
-        Dyn::Text(text.into())
-    }
-
     /// A text of bytes that need not be UTF-8; what is not becomes U+FFFD.
     pub(crate) fn bytes(bytes: &[u8]) -> Dyn {
-        Dyn::Text(Str::from(String::from_utf8_lossy(bytes)))
+        Dyn::Text(Marked::own(Str::from(String::from_utf8_lossy(bytes))))
     }
 
     pub(crate) fn list(items: Vec<Dyn>) -> Dyn {
@@ -249,8 +246,8 @@ impl Dyn {
         Dyn::List(List { elem, body: Rc::new(Items(items)) })
     }
 
-    pub(crate) fn texts<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Dyn {
-        Dyn::list_of(Elem::Text, items.into_iter().map(Dyn::text).collect())
+    pub(crate) fn texts<S: Into<Marked>>(items: impl IntoIterator<Item = S>) -> Dyn {
+        Dyn::list_of(Elem::Text, items.into_iter().map(|text| Dyn::Text(text.into())).collect())
     }
 
     pub(crate) fn map(entries: impl IntoIterator<Item = (Str, Dyn)>) -> Dyn {
@@ -269,6 +266,35 @@ impl Dyn {
         let mut map = Map::own(entries.into_iter().collect());
         map.is_record = true;
         Dyn::Map(map)
+    }
+
+    /// Whether a text that a function makes of this may say what the data says. Of lists and maps it is assumed.
+    pub(crate) fn may_hold_data(&self) -> bool {
+        match self {
+            Dyn::Text(text) => text.has_data(),
+            Dyn::List(list) => !list.items().is_empty(),
+            Dyn::Map(_) | Dyn::Version(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The same with its texts marked as data: what a function made of data.
+    pub(crate) fn as_data(&self) -> Dyn {
+        match self {
+            Dyn::Text(text) => Dyn::Text(text.as_data()),
+            Dyn::List(list) => {
+                Dyn::list_of(list.elem, list.items().iter().map(Dyn::as_data).collect())
+            }
+            Dyn::Map(map) => {
+                for (key, value) in map.entries() {
+                    if let Dyn::Text(_) | Dyn::List(_) = value {
+                        map.insert(key, value.as_data());
+                    }
+                }
+                self.clone()
+            }
+            other => other.clone(),
+        }
     }
 
     /// Whether there is nothing: no value, or a nil.
@@ -353,12 +379,18 @@ impl From<bool> for Dyn {
 
 impl From<String> for Dyn {
     fn from(text: String) -> Self {
-        Dyn::Text(Str::from(text))
+        Dyn::Text(text.into())
+    }
+}
+
+impl From<Marked> for Dyn {
+    fn from(text: Marked) -> Self {
+        Dyn::Text(text)
     }
 }
 
 impl From<&str> for Dyn {
     fn from(text: &str) -> Self {
-        Dyn::Text(Str::new(text))
+        Dyn::Text(text.into())
     }
 }

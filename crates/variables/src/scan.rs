@@ -19,6 +19,9 @@ pub(crate) struct Marked {
     shadow: Vec<u8>,
     /// Where stretches of template begin here, and where they began in the text as written.
     origins: Vec<(usize, usize)>,
+    /// Where data stands that is not part of a variable, and the how-manieth it was to be inserted.
+    data: Vec<(Range<usize>, usize)>,
+    inserted: usize,
 }
 
 /// Stands for a byte of data: neither brace nor backslash.
@@ -26,7 +29,13 @@ const DATA: u8 = b'.';
 
 impl Marked {
     pub(crate) fn template(text: &str) -> Self {
-        Marked { text: text.to_owned(), shadow: text.as_bytes().to_vec(), origins: vec![(0, 0)] }
+        Marked {
+            text: text.to_owned(),
+            shadow: text.as_bytes().to_vec(),
+            origins: vec![(0, 0)],
+            data: Vec::new(),
+            inserted: 0,
+        }
     }
 
     fn with_capacity(bytes: usize) -> Self {
@@ -34,6 +43,8 @@ impl Marked {
             text: String::with_capacity(bytes),
             shadow: Vec::with_capacity(bytes),
             origins: Vec::new(),
+            data: Vec::new(),
+            inserted: 0,
         }
     }
 
@@ -62,11 +73,15 @@ impl Marked {
         let mut done = 0;
         for (span, data) in spans.iter().zip(data) {
             filled.push_from(self, done..span.start);
+            let start = filled.text.len();
             filled.text.push_str(data.as_ref());
             filled.shadow.resize(filled.text.len(), DATA);
+            filled.data.push((start..filled.text.len(), self.inserted + filled.inserted));
+            filled.inserted += 1;
             done = span.end;
         }
         filled.push_from(self, done..self.text.len());
+        filled.inserted += self.inserted;
         filled
     }
 
@@ -80,6 +95,11 @@ impl Marked {
         let after = from.origins.partition_point(|(start, _)| *start < range.end);
         let inside = from.origins[first..after].iter();
         self.origins.extend(inside.map(|(start, written)| (start - range.start + shift, *written)));
+        let first = from.data.partition_point(|(at, _)| at.start < range.start);
+        let inside = from.data[first..].iter().take_while(|(at, _)| at.end <= range.end);
+        self.data.extend(inside.map(|(at, number)| {
+            (at.start - range.start + shift..at.end - range.start + shift, *number)
+        }));
         self.text.push_str(&from.text[range.clone()]);
         self.shadow.extend_from_slice(&from.shadow[range]);
     }
@@ -91,14 +111,29 @@ impl Marked {
 
     /// The text with `\{{` of the template turned into `{{`.
     pub(crate) fn unescape(&self) -> String {
+        self.unescape_with_data().0
+    }
+
+    /// The same, and where in it data stands, with the how-manieth it was to be inserted.
+    pub(crate) fn unescape_with_data(&self) -> (String, Vec<(Range<usize>, usize)>) {
         let mut plain = String::with_capacity(self.text.len());
-        let mut done = 0;
+        let (mut done, mut dropped) = (0, 0);
+        let mut data = self.data.clone();
+        let mut next = data.iter_mut().peekable();
+        let mut place = |until: usize, dropped: usize| {
+            while let Some((at, _)) = next.next_if(|(at, _)| at.start < until) {
+                *at = at.start - dropped..at.end - dropped;
+            }
+        };
         for at in memmem::find_iter(&self.shadow, br"\{{") {
+            place(at, dropped);
             plain.push_str(&self.text[done..at]);
             done = at + 1;
+            dropped += 1;
         }
+        place(usize::MAX, dropped);
         plain.push_str(&self.text[done..]);
-        plain
+        (plain, data)
     }
 }
 

@@ -5,6 +5,7 @@
 //! evaluates; this is the one deliberate difference.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use kiln_value::{Key, List, MAX_DEPTH, Map, Str, Value};
 
@@ -37,6 +38,21 @@ pub struct Usage {
     pub queries: usize,
     /// How many bytes were made or inserted.
     pub bytes: usize,
+}
+
+/// A text that was filled, and which parts of it are values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilledText {
+    /// The text.
+    pub text: String,
+    /// The values, in order, with where their texts stand.
+    pub values: Vec<(Range<usize>, Value)>,
+}
+
+/// What a text became: one value, or a text with the values that were inserted, in the order in which they were.
+enum Filling {
+    Value(Value),
+    Text(Marked, Vec<Value>),
 }
 
 /// Fills templates from one scope, within one budget.
@@ -74,6 +90,30 @@ impl<'s> Substitution<'s> {
             None => Ok(template.document.clone()),
             Some(node) => self.node(node, &template.document, template.base_depth),
         }
+    }
+
+    /// Fills a template that is one text, and says which parts of it are values.
+    ///
+    /// # Errors
+    /// As [`Substitution::run`].
+    pub fn run_text(&mut self, template: &Template) -> Result<FilledText, SubstituteError> {
+        template.check_references()?;
+        let Some(Node::Text(pattern)) = &template.root else {
+            let text = template.document.as_str().unwrap_or_default().to_owned();
+            return Ok(FilledText { text, values: Vec::new() });
+        };
+        Ok(match self.marked(pattern, template.base_depth)? {
+            Filling::Value(value) => {
+                let text = query::text_of(&value).map_err(Problem::Query);
+                let text = text.map_err(|problem| failed(pattern, problem))?.to_string();
+                FilledText { values: vec![(0..text.len(), value)], text }
+            }
+            Filling::Text(marked, values) => {
+                let (text, data) = marked.unescape_with_data();
+                let value = |(at, number): (_, usize)| Some((at, values.get(number)?.clone()));
+                FilledText { text, values: data.into_iter().filter_map(value).collect() }
+            }
+        })
     }
 
     /// Fills what lies below a node; everything else of the value is shared.
@@ -130,6 +170,14 @@ impl<'s> Substitution<'s> {
 
     /// Fills a text. A text that is one variable takes the value of it, whatever its type.
     fn text(&mut self, pattern: &Pattern, depth: usize) -> Result<Value, SubstituteError> {
+        Ok(match self.marked(pattern, depth)? {
+            Filling::Value(value) => value,
+            Filling::Text(marked, _) => Value::from(marked.unescape()),
+        })
+    }
+
+    fn marked(&mut self, pattern: &Pattern, depth: usize) -> Result<Filling, SubstituteError> {
+        let mut inserted = Vec::new();
         let mut found = Cow::Borrowed(pattern.first.as_slice());
         let mut text = Cow::Borrowed(&pattern.text);
         let mut rounds = 0;
@@ -143,10 +191,11 @@ impl<'s> Substitution<'s> {
                 let value = self.variable(variable, &text, pattern)?;
                 if variable.span == (0..text.text().len()) {
                     self.insert(&value, depth).map_err(|limit| failed(pattern, limit))?;
-                    return Ok(value);
+                    return Ok(Filling::Value(value));
                 }
                 let pasted = query::text_of(&value).map_err(Problem::Query);
                 values.push(pasted.map_err(|problem| failed(pattern, problem))?);
+                inserted.push(value);
             }
             let made = text.text().len() + values.iter().map(Str::len).sum::<usize>();
             self.spend(made).map_err(|limit| failed(pattern, limit))?;
@@ -161,7 +210,7 @@ impl<'s> Substitution<'s> {
                 .map(|span| Prepared::read(text.text(), span, &pattern.path))
                 .collect();
         }
-        Ok(Value::from(text.unescape()))
+        Ok(Filling::Text(text.into_owned(), inserted))
     }
 
     fn variable(

@@ -84,6 +84,69 @@ fn deep_and_large_reviews_end_in_an_error() {
 }
 
 #[test]
+fn values_of_objects_are_no_structure() {
+    let modrule = "
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: agent, namespace: dev}
+spec:
+  type: Patch
+  match: [{select: $.kind, matchValue: Pod}]
+  patch:
+  - op: add
+    path: /spec/containers/-1
+    value: |-
+      name: agent
+      image: agent:{{ .Target.metadata.annotations.v }}
+";
+    let policy = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: agent}
+spec:
+  rules:
+  - name: agent
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    mutate:
+      patchesJson6902: |-
+        - op: add
+          path: /spec/containers/-
+          value:
+            name: agent
+            image: agent:{{ request.object.metadata.annotations.v }}
+";
+    let request = |says: &str| {
+        let says = json::to_string(&Value::from(says));
+        format!(
+            "{{kind: {{group: '', version: v1, kind: Pod}}, resource: {{group: '', version: v1, resource: pods}}, object: \
+             {{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: dev, annotations: {{v: {says}}}}}, spec: {{containers: []}}}}}}"
+        )
+    };
+    for (rules, path) in [(modrule, "/dragnet-webhook"), (policy, "/mutate/fail")] {
+        for (says, image) in [
+            ("1", "agent:1"),
+            (
+                "1\nsecurityContext: {privileged: true}",
+                "agent:1\\nsecurityContext: {privileged: true}",
+            ),
+            (
+                "1\n            securityContext: {privileged: true}",
+                "agent:1\\n            securityContext: {privileged: true}",
+            ),
+        ] {
+            let answer = patch(&send(&hooks(rules), path, &request(says)));
+            assert_eq!(
+                answer,
+                format!(
+                    r#"[{{"op":"add","path":"/spec/containers/0","value":{{"name":"agent","image":"{image}"}}}}]"#
+                ),
+                "{path} {says}"
+            );
+        }
+    }
+}
+
+#[test]
 fn values_of_objects_are_never_taken_for_templates() {
     let answer = send(
         &hooks(POLICY),

@@ -305,6 +305,50 @@ fn json_has_reasons_traces_and_untouched_resources() {
 }
 
 #[test]
+fn values_of_objects_are_no_structure() {
+    let rule = "\
+apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: agent, namespace: dev}
+spec:
+  type: Patch
+  match: [{select: $.kind, matchValue: Pod}]
+  patch:
+  - op: add
+    path: /spec/containers/-1
+    value: |-
+      name: agent
+      image: agent:{{ .Target.metadata.annotations.v }}
+";
+    let pod = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  namespace: dev
+  annotations: {v: \"1\\nsecurityContext: {privileged: true}\"}
+spec: {containers: [{name: app, image: app}]}
+";
+    let counting = rule.replace(
+        "image: agent:{{ .Target.metadata.annotations.v }}",
+        "{{ .Target.metadata.annotations.v }}",
+    );
+    let folder =
+        Folder::with(&[("rule.yaml", rule), ("counting.yaml", &counting), ("pod.yaml", pod)]);
+    let run = folder.kiln(&["apply", "rule.yaml", "--resource", "pod.yaml", "--format", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(
+        run.stdout.contains(r#""agent:1\nsecurityContext: {privileged: true}""#),
+        "{}",
+        run.stdout
+    );
+    assert!(!run.stdout.contains(r#""privileged""#), "{}", run.stdout);
+    let run = folder.kiln(&["check", "counting.yaml"]);
+    let said = format!("{}{}", run.stdout, run.stderr);
+    assert!(said.contains("stands where structure would"), "{said}");
+}
+
+#[test]
 fn names_cannot_steer_the_terminal() {
     let hostile = r#""\e[31mteam\a-\u009b2J-x\npass: 9""#;
     let policy = "

@@ -7,6 +7,7 @@ use kiln_text::Regex;
 use kiln_value::Str;
 
 use super::compile::loose_text;
+use super::structure;
 use crate::fields::{Fields, Node};
 
 const MATCH: &[&str] = &[
@@ -199,7 +200,9 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
         None => None,
         Some(node) => {
             let text = loose_text(&node)?;
-            Some(template(&node, &text)?)
+            let template = template(&node, &text)?;
+            structure::warn(&node, &template);
+            Some(template)
         }
     };
     Some(PatchItem { action, select, pointer, value, path: node.path.clone() })

@@ -5,10 +5,12 @@
 //! | `compile` | a document to a rule |
 //! | `items` | the items of `match` and `patch` |
 //! | `overlap` | rules that write the same place of the same objects |
+//! | `structure` | values that count on objects to write structure |
 
 mod compile;
 mod items;
 mod overlap;
+mod structure;
 
 pub(crate) use compile::compile;
 pub(crate) use overlap::warnings as overlaps;

@@ -203,7 +203,14 @@ impl Compiler<'_> {
         let later = depth > 0 && !template.is_plain();
         let operations = match operations(&masked) {
             Ok(operations) => operations,
-            Err(_) if later => Value::Null,
+            Err(_) if later => {
+                node.report.warn(
+                    &node.path,
+                    "variables stand where structure would, and what objects say is text",
+                    Some("write the operations out, with variables where values stand".into()),
+                );
+                Value::Null
+            }
             Err(problem) => {
                 node.error_with(
                     problem,

@@ -24,3 +24,4 @@ mod rule_set;
 mod scope;
 mod support;
 mod threats;
+mod values;

@@ -13,6 +13,8 @@ use kiln_yaml::{Document, emit_documents};
 fn modrules_act_as_recorded() {
     let Some(folder) = corpus("kubemod") else { return };
     let mut tally = Tally::new("kubemod rules");
+    let on_purpose = "on purpose: what an object says is text";
+    tally.known_failure("edge-template-colon-injection", on_purpose);
     let mut cases: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();

@@ -12,7 +12,9 @@ mod patch;
 mod references;
 mod repeats;
 
-use kiln_gotemplate::{Environment, Field, Limits as TemplateLimits, Numbers, Sources, Template};
+use kiln_gotemplate::{
+    Environment, Field, Limits as TemplateLimits, Numbers, Rendering, Sources, Template,
+};
 use kiln_jsonpath::Limits as PathLimits;
 use kiln_rules::{Modify, Reach};
 use kiln_value::{Str, Value};
@@ -102,7 +104,7 @@ impl<'m> Modifying<'m> {
         template: &Template,
         seen: &Value,
         further: &[Field<'_>],
-    ) -> Result<String, kiln_gotemplate::Error> {
+    ) -> Result<Rendering, kiln_gotemplate::Error> {
         let namespace = Value::from(self.namespace.clone());
         let mut fields = vec![
             Field { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
@@ -126,7 +128,8 @@ impl<'m> Modifying<'m> {
     ) -> Effect {
         let seen = self.seen(object);
         // KubeMod: a message that cannot be rendered is left out; the object is refused all the same.
-        let words = message.and_then(|message| self.render(message, &seen, &[]).ok());
+        let words =
+            message.and_then(|message| self.render(message, &seen, &[]).ok().map(|made| made.text));
         let message = match &words {
             Some(words) => format!("{policy}: {}", kiln_text::quote::quote(words)),
             None => policy,

@@ -1,11 +1,11 @@
 //! Operations: computed from the object before the rule, then applied together.
 
-use kiln_gotemplate::{ErrorKind as TemplateErrorKind, Field, Numbers, Template};
+use kiln_gotemplate::{ErrorKind as TemplateErrorKind, Field, Numbers, Rendering, Template};
 use kiln_jsonpath::{ErrorKind as PathErrorKind, Selection, fill_placeholders};
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_rules::{PatchAction, PatchItem};
 use kiln_value::{Map, Number, Str, Value, json};
-use kiln_yaml::{DuplicateKeys, ReadOptions, read_bytes};
+use kiln_yaml::{Datum, DuplicateKeys, ReadOptions, TextWithData};
 
 use super::repeats::without_repeats;
 use super::{Modifying, references};
@@ -128,7 +128,7 @@ impl Modifying<'_> {
             Field { name: "SelectedItem", value: &selected, numbers: Numbers::Floats },
             Field { name: "SelectKeyParts", value: &parts, numbers: Numbers::Integers },
         ];
-        let text = self.render(template, seen, &further).map_err(|error| {
+        let rendering = self.render(template, seen, &further).map_err(|error| {
             let limit = error.kind() == TemplateErrorKind::Limit;
             let kind = if limit { FailureKind::Limit } else { FailureKind::Value };
             let mut failure =
@@ -136,8 +136,8 @@ impl Modifying<'_> {
             failure.hint = error.hint_text().map(str::to_owned);
             failure
         })?;
-        self.shared.counters.bytes(text.len() as u64)?;
-        read_value(&text)
+        self.shared.counters.bytes(rendering.text.len() as u64)?;
+        read_value(rendering)
     }
 
     /// Applies the patch to what kubectl last applied, too, so that the next apply does not undo it.
@@ -183,13 +183,25 @@ fn as_float(value: Value) -> Value {
     }
 }
 
-/// Reads a filled-in value; of several documents the first.
-fn read_value(text: &str) -> Result<Value, Failure> {
+/// Reads a filled-in value; of several documents the first. Its structure is that of the template's own text.
+///
+/// KubeMod reads what objects say as YAML, too, so that whoever writes an annotation chooses what a rule writes.
+fn read_value(rendering: Rendering) -> Result<Value, Failure> {
     let options =
         ReadOptions { duplicate_keys: DuplicateKeys::LastWins, ..ReadOptions::kubernetes() };
-    let documents = read_bytes("value", text.as_bytes(), options).map_err(|error| {
-        Failure::new(FailureKind::Value, format!("the filled-in value is no YAML: {error}"))
-            .hint("quote what is filled in: {{ … | quote }}")
+    let data = rendering.data.into_iter();
+    let data: Vec<Datum> = data
+        .map(|part| Datum { at: part.at, unescaped: part.unescaped, structure: None })
+        .collect();
+    let values = TextWithData::new(&rendering.text, &data).read("value", options).map_err(|error| {
+        let failure =
+            Failure::new(FailureKind::Value, format!("the filled-in value is no YAML: {error}"));
+        match data.is_empty() {
+            true => failure.hint("quote what is filled in: {{ … | quote }}"),
+            false => failure.hint(
+                "what an object says is text, and fills a place where text can stand; for structure write {{ … | toJson }}",
+            ),
+        }
     })?;
-    Ok(documents.into_iter().next().map_or(Value::Null, |first| as_float(first.into_value())))
+    Ok(values.into_iter().next().map_or(Value::Null, as_float))
 }

@@ -1,13 +1,15 @@
 //! One patch on one object.
 
+use kiln_diagnostic::Diagnostic;
 use kiln_patch::{JsonPatch, JsonPatchRules, Merged, StrategicRules, strategic_merge};
-use kiln_pattern::{Limits as PatternLimits, Resolved, resolve_anchors};
+use kiln_pattern::{Anchor, Limits as PatternLimits, Resolved, resolve_anchors};
 use kiln_rules::{Patch, PatchBody};
 use kiln_schema::{Schema, Version};
-use kiln_value::{Value, json};
-use kiln_yaml::{Document, ReadOptions, read_bytes};
+use kiln_value::Value;
+use kiln_variables::FilledText;
+use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
-use crate::context::{Context, text_of};
+use crate::context::Context;
 use crate::failure::{Failure, FailureKind};
 use crate::trace::{Answer, Step};
 
@@ -19,11 +21,19 @@ pub(super) fn apply(
 ) -> Result<Value, Failure> {
     context.shared.counters.patched(size(object))?;
     let after = match &patch.body {
-        PatchBody::Strategic(template) => strategic(&context.fill(template)?, object, context),
+        PatchBody::Strategic(template) => {
+            let filled = context.fill(template)?;
+            // Where a variable is the whole patch, the policy lets it say everything.
+            let checked = match template.document() {
+                Value::String(_) => Ok(()),
+                written => no_instructions(written, &filled),
+            };
+            checked.and_then(|()| strategic(&filled, object, context))
+        }
         PatchBody::Json(operations) => json_patch(operations, object),
         PatchBody::JsonText(template) => {
-            let text = text_of(context.fill(template)?, "patchesJson6902")?;
-            read_operations(&text).and_then(|operations| json_patch(&operations, object))
+            let filled = context.fill_text(template)?;
+            read_operations(filled).and_then(|operations| json_patch(&operations, object))
         }
     };
     let after = after.map_err(|failure| failure.at(&patch.path))?;
@@ -67,6 +77,62 @@ fn strategic(patch: &Value, object: &Value, context: &Context<'_>) -> Result<Val
     }
 }
 
+/// Refuses values of objects that would tell the merge what to do: keys such as `$patch` and anchors are the policy's.
+///
+/// Kyverno follows them wherever they come from.
+fn no_instructions(written: &Value, filled: &Value) -> Result<(), Failure> {
+    match (written, filled) {
+        (Value::Map(written), Value::Map(filled)) => {
+            for ((old, below), (new, value)) in written.iter().zip(filled) {
+                if instructions(new) != instructions(old) {
+                    return Err(brought_in(new));
+                }
+                no_instructions(below, value)?;
+            }
+            Ok(())
+        }
+        (Value::List(written), Value::List(filled)) => {
+            written.iter().zip(filled).try_for_each(|(old, new)| no_instructions(old, new))
+        }
+        // A variable that gave a list or a map.
+        (Value::String(_), value) => no_instructions_in(value),
+        _ => Ok(()),
+    }
+}
+
+fn no_instructions_in(value: &Value) -> Result<(), Failure> {
+    match value {
+        Value::Map(map) => {
+            map.iter().try_for_each(|(key, value)| match instructions(key).is_empty() {
+                true => no_instructions_in(value),
+                false => Err(brought_in(key)),
+            })
+        }
+        Value::List(list) => list.iter().try_for_each(no_instructions_in),
+        _ => Ok(()),
+    }
+}
+
+/// What a key tells the merge to do: its anchors, from the outside in, and a directive.
+fn instructions(key: &str) -> Vec<&'static str> {
+    const DIRECTIVES: [&str; 4] =
+        ["$patch", "$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/"];
+    let (mut found, mut key) = (Vec::new(), key);
+    while let Some(anchor) = Anchor::parse(key) {
+        found.push(anchor.kind.mark());
+        key = anchor.key;
+    }
+    found.extend(DIRECTIVES.into_iter().find(|name| key.starts_with(name)));
+    found
+}
+
+fn brought_in(key: &str) -> Failure {
+    let message =
+        format!("a variable brings in the key {key:?}, which would tell the merge what to do");
+    Failure::new(FailureKind::Patch, message)
+        .hint("use patchesJson6902, where keys of objects are keys and nothing else")
+}
+
 fn json_patch(operations: &Value, object: &Value) -> Result<Value, Failure> {
     let mut after = object.clone();
     let patch = JsonPatch::parse(operations, JsonPatchRules::kyverno()).map_err(wrong)?;
@@ -74,20 +140,57 @@ fn json_patch(operations: &Value, object: &Value) -> Result<Value, Failure> {
     Ok(after)
 }
 
-/// Reads the text of a JSON patch, which may be YAML.
-fn read_operations(text: &str) -> Result<Value, Failure> {
-    if text.starts_with('[')
-        && let Ok(operations) = json::parse(text)
+/// Reads the text of a JSON patch, which may be YAML. Its structure is that of the text as the policy has it, and of lists
+/// and maps that stand in the place of a value; texts of objects are texts.
+///
+/// Kyverno reads what objects say as YAML, too.
+fn read_operations(filled: FilledText) -> Result<Value, Failure> {
+    let values = filled.values.into_iter();
+    let data: Vec<Datum> = values
+        .map(|(at, value)| {
+            let structure =
+                Some(value).filter(|value| matches!(value, Value::Map(_) | Value::List(_)));
+            Datum { at, unescaped: None, structure }
+        })
+        .collect();
+    let mut text = TextWithData::new(&filled.text, &data);
+    let wrong = |error: Diagnostic| {
+        let what = format!("the filled patchesJson6902 is no YAML: {error}");
+        Failure::new(FailureKind::Patch, what).hint(
+            "what an object says is text: put the variable where a value stands, and make structure with parse_yaml( )",
+        )
+    };
+    let options = ReadOptions::kubernetes();
+    let outline = text.read_outline("patchesJson6902", options).map_err(wrong)?;
+    keep_steps(&mut text, outline.first());
+    if filled.text.starts_with('[')
+        && let Some(operations) = text.read_json()
     {
         return Ok(operations);
     }
-    let documents = read_bytes("patchesJson6902", text.as_bytes(), ReadOptions::kubernetes())
-        .map_err(|error| {
-            let what = format!("the filled patchesJson6902 is no YAML: {error}");
-            Failure::new(FailureKind::Patch, what)
-                .hint("put variables in quotes, or give a value with to_string()")
-        })?;
-    Ok(documents.into_iter().next().map_or(Value::Null, Document::into_value))
+    let values = text.read("patchesJson6902", options).map_err(wrong)?;
+    let operations = values.into_iter().next().unwrap_or_default();
+    if matches!(outline.first(), Some(Value::String(_))) && !matches!(operations, Value::List(_)) {
+        let what = "the operations of patchesJson6902 are the text of a variable, and what objects say is no structure";
+        return Err(Failure::new(FailureKind::Patch, what)
+            .hint("write the operations out, with variables where values stand"));
+    }
+    Ok(operations)
+}
+
+/// Lets each value in a path be a part of one step, whatever it says: a slash in it is the slash of a key. A path that
+/// begins with a variable is that variable's to choose.
+fn keep_steps(text: &mut TextWithData, outline: Option<&Value>) {
+    for operation in outline.and_then(Value::as_list).into_iter().flatten() {
+        for field in ["path", "from"] {
+            let written = operation.str_at([field]).unwrap_or_default();
+            for (at, datum) in text.data_in(written) {
+                if at > 0 {
+                    text.change(datum, |said| said.replace('/', "~1"));
+                }
+            }
+        }
+    }
 }
 
 fn wrong(error: impl std::fmt::Display) -> Failure {

@@ -2,6 +2,7 @@
 
 use super::verbs::{Flags, Printer};
 use crate::error::Refusal;
+use crate::marked::Marked;
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -19,7 +20,7 @@ struct Format<'f> {
 }
 
 /// Writes the arguments by a format.
-pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<String, Refusal> {
+pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<Marked, Refusal> {
     let mut printer = Printer::new(meter);
     let mut format =
         Format { text, at: 0, arguments, next: 0, reordered: false, good_number: true };
@@ -46,7 +47,7 @@ pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<Str
         }
         printer.out.push(")")?;
     }
-    Ok(printer.out.text)
+    Ok(printer.out.finish())
 }
 
 impl Format<'_> {

@@ -3,8 +3,11 @@
 use kiln_text::float::{self, Style};
 use kiln_text::quote::{quote, quote_to_ascii};
 
+use kiln_value::Str;
+
 use super::{MAX_DEPTH, Sink, too_deep};
 use crate::error::Refusal;
+use crate::marked::Marked;
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -62,7 +65,7 @@ impl<'m> Printer<'m> {
             Dyn::Float(float) => self.float(value, *float, verb),
             Dyn::Complex(real, imaginary) => self.complex(value, *real, *imaginary, verb),
             Dyn::Text(text) => match verb {
-                'v' | 's' | 'x' | 'X' | 'q' => self.text(text, verb),
+                'v' | 's' | 'x' | 'X' | 'q' => self.marked(text, verb),
                 _ => self.bad(value, verb),
             },
             Dyn::List(list) => {
@@ -89,14 +92,16 @@ impl<'m> Printer<'m> {
                     if position > 0 {
                         self.out.push(between)?;
                     }
-                    self.value(&Dyn::Text(key), verb, depth + 1)?;
+                    self.value(&Dyn::Text(Marked::data(key)), verb, depth + 1)?;
                     self.out.push(":")?;
                     self.value(&item, verb, depth + 1)?;
                 }
                 self.out.push(close)
             }
             Dyn::Time(_) | Dyn::Version(_) | Dyn::Duration(_) => match (verb, value) {
-                ('v' | 's' | 'x' | 'X' | 'q', _) => self.text(&stringer(value), verb),
+                ('v' | 's' | 'x' | 'X' | 'q', _) => {
+                    self.marked(&Marked::data(stringer(value)), verb)
+                }
                 (_, Dyn::Duration(duration)) => {
                     self.integer(value, i128::from(duration.as_nanos()), verb)
                 }
@@ -131,6 +136,36 @@ impl<'m> Printer<'m> {
         let result = self.padded(text);
         self.flags.zero = zero;
         result
+    }
+
+    /// Writes a text with its marks.
+    fn marked(&mut self, text: &Marked, verb: char) -> Result<(), Refusal> {
+        let start = self.out.text.len();
+        let as_it_is = self.flags.width.is_none() && self.flags.precision.is_none();
+        self.text(text, verb)?;
+        let end = self.out.text.len();
+        if !text.has_data() {
+            return Ok(());
+        }
+        match verb {
+            'v' | 's' if as_it_is && !self.flags.sharp_v => {
+                self.out.keep(text.parts_of(0..text.len(), start))
+            }
+            'q' if as_it_is && self.out.text[start..].starts_with('"') => {
+                self.out.mark(start + 1..end - 1, Some(Str::new(text.as_str())))
+            }
+            _ => self.out.mark(start..end, None),
+        }
+    }
+
+    /// Writes something that is data.
+    fn as_data(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let start = self.out.text.len();
+        write(self)?;
+        self.out.mark(start..self.out.text.len(), None)
     }
 
     fn text(&mut self, text: &str, verb: char) -> Result<(), Refusal> {
@@ -195,9 +230,10 @@ impl<'m> Printer<'m> {
             'o' | 'O' => format!("{size:o}"),
             'x' => format!("{size:x}"),
             'X' => format!("{size:X}"),
-            'c' => return self.padded(&character(int).to_string()),
-            'q' => return self.quoted_character(character(int)),
-            'U' => return self.code_point(int),
+            // A number of the data can stand for any character.
+            'c' => return self.as_data(|printer| printer.padded(&character(int).to_string())),
+            'q' => return self.as_data(|printer| printer.quoted_character(character(int))),
+            'U' => return self.as_data(|printer| printer.code_point(int)),
             _ => return self.bad(value, verb),
         };
         let signed = int < 0 || self.flags.plus || self.flags.space;

@@ -54,7 +54,10 @@ fn println(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
 
 fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let rest = arguments.get(1..).unwrap_or_default();
-    format::printf(text(arguments, 0), rest, call.meter).map(Dyn::from)
+    let printed = format::printf(text(arguments, 0), rest, call.meter)?;
+    // A format from the data can say anything.
+    let ours = matches!(any(arguments, 0), Dyn::Text(format) if !format.has_data());
+    Ok(Dyn::Text(if ours { printed } else { printed.as_data() }))
 }
 
 fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {

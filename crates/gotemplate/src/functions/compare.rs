@@ -60,7 +60,7 @@ fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     }
     Ok(match (a, b) {
         (Dyn::Bool(a), Dyn::Bool(b)) => a == b,
-        (Dyn::Text(a), Dyn::Text(b)) => a == b,
+        (Dyn::Text(a), Dyn::Text(b)) => a.as_str() == b.as_str(),
         (Dyn::Float(a), Dyn::Float(b)) => a == b,
         (Dyn::Complex(a, x), Dyn::Complex(b, y)) => a == b && x == y,
         _ => a.as_integer() == b.as_integer(),
@@ -75,9 +75,10 @@ fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
         _ if a.kind_name() != b.kind_name() => {
             let (one, other) = (as_text(a)?, format::plain(b, call.meter)?);
             let (a, b) = (a.type_name(), b.type_name());
+            let (one, other) = (one.as_str(), other.as_str());
             Err(format!("non-comparable types {one}: {a}, {b}: {other}").into())
         }
-        _ => Err(format!("non-comparable type {}: {}", as_text(b)?, b.type_name()).into()),
+        _ => Err(format!("non-comparable type {}: {}", as_text(b)?.as_str(), b.type_name()).into()),
     }
 }
 
@@ -94,7 +95,7 @@ fn order(arguments: &[Dyn]) -> Result<Option<Ordering>, Refusal> {
         return Err(incompatible(a, b));
     }
     match (a, b) {
-        (Dyn::Text(a), Dyn::Text(b)) => Ok(Some(a.cmp(b))),
+        (Dyn::Text(a), Dyn::Text(b)) => Ok(Some(a.as_str().cmp(b.as_str()))),
         (Dyn::Float(a), Dyn::Float(b)) => Ok(a.partial_cmp(b)),
         _ => match (a.as_integer(), b.as_integer()) {
             (Some(a), Some(b)) => Ok(Some(a.cmp(&b))),

@@ -17,7 +17,7 @@ fn joined(call: &Call<'_>, arguments: &[Dyn]) -> Result<String, Refusal> {
     let text = format::print(&arguments, call.meter)?;
     // An escape takes at most six bytes for one.
     call.meter.make(text.len() as u64 * 6)?;
-    Ok(text)
+    Ok(text.to_string())
 }
 
 pub(super) fn html(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {

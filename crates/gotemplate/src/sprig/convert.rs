@@ -1,24 +1,24 @@
 //! What sprig makes of any value: a text, an integer, a float, a list of texts.
 
 use kiln_text::float;
-use kiln_value::Str;
 
 use crate::error::Refusal;
 use crate::format;
+use crate::marked::Marked;
 use crate::meter::Meter;
 use crate::number::parse_int;
 use crate::value::Dyn;
 
 /// The text of a value, as `%v` prints it.
-pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Str, Refusal> {
+pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Marked, Refusal> {
     match value {
         Dyn::Text(text) => Ok(text.clone()),
-        other => format::plain(other, meter).map(Str::from),
+        other => format::plain(other, meter),
     }
 }
 
 /// The texts of a list without its nils; of anything else a list of one.
-pub(super) fn texts_of(value: &Dyn, meter: &Meter) -> Result<Vec<Str>, Refusal> {
+pub(super) fn texts_of(value: &Dyn, meter: &Meter) -> Result<Vec<Marked>, Refusal> {
     match value {
         Dyn::Missing | Dyn::Nil => Ok(Vec::new()),
         Dyn::List(list) => {

@@ -46,7 +46,7 @@ fn dict(call: &Call<'_>, a: &[Dyn]) -> Result {
     let mut entries = Vec::with_capacity(a.len() / 2 + 1);
     for pair in a.chunks(2) {
         let value = pair.get(1).cloned().unwrap_or_else(|| "".into());
-        entries.push((text_of(&pair[0], call.meter)?, value));
+        entries.push((text_of(&pair[0], call.meter)?.into_text(), value));
     }
     Ok(Dyn::map(entries))
 }

@@ -1,12 +1,13 @@
 //! Values to JSON and back, and deep copies and comparisons, all counted.
 
-use kiln_value::{Key, Number, Value, json};
+use kiln_value::{Key, Number, Str, Value, json};
 
 use super::json_syntax;
 use crate::Numbers;
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
 use crate::functions::{Call, any, text};
+use crate::marked::{Marked, Part};
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -22,17 +23,45 @@ pub(super) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 pub(super) fn compact(call: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(json::to_go_string(&value_of(any(a, 0), call.meter, 0)?).into())
+    with_strings_marked(json::to_go_string(&value_of(any(a, 0), call.meter, 0)?), call.meter)
 }
 
 pub(super) fn pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(json::to_go_string_pretty(&value_of(any(a, 0), call.meter, 0)?).into())
+    let pretty = json::to_go_string_pretty(&value_of(any(a, 0), call.meter, 0)?);
+    with_strings_marked(pretty, call.meter)
 }
 
 pub(super) fn raw(call: &Call<'_>, a: &[Dyn]) -> Result {
     let raw = json::to_canonical_string(&value_of(any(a, 0), call.meter, 0)?);
     // Go escapes what JavaScript takes for line ends, come what may.
-    Ok(raw.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").into())
+    let raw = raw.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    with_strings_marked(raw, call.meter)
+}
+
+/// JSON whose strings count as data, whoever wrote them: inside of the quotes there is no structure.
+fn with_strings_marked(text: String, meter: &Meter) -> Result {
+    let bytes = text.as_bytes();
+    let (mut parts, mut at) = (Vec::new(), 0);
+    while let Some(quote) = text[at..].find('"') {
+        let start = at + quote + 1;
+        let mut end = start;
+        while bytes.get(end).is_some_and(|byte| *byte != b'"') {
+            end += if bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let end = end.min(bytes.len());
+        let escaped = text[start..end].contains('\\');
+        let whole = &text[start - 1..(end + 1).min(text.len())];
+        let unescaped = match escaped.then(|| json::parse(whole)) {
+            Some(Ok(Value::String(said))) => Some(said),
+            _ => None,
+        };
+        if start < end {
+            parts.push(Part { at: start..end, unescaped });
+        }
+        at = (end + 1).min(bytes.len());
+    }
+    meter.make(parts.len() as u64 * Part::COST)?;
+    Ok(Dyn::Text(Marked::with_parts(Str::from(text), parts)))
 }
 
 fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
@@ -56,7 +85,7 @@ fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
         Dyn::Complex(..) => return Err("json: unsupported type: complex128".into()),
         Dyn::Text(text) => {
             meter.make(text.len() as u64)?;
-            Value::String(text.clone())
+            Value::String(text.clone().into_text())
         }
         Dyn::List(list) => {
             let items = list.items().iter().map(|item| value_of(item, meter, depth + 1));
@@ -121,7 +150,7 @@ pub(super) fn equal(a: &Dyn, b: &Dyn, meter: &Meter, depth: usize) -> Result<boo
         (Dyn::Complex(a, x), Dyn::Complex(b, y)) => a == b && x == y,
         (Dyn::Text(a), Dyn::Text(b)) => {
             meter.read(a.len() as u64)?;
-            a == b
+            a.as_str() == b.as_str()
         }
         (Dyn::Time(a), Dyn::Time(b)) => a == b,
         (Dyn::Version(a), Dyn::Version(b)) => a.to_string() == b.to_string(),

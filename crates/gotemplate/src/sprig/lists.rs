@@ -203,6 +203,6 @@ fn sort_alpha(call: &Call<'_>, a: &[Dyn]) -> Result {
     call.meter.step((texts.len() as u64).saturating_mul(times.max(1)))?;
     let bytes: u64 = texts.iter().map(|text| text.len() as u64).sum();
     call.meter.read(bytes.saturating_mul(times))?;
-    texts.sort();
+    texts.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(Dyn::texts(texts))
 }

@@ -10,6 +10,7 @@ use crate::error::Refusal;
 use crate::format::{self, Sink};
 use crate::functions::Type::{Any, Int, Text};
 use crate::functions::{Call, Function, any, function, int, text};
+use crate::marked::Marked;
 use crate::value::Dyn;
 
 pub(super) const TABLE: &[Function] = &[
@@ -133,21 +134,29 @@ fn camelcase(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(case::camel(text(a, 0)).into())
 }
 
+/// A part of a text, with the marks that it has there.
+fn stretch(a: &[Dyn], at: usize, part: impl FnOnce(&str) -> &str) -> Dyn {
+    match any(a, at) {
+        Dyn::Text(text) => text.stretch(part(text)).into(),
+        other => other.clone(),
+    }
+}
+
 fn trim(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(text(a, 0).trim().into())
+    Ok(stretch(a, 0, str::trim))
 }
 
 fn trim_all(_: &Call<'_>, a: &[Dyn]) -> Result {
     let cut = text(a, 0);
-    Ok(text(a, 1).trim_matches(|c| cut.contains(c)).into())
+    Ok(stretch(a, 1, |text| text.trim_matches(|c| cut.contains(c))))
 }
 
 fn trim_prefix(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(text(a, 1).strip_prefix(text(a, 0)).unwrap_or(text(a, 1)).into())
+    Ok(stretch(a, 1, |whole| whole.strip_prefix(text(a, 0)).unwrap_or(whole)))
 }
 
 fn trim_suffix(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(text(a, 1).strip_suffix(text(a, 0)).unwrap_or(text(a, 1)).into())
+    Ok(stretch(a, 1, |whole| whole.strip_suffix(text(a, 0)).unwrap_or(whole)))
 }
 
 fn nospace(_: &Call<'_>, a: &[Dyn]) -> Result {
@@ -194,7 +203,28 @@ fn replace(call: &Call<'_>, a: &[Dyn]) -> Result {
     let (old, new, source) = (text(a, 0), text(a, 1), text(a, 2));
     let count = source.matches(old).count() as u64;
     call.meter.make(source.len() as u64 + count.saturating_mul(new.len() as u64))?;
-    Ok(source.replace(old, new).into())
+    let replaced = source.replace(old, new);
+    let (Dyn::Text(source), Dyn::Text(between)) = (any(a, 2), any(a, 1)) else {
+        return Ok(replaced.into());
+    };
+    if old.is_empty() || matches!(any(a, 0), Dyn::Text(old) if old.has_data()) {
+        return Ok(Marked::data(replaced).into());
+    }
+    // What is replaced is chosen by the template, so that what stands between keeps its marks.
+    let mut out = Sink::new(call.meter);
+    let mut at = 0;
+    for piece in source.split(old) {
+        if at > 0 {
+            let start = out.text.len();
+            out.text.push_str(between);
+            out.keep(between.parts_of(0..between.len(), start))?;
+        }
+        let start = out.text.len();
+        out.text.push_str(piece);
+        out.keep(source.parts_of(at..at + piece.len(), start))?;
+        at += piece.len() + old.len();
+    }
+    Ok(out.finish().into())
 }
 
 fn plural(_: &Call<'_>, a: &[Dyn]) -> Result {
@@ -202,14 +232,14 @@ fn plural(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn indent(call: &Call<'_>, a: &[Dyn]) -> Result {
-    indented(call, a, "").map(Dyn::from)
+    indented(call, a, "")
 }
 
 fn nindent(call: &Call<'_>, a: &[Dyn]) -> Result {
-    indented(call, a, "\n").map(Dyn::from)
+    indented(call, a, "\n")
 }
 
-fn indented(call: &Call<'_>, a: &[Dyn], before: &str) -> Result<String> {
+fn indented(call: &Call<'_>, a: &[Dyn], before: &str) -> Result {
     let Ok(spaces) = usize::try_from(int(a, 0)) else {
         return Err("strings: negative Repeat count".into());
     };
@@ -220,9 +250,13 @@ fn indented(call: &Call<'_>, a: &[Dyn], before: &str) -> Result<String> {
             out.push("\n")?;
         }
         out.repeat(" ", spaces)?;
-        out.push(line)?;
+        match any(a, 1) {
+            // Each line for itself: where lines end is what an indentation is about.
+            Dyn::Text(text) => out.push_marked(&text.stretch(line))?,
+            _ => out.push(line)?,
+        }
     }
-    Ok(out.text)
+    Ok(out.finish().into())
 }
 
 fn substr(_: &Call<'_>, a: &[Dyn]) -> Result {
@@ -278,9 +312,14 @@ fn quoted(call: &Call<'_>, a: &[Dyn], wrap: fn(&str) -> String) -> Result {
         if !out.text.is_empty() {
             out.push(" ")?;
         }
-        out.push(&wrap(&text_of(value, call.meter)?))?;
+        let text = text_of(value, call.meter)?;
+        let start = out.text.len();
+        out.push(&wrap(&text))?;
+        if text.has_data() {
+            out.mark(start + 1..out.text.len() - 1, Some(text.into_text()))?;
+        }
     }
-    Ok(out.text.into())
+    Ok(out.finish().into())
 }
 
 fn cat(call: &Call<'_>, a: &[Dyn]) -> Result {
@@ -289,9 +328,9 @@ fn cat(call: &Call<'_>, a: &[Dyn]) -> Result {
         if position > 0 {
             out.push(" ")?;
         }
-        out.push(&format::plain(value, call.meter)?)?;
+        out.push_marked(&format::plain(value, call.meter)?)?;
     }
-    Ok(out.text.into())
+    Ok(out.finish().into())
 }
 
 fn to_string(call: &Call<'_>, a: &[Dyn]) -> Result {
@@ -306,11 +345,14 @@ fn join(call: &Call<'_>, a: &[Dyn]) -> Result {
     let mut out = Sink::new(call.meter);
     for (position, part) in texts_of(any(a, 1), call.meter)?.iter().enumerate() {
         if position > 0 {
-            out.push(text(a, 0))?;
+            match any(a, 0) {
+                Dyn::Text(between) => out.push_marked(between)?,
+                _ => out.push(text(a, 0))?,
+            }
         }
-        out.push(part)?;
+        out.push_marked(part)?;
     }
-    Ok(out.text.into())
+    Ok(out.finish().into())
 }
 
 /// The parts of a text. Go splits by the empty text into characters.

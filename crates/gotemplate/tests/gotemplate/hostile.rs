@@ -148,7 +148,7 @@ fn fields_are_all_there_is() {
     ];
     let run = |source: &str| {
         let template = Template::parse("t", source, &Options::default()).unwrap();
-        template.render_fields(&fields, &Environment::default())
+        template.render_fields(&fields, &Environment::default()).map(|made| made.text)
     };
     assert_eq!(
         run("{{ .Target.n }} {{ index .Parts 0 }} {{ .Target.no }}").unwrap(),

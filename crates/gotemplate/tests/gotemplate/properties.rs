@@ -139,6 +139,85 @@ proptest! {
     }
 }
 
+/// Data whose texts hold a character that no template and no function writes by itself.
+fn marked_values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<i32>().prop_map(Value::from),
+        "[ж\\n\"%: a,]{1,9}".prop_map(Value::from),
+        Just(Value::from("ж: 2020-01-01, {\"ж\": [\"ж\"]}")),
+        Just(Value::from("{\"ж\": [\"ж\"]}")),
+    ];
+    leaf.prop_recursive(2, 12, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 1..4).prop_map(Value::from),
+            proptest::collection::btree_map("[abж]", inner, 1..4)
+                .prop_map(|map| Value::Map(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Calls of functions on the results of functions.
+fn piped_calls() -> impl Strategy<Value = String> {
+    let call = || calls().prop_map(|call| call.replace("{{", "").replace("}}", ""));
+    proptest::collection::vec(call(), 1..4).prop_map(|calls| {
+        format!("{{{{ . | {} }}}}{{{{ {} }}}}", calls.join(" | "), calls.join(" | "))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn what_comes_from_the_data_is_marked(source in piped_calls(), a in marked_values(), b in marked_values()) {
+        use kiln_gotemplate::Field;
+        let fields = [("a", &a), ("b", &b)]
+            .map(|(name, value)| Field { name, value, numbers: Numbers::Floats });
+        let Ok(template) = Template::parse("t", &source, &options()) else { return Ok(()) };
+        let Ok(made) = template.render_fields(&fields, &environment()) else { return Ok(()) };
+        let mut end = 0;
+        for part in &made.data {
+            prop_assert!(end <= part.at.start && part.at.start < part.at.end, "{source}: {made:?}");
+            let own = &made.text[end..part.at.start];
+            prop_assert!(!own.contains(['ж', 'Ж']), "{source}: {made:?}");
+            end = part.at.end;
+        }
+        prop_assert!(!made.text[end..].contains(['ж', 'Ж']), "{source}: {made:?}");
+    }
+}
+
+#[test]
+fn the_texts_of_a_template_keep_apart_from_those_of_the_data() {
+    use kiln_gotemplate::Field;
+    let data = value!({"v": "ж\nж", "q": "ж\"", "n": 5});
+    let fields = [Field { name: "D", value: &data, numbers: Numbers::Floats }];
+    // Brackets around what is marked.
+    for (source, shown) in [
+        ("a: {{ .D.v }}!", "a: [ж\nж]!"),
+        ("{{ .D.n }} {{ .D.none }} {{ \"own\" }}", "5 <no value> own"),
+        ("{{ printf \"%s: %s\" \"k\" .D.q }}", "k: [ж\"]"),
+        ("{{ printf \"%5s\" .D.q }}", "[   ж\"]"),
+        ("{{ .D.q | quote }}", "\"[ж\\\"]\""),
+        ("{{ .D.v | nindent 2 }}", "\n  [ж]\n  [ж]"),
+        ("{{ list \"a\" .D.q | join \"-\" }}", "a-[ж\"]"),
+        ("{{ .D.v | replace \"\\n\" \", \" }}", "[ж], [ж]"),
+        ("{{ .D.q | upper }}", "[Ж\"]"),
+        ("{{ dict \"k\" .D.q | toJson }}", "{\"[k]\":\"[ж\\\"]\"}"),
+        ("{{ range $k, $e := .D }}{{ $k }}{{ end }}", "[n][q][v]"),
+        ("{{ printf \"%c\" 1078 }}", "[ж]"),
+        ("{{ default \"own\" .D.none }}", "own"),
+        ("{{ cat \"a\" .D.n .D.q | trim }}", "a 5 [ж\"]"),
+    ] {
+        let template = Template::parse("t", source, &options()).unwrap();
+        let made = template.render_fields(&fields, &environment()).unwrap();
+        let mut marked = made.text.clone();
+        for part in made.data.iter().rev() {
+            marked.insert(part.at.end, ']');
+            marked.insert(part.at.start, '[');
+        }
+        assert_eq!(marked, shown, "{source}");
+    }
+}
+
 /// The value as the macro takes it.
 fn serde(data: &Value) -> String {
     json::to_string(data)

@@ -1,0 +1,569 @@
+//! Values stay values: what objects say fills the places of values, and never becomes structure, whatever language a rule
+//! is written in and wherever in a text the value stands.
+
+use crate::support::policies::{kyverno, scripted};
+use crate::support::{Fixed, Objects, compiled, messages, rules, run};
+use kiln_engine::{Effect, Event, Mutated, RuleSet, World};
+use kiln_object::Kinds;
+use kiln_value::{Value, value};
+use proptest::prelude::*;
+
+/// A value that does nobody harm, and is nowhere else in a result.
+const HARMLESS: &str = "harmless";
+
+/// A Pod that says something in its annotations, as a value and as a key.
+fn pod(says: &str) -> Value {
+    let mut pod = value!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "home", "annotations": {"v": says}},
+        "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+    });
+    pod.set(["keys", says], "said").unwrap();
+    pod
+}
+
+fn modrule(value: &str) -> String {
+    let value = kiln_value::json::to_string(&Value::from(value));
+    format!(
+        "apiVersion: api.kubemod.io/v1beta1\nkind: ModRule\nmetadata: {{name: r, namespace: home}}\nspec:\n  type: Patch\n  \
+         match: [{{select: $.kind, matchValue: Pod}}]\n  patch: [{{op: add, path: /spec/filled, value: {value}}}]\n"
+    )
+}
+
+/// What a rule makes of a Pod: what it becomes and everything else, or `None` if the rule refuses to do anything.
+fn result(set: &RuleSet, pod: &Value) -> Option<Value> {
+    let kinds = Kinds::builtin();
+    let view = Objects(vec![pod.clone()]);
+    let sources = Fixed(std::cell::Cell::new(0));
+    let world = World { sources: &sources, ..World::of(&view, &kinds) };
+    let Mutated { object, outcomes } = set.mutate(&Event::created(pod.clone()), &world);
+    let generated = run(set, &Event::created(pod.clone()), &view);
+    let failed = outcomes.iter().chain(&generated).any(|outcome| !outcome.failures.is_empty());
+    let made: Vec<Value> = generated
+        .iter()
+        .flat_map(|outcome| &outcome.effects)
+        .filter_map(|effect| match effect {
+            Effect::Ensure(ensure) => {
+                let mut object = ensure.object.clone();
+                kiln_engine::strip(&mut object);
+                Some(object)
+            }
+            _ => None,
+        })
+        .collect();
+    if failed {
+        assert_eq!(&object, pod, "a rule that fails changes nothing");
+        assert!(made.is_empty(), "a rule that fails makes nothing: {made:?}");
+        return None;
+    }
+    Some(value!({"object": object, "made": made}))
+}
+
+/// Whether a text has something from the object, whatever functions made of it.
+fn is_said(text: &str) -> bool {
+    text.to_lowercase().contains(HARMLESS)
+}
+
+/// Whether two results differ in values only that the harmless one has from the object.
+fn same_structure(harmless: &Value, hostile: &Value) -> bool {
+    match (harmless, hostile) {
+        (Value::String(text), other) if is_said(text) => {
+            !matches!(other, Value::Map(_) | Value::List(_))
+        }
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_structure(a, b))
+        }
+        (Value::Map(a), Value::Map(b)) => {
+            let (said, own): (Vec<_>, Vec<_>) = a.iter().partition(|(key, _)| is_said(key));
+            let others: Vec<_> = b.iter().filter(|(key, _)| a.get(key).is_none()).collect();
+            own.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_structure(a, b)))
+                && said.len() == others.len()
+                && said.iter().zip(&others).all(|((_, a), (_, b))| same_structure(a, b))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Places of a ModRule's value where an action can stand.
+const PLACES: &[&str] = &[
+    "ACTION",
+    "name: agent\nimage: agent:ACTION\nlast: 1\n",
+    "- ACTION\n- b\n",
+    "a: ACTION # a comment\nb: 1",
+    "image: \"agent:ACTION\"\nlast: 1",
+    "image: 'agent:ACTION'\nlast: 1",
+    "text: |\n  before\n  ACTION\n  after\nlast: 1\n",
+    "text: >-\n  before ACTION\n  after\nlast: 1\n",
+    "{a: ACTION, b: [c, ACTION, d]}",
+    "{\"a\": \"ACTION\", \"b\": [\"ACTION\"]}",
+    "ACTION: a\nb: c\n",
+    "\"k-ACTION\": a\nb: c\n",
+    "{k-ACTION: a, b: c}",
+    "a: !!str ACTION\nb: c\n",
+    "a: &x ACTION\nb: *x\n",
+    "# ACTION\na: b\n",
+    "a: b\n---\nACTION\n",
+    "a: ACTIONACTION\nb: c",
+];
+
+/// What an action can do with what an object says.
+const ACTIONS: &[&str] = &[
+    "V",
+    "V | quote",
+    "V | squote",
+    "V | toJson",
+    "V | toRawJson",
+    "V | upper",
+    "V | trunc 400",
+    "V | trim | title",
+    "V | trimPrefix \"a\"",
+    "V | b64enc | b64dec",
+    "V | indent 2",
+    "V | nindent 4",
+    "V | replace \"q\" \"w\"",
+    "V | repeat 2",
+    "printf \"%s\" V",
+    "printf \"x-%s\" V",
+    "printf \"%q\" V",
+    "printf \"%#v\" V",
+    "printf \"%-30s\" V",
+    "printf V 1 2",
+    "print V 1",
+    "cat V \"a\"",
+    "list V \"b\" | join \" \"",
+    "splitList \"\\n\" V | join \"\\n\"",
+    "splitList \",\" V | first",
+    "index (splitList \":\" V) 0",
+    "dict \"k\" V | toJson",
+    "dict V \"v\" | toJson",
+    "(dict \"k\" V).k",
+    "V | default \"d\"",
+    "ternary V \"no\" true",
+    "coalesce V \"no\"",
+    "regexReplaceAll \"^(.*)$\" V \"${1}\"",
+    "regexFind \"(?s).*\" V",
+    "V | html",
+    "V | js",
+    "V | urlquery",
+    "wrap 10 V",
+    "V | nospace",
+    "V | toString",
+    "toStrings (list V) | last",
+    "keys .Target.keys | first",
+    "keys .Target.keys | sortAlpha | join \"\"",
+    ".Target.keys",
+    ".Target.keys | toJson",
+    "range $k, $v := .Target.keys }}{{ $k }}{{ end",
+    "with V }}{{ . }}{{ end",
+    "if V }}{{ V }}{{ else }}none{{ end",
+    "range $i, $e := untilStep 0 1 1 }}{{ V }}{{ end",
+    "$x := V }}{{ $x",
+    "template \"t\" V",
+    "(urlParse V).path",
+    "range splitList \"\" V }}{{ printf \"%c\" (index . 0) }}{{ end",
+];
+
+/// Texts that want to be more than values. Empty ones leave a rule's own text alone, as in the originals.
+fn hostile() -> impl Strategy<Value = String> {
+    let fragments = proptest::sample::select(vec![
+        "\n",
+        "\r\n",
+        "\n\n",
+        " ",
+        "  ",
+        "\t",
+        ": ",
+        ":",
+        "#",
+        " # ",
+        "- ",
+        "-",
+        "? ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "'",
+        "''",
+        "\"",
+        "\\",
+        "\\n",
+        "\\\"",
+        "&x ",
+        "*x",
+        "!!binary ",
+        "!!map ",
+        "!",
+        "|",
+        ">",
+        "|\n  ",
+        "%YAML 1.2\n",
+        "---\n",
+        "\n---\n",
+        "...\n",
+        "\n...\n",
+        "<<",
+        "<<: ",
+        "null",
+        "~",
+        "true",
+        "1",
+        "0x1f",
+        ".inf",
+        "=",
+        "@",
+        "`",
+        "\0",
+        "\u{85}",
+        "\u{2028}",
+        "\u{feff}",
+        "\u{7f}",
+        "\nsecurityContext: {privileged: true}",
+        "\n  privileged: true",
+        "\", \"b\": \"",
+        "', b: '",
+        "}, {",
+        "], [",
+        "kilndata0w0z",
+        "kilnaction0z",
+        "{{ .Target }}",
+        "(( 1 ))",
+        "{{request}}",
+        "$(x)",
+        "\\{{",
+        "$patch",
+        "(name)",
+        "+(a)",
+        "~1",
+        "~0",
+        "/",
+        "../",
+        "a",
+        "b",
+        "name",
+        "image",
+        "k",
+        "x",
+    ]);
+    let text = prop_oneof![
+        4 => proptest::collection::vec(fragments, 1..6).prop_map(|parts| parts.concat()),
+        1 => "(?s).{0,12}",
+    ];
+    text.prop_filter("empty", |text| !text.trim_matches('\n').is_empty())
+}
+
+/// The result of a rule for a hostile value is that for a harmless one, but for the value, or the rule fails.
+fn holds(rule: &str, says: &str) -> Result<(), TestCaseError> {
+    let set = rules(rule);
+    let harmless = result(&set, &pod(HARMLESS));
+    let Some(hostile) = result(&set, &pod(says)) else { return Ok(()) };
+    let Some(harmless) = harmless else {
+        return Err(TestCaseError::fail(format!("{rule} acts on {says:?} alone")));
+    };
+    prop_assert!(
+        same_structure(&harmless, &hostile),
+        "{rule}\nwith {says:?} makes\n{hostile:?}\nand otherwise\n{harmless:?}"
+    );
+    Ok(())
+}
+
+fn filled(place: &str, action: &str) -> String {
+    let action = action.replace('V', "$.Target.metadata.annotations.v");
+    let filled = place.replace("ACTION", &format!("{{{{ {action} }}}}"));
+    format!("{{{{ define \"t\" }}}}{{{{ . }}}}{{{{ end }}}}{filled}")
+}
+
+/// Rules of all other languages, with the value wherever text is filled in.
+fn others() -> Vec<String> {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let json = |text: &str| {
+        let text = kiln_value::json::to_string(&Value::from(text.replace("VALUE", v)));
+        kyverno("ClusterPolicy", "Pod", &format!("mutate: {{patchesJson6902: {text}}}"))
+    };
+    let each = |text: &str| {
+        let text = text.replace("VALUE", "{{ element.metadata.annotations.v }}");
+        let text = kiln_value::json::to_string(&Value::from(text));
+        let each =
+            format!("mutate: {{foreach: [{{list: '[request.object]', patchesJson6902: {text}}}]}}");
+        kyverno("ClusterPolicy", "Pod", &each)
+    };
+    let merge = |patch: &str| {
+        let patch = patch.replace("VALUE", v);
+        kyverno("ClusterPolicy", "Pod", &format!("mutate: {{patchStrategicMerge: {patch}}}"))
+    };
+    let generate = |data: &str| {
+        let data = data.replace("VALUE", v);
+        kyverno(
+            "ClusterPolicy",
+            "Pod",
+            &format!(
+                "generate: {{apiVersion: v1, kind: ConfigMap, name: made, namespace: home, data: {data}}}"
+            ),
+        )
+    };
+    let cel = |template: &str| {
+        let template = template.replace("VALUE", "(( object.metadata.annotations.v ))");
+        let template = kiln_value::json::to_string(&Value::from(template));
+        let spec = format!("generate: [{{template: {{interpolate: cel, value: {template}}}}}]");
+        scripted("GeneratingPolicy", "pods", &spec)
+    };
+    let mutating =
+        |mutation: &str| scripted("MutatingPolicy", "pods", &format!("mutations: [{mutation}]"));
+    let mut all = vec![
+        json("- op: add\n  path: /spec/filled\n  value: VALUE\n"),
+        json("- op: add\n  path: /spec/filled\n  value: {image: agent:VALUE, b: [VALUE]}\n"),
+        json("- op: add\n  path: /spec/filled\n  value:\n    image: agent:VALUE\n    last: 1\n"),
+        json("- op: add\n  path: /spec/filled\n  value: \"agent:VALUE\"\n"),
+        json("- op: add\n  path: /spec/filled\n  value: 'agent:VALUE'\n"),
+        json("- op: add\n  path: /spec/filled\n  value: |\n    VALUE\n    last\n"),
+        json("- op: add\n  path: /spec/filled\n  value: {k-VALUE: x, b: c}\n"),
+        json("[{\"op\": \"add\", \"path\": \"/spec/filled\", \"value\": \"VALUE\"}]"),
+        json(
+            "[{\"op\": \"add\", \"path\": \"/spec/filled\", \"value\": {\"k-VALUE\": \"x\", \"b\": VALUE}}]",
+        ),
+        each("- op: add\n  path: /metadata/labels/x-VALUE\n  value: VALUE\n"),
+        each("- {op: add, path: \"/metadata/labels/VALUE\", value: VALUE}"),
+        each("- {op: add, path: /spec/filled, value: {a: VALUE}}"),
+        each("VALUE"),
+        each("- op: add\n  path: /spec/filled\n  value: a\nVALUE\n"),
+        merge("{metadata: {labels: {x: 'VALUE'}}}"),
+        merge("{metadata: {labels: {'VALUE': x, b: c}}}"),
+        merge("{metadata: {labels: {'+(VALUE)': x, b: c}}}"),
+        merge("{spec: {containers: [{name: agent, image: 'agent:VALUE'}]}}"),
+        generate("{data: {x: 'VALUE', b: 'pre-VALUE'}}"),
+        generate("{data: {'VALUE': x, b: c}}"),
+        generate("{data: {'k-VALUE': x, b: c}}"),
+        mutating(
+            "{patchType: JSONPatch, jsonPatch: {expression: \"[JSONPatch{op: 'add', path: '/spec/x', value: \
+             object.metadata.annotations.v}]\"}}",
+        ),
+        mutating(
+            "{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{metadata: Object.metadata{labels: \
+             {'x': object.metadata.annotations.v}}}\"}}",
+        ),
+    ];
+    for text in [
+        "VALUE",
+        "agent:VALUE",
+        "\"VALUE\"",
+        "'a-VALUE'",
+        "[VALUE]",
+        "{a: VALUE}",
+        "|\n    VALUE\n    b",
+    ] {
+        all.push(cel(&format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: made, namespace: home}}\ndata:\n  x: {text}\n  last: a\n"
+        )));
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_objects_say_is_no_structure_in_modrules(
+        place in proptest::sample::select(PLACES),
+        action in proptest::sample::select(ACTIONS),
+        says in hostile(),
+    ) {
+        let rule = modrule(&filled(place, action));
+        // Some actions cannot stand in some places, whatever is filled in.
+        if result(&rules(&rule), &pod(HARMLESS)).is_some() {
+            holds(&rule, &says)?;
+        }
+    }
+
+    #[test]
+    fn what_objects_say_is_no_structure_in_any_other_language(
+        rule in proptest::sample::select(others()),
+        says in hostile(),
+    ) {
+        holds(&rule, &says)?;
+    }
+}
+
+/// The rules above act at all.
+#[test]
+fn the_rules_of_the_properties_act_on_harmless_values() {
+    for rule in others() {
+        let refused = rule.contains("\"{{ element.metadata.annotations.v }}\"")
+            || rule.contains("value: a\\n{{ element");
+        assert_eq!(result(&rules(&rule), &pod(HARMLESS)).is_some(), !refused, "{rule}");
+    }
+    for place in PLACES {
+        assert!(result(&rules(&modrule(&filled(place, "V"))), &pod(HARMLESS)).is_some(), "{place}");
+    }
+    for action in ACTIONS {
+        let rule = modrule(&filled("a: |\n  x\n  ACTION\nb: c", action));
+        assert!(result(&rules(&rule), &pod(HARMLESS)).is_some(), "{action}");
+    }
+}
+
+/// What a ModRule with this value writes for a Pod that says this.
+fn written(template: &str, says: &str) -> Value {
+    let rule = modrule(&template.replace('V', ".Target.metadata.annotations.v"));
+    let result = result(&rules(&rule), &pod(says));
+    let result = result.unwrap_or_else(|| panic!("{template} acts"));
+    result.get_path(["object", "spec", "filled"]).cloned().unwrap_or_default()
+}
+
+#[test]
+fn values_are_written_exactly_as_objects_say_them() {
+    let privileged = "1\nsecurityContext: {privileged: true}";
+    for (template, says, wanted) in [
+        (
+            "name: a\nimage: agent:{{ V }}",
+            privileged,
+            value!({"name": "a", "image": format!("agent:{privileged}")}),
+        ),
+        ("a: \"{{ V }}\"", "\", b: \"c", value!({"a": "\", b: \"c"})),
+        ("a: '{{ V }}'", "it's", value!({"a": "it's"})),
+        ("a: {{ V }}", "{b: c}", value!({"a": "{b: c}"})),
+        ("a: {{ V }}", "*x", value!({"a": "*x"})),
+        ("a: {{ V }}", "&x y", value!({"a": "&x y"})),
+        ("a: {{ V }}", "!!binary aGk=", value!({"a": "!!binary aGk="})),
+        ("a: {{ V }}", "b # c", value!({"a": "b # c"})),
+        ("a: {{ V }}", "b: c", value!({"a": "b: c"})),
+        ("a: {{ V }}", "- b", value!({"a": "- b"})),
+        ("a: x{{ V }}", "\n---\nb: c", value!({"a": "x\n---\nb: c"})),
+        ("{{ V }}: c", "a: b", value!({"a: b": "c"})),
+        ("{{ V }}: {a: b}", "<<", value!({"<<": {"a": "b"}})),
+        ("a: |\n  {{ V }}", "one\ntwo", value!({"a": "one\ntwo"})),
+        ("a: {{ V | toJson }}", "b\n\"c\"", value!({"a": "b\n\"c\""})),
+        ("{{ dict \"a\" V | toJson }}", "b\n\"c\"", value!({"a": "b\n\"c\""})),
+        ("a: {{ V | quote }}", "b\n\"c\"", value!({"a": "b\n\"c\""})),
+        // A text of JSON inside of a text keeps its escapes.
+        ("a: '{\"b\": {{ V | quote }}}'", "c\"d", value!({"a": "{\"b\": \"c\\\"d\"}"})),
+        ("a: '{{ V | toJson }}'", "c\"d", value!({"a": "\"c\\\"d\""})),
+    ] {
+        assert_eq!(written(template, says), wanted, "{template} with {says:?}");
+    }
+}
+
+#[test]
+fn harmless_values_are_written_as_by_kubemod() {
+    for (template, says, wanted) in [
+        ("a: {{ V }}", "5", value!({"a": 5})),
+        ("a: {{ V }}", "true", value!({"a": true})),
+        ("a: {{ V }}", "null", value!({"a": null})),
+        ("a: {{ V }}", "~", value!({"a": null})),
+        ("a: {{ V }}", "", value!({"a": null})),
+        ("a: {{ V }}", "0x1F", value!({"a": 31})),
+        ("a: \"{{ V }}\"", "5", value!({"a": "5"})),
+        ("a: 1{{ V }}", "5", value!({"a": 15})),
+        ("a: {{ V }}", " b ", value!({"a": "b"})),
+        ("a: {{ V }}\nb: c", "b\n", value!({"a": "b", "b": "c"})),
+        ("a: |\n  {{ V }}\nb: c", "one\n", value!({"a": "one\n", "b": "c"})),
+        (
+            "a: |\n{{ V | indent 2 }}\nb: c",
+            "one\n  two\n\nthree",
+            value!({"a": "one\n  two\n\nthree\n", "b": "c"}),
+        ),
+        ("a: |{{ V | nindent 2 }}\nb: c", "one\ntwo\n", value!({"a": "one\ntwo\n", "b": "c"})),
+        (
+            "a: {{ V | replace \",\" \"\\n- \" | printf \"\\n- %s\" }}",
+            "x,z",
+            value!({"a": ["x", "z"]}),
+        ),
+        ("{{ range splitList \",\" V }}\n- {{ . }}{{ end }}", "x,5", value!(["x", 5])),
+        ("[{{ splitList \",\" V | join \", \" }}]", "x,z", value!(["x", "z"])),
+        ("{{ V | fromJson | toJson }}", "{\"a\": [1, \"b\"]}", value!({"a": [1, "b"]})),
+        (
+            "a:{{ V | fromJson | toPrettyJson | nindent 2 }}",
+            "{\"a\": [1, \"b\"]}",
+            value!({"a": {"a": [1, "b"]}}),
+        ),
+        ("{{ printf \"%s: %s\" \"a\" V }}", "b", value!({"a": "b"})),
+        ("{{ $k := \"a\" }}{{ print $k \": \" V }}", "b", value!({"a": "b"})),
+        ("{{ if eq V \"b\" }}a: [1]{{ else }}c{{ end }}", "b", value!({"a": [1]})),
+        ("{{ default \"{a: b}\" .Target.none }}", "x", value!({"a": "b"})),
+        (
+            "{{ range $k, $v := .Target.keys }}{{ $k }}: {{ $v }}\n{{ end }}",
+            "x",
+            value!({"x": "said"}),
+        ),
+        ("{{ list \"a\" V }}", "x", value!(["a x"])),
+    ] {
+        assert_eq!(written(template, says), wanted, "{template} with {says:?}");
+    }
+}
+
+#[test]
+fn a_value_is_no_key_that_is_written_already() {
+    let rule = modrule("image: agent:1\n{{ .Target.metadata.annotations.v }}: x");
+    assert!(result(&rules(&rule), &pod("name")).is_some());
+    assert!(result(&rules(&rule), &pod("image")).is_none());
+}
+
+#[test]
+fn a_value_in_a_path_is_one_step() {
+    let rule = |path: &str| {
+        let text = format!("- {{op: add, path: \"{path}\", value: x}}");
+        let text = kiln_value::json::to_string(&Value::from(text));
+        kyverno(
+            "ClusterPolicy",
+            "Pod",
+            &format!(
+                "mutate: {{foreach: [{{list: '[request.object.metadata.annotations.v]', patchesJson6902: {text}}}]}}"
+            ),
+        )
+    };
+    for (path, says, key) in [
+        ("/metadata/labels/{{ element }}", "a/b", "a/b"),
+        ("/metadata/labels/{{ element }}", "../../spec", "../../spec"),
+        ("/metadata/labels/{{ element }}", "a~1b", "a/b"),
+        ("/metadata/labels/{{ replace_all(element, '/', '~1') }}", "a/b", "a/b"),
+        ("/metadata/labels/{{ elementIndex }}", "a/b", "0"),
+    ] {
+        let mut pod = pod(says);
+        pod.set(["metadata", "labels", "own"], "x").unwrap();
+        let after = result(&rules(&rule(path)), &pod).expect(path);
+        assert_eq!(
+            after.str_at(["object", "metadata", "labels", key]),
+            Some("x"),
+            "{path} {says} {after:?}"
+        );
+    }
+}
+
+#[test]
+fn a_value_is_no_instruction_of_a_merge() {
+    let patch = "{metadata: {annotations: '{{ request.object.more }}'}}";
+    let rule =
+        kyverno("ClusterPolicy", "Pod", &format!("mutate: {{patchStrategicMerge: {patch}}}"));
+    for (more, acts) in [
+        (value!({"a": "b"}), true),
+        (value!({"$patch": "delete"}), false),
+        (value!({"a": {"(b)": "c"}}), false),
+        (value!([{"$retainKeys": ["a"]}]), false),
+    ] {
+        let mut pod = pod("x");
+        pod.set(["more"], more.clone()).unwrap();
+        assert_eq!(result(&rules(&rule), &pod).is_some(), acts, "{more:?}");
+    }
+}
+
+#[test]
+fn values_that_count_on_objects_for_structure_are_warned_of() {
+    let text = "stands where structure would";
+    for (value, warned) in [
+        ("name: a\n{{ .Target.metadata.annotations.v }}\nimage: b\n", true),
+        ("{name: a, {{ .Target.metadata.annotations.v }} }", true),
+        ("name: a\n{{ .Target.metadata.annotations.v | indent 0 }}\n", true),
+        ("name: a\nmore: {{ .Target.metadata.annotations | toJson }}\n", false),
+        ("name: a\nimage: agent:{{ .Target.metadata.annotations.v }}\n", false),
+        ("{{ .Target.metadata.annotations.v }}", false),
+        ("{{ .Target.metadata.annotations.v }}: a", false),
+        ("{{ range .Target.spec.containers }}\n- {{ .name }}{{ end }}", false),
+        ("{{ if .Target.x }}a: b{{ else }}{{ .Target.y }}{{ end }}", false),
+        ("text: |\n  {{ .Target.metadata.annotations.v }}\n", false),
+    ] {
+        let said = messages(&compiled(&modrule(value)));
+        assert_eq!(said.iter().any(|message| message.contains(text)), warned, "{value}: {said:?}");
+    }
+    let each = "mutate: {foreach: [{list: request.object.spec.containers, patchesJson6902: '{{ element.patch }}'}]}";
+    let said = messages(&compiled(&kyverno("ClusterPolicy", "Pod", each)));
+    assert!(said.iter().any(|message| message.contains("stand where structure would")), "{said:?}");
+}

@@ -1,0 +1,76 @@
+//! What the output of a template looks like before there is any data.
+
+use crate::Template;
+use crate::tree::{Command, Node, Pipe, Term, TermKind, Trees};
+
+/// How many templates may stand in each other in a sketch.
+const DEPTH: usize = 20;
+
+/// An action whose output stands in a sketch.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// As it is written, without its braces.
+    pub text: String,
+    /// The functions that it calls.
+    pub functions: Vec<&'static str>,
+}
+
+impl Template {
+    /// One way the output can look: every condition holds, every list has one element, and in the place of each action
+    /// stands what `shown` says.
+    pub fn sketch(&self, shown: &mut dyn FnMut(&Action) -> String) -> String {
+        let mut sketch = Sketch { trees: &self.0.trees, out: String::new(), shown };
+        if let Some(root) = self.0.trees.named.get(self.0.name.as_str()) {
+            sketch.list(root, 0);
+        }
+        sketch.out
+    }
+}
+
+struct Sketch<'s> {
+    trees: &'s Trees,
+    out: String,
+    shown: &'s mut dyn FnMut(&Action) -> String,
+}
+
+impl Sketch<'_> {
+    fn list(&mut self, list: &[Node], depth: usize) {
+        for node in list {
+            match node {
+                Node::Text(text) => self.out.push_str(text),
+                Node::Action(_, pipe) if pipe.variables.is_empty() => {
+                    let mut functions = Vec::new();
+                    called_by(pipe, &mut functions);
+                    let action = Action { text: pipe.to_string(), functions };
+                    let shown = (self.shown)(&action);
+                    self.out.push_str(&shown);
+                }
+                Node::Action(..) | Node::Break | Node::Continue => {}
+                Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
+                    self.list(&branch.list, depth);
+                }
+                Node::Template(_, name, _) => {
+                    let trees = self.trees;
+                    if let Some(list) = trees.named.get(name.as_str()).filter(|_| depth < DEPTH) {
+                        self.list(list, depth + 1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn called_by(pipe: &Pipe, functions: &mut Vec<&'static str>) {
+    for Command { terms, .. } in &pipe.commands {
+        terms.iter().for_each(|term| called_in(term, functions));
+    }
+}
+
+fn called_in(term: &Term, functions: &mut Vec<&'static str>) {
+    match &term.kind {
+        TermKind::Function(function) => functions.push(function.name()),
+        TermKind::Chain(inner, _) => called_in(inner, functions),
+        TermKind::Pipe(pipe) => called_by(pipe, functions),
+        _ => {}
+    }
+}
