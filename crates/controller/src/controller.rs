@@ -1,5 +1,6 @@
 //! The state machine: what goes in, what comes out, and in which order things are done.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use kiln_engine::{ContentHash, Globals, Outside as _, RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
-use kiln_value::{Str, Value};
+use kiln_value::Str;
 
 use crate::carried::Carried;
+use crate::evaluate::Compile;
 use crate::finish::backoff;
 use crate::hints::Hints;
 use crate::keys::{Condition, Key, Keys};
@@ -23,18 +25,6 @@ use crate::record::{Checkpoint, LABEL, Record};
 use crate::reports::Reports;
 use crate::requests::Requests;
 use crate::settings::Settings;
-
-/// Turns stored policies into rules.
-pub trait Compile: Send + Sync {
-    /// The kinds of policies.
-    fn kinds(&self) -> Vec<Gvk>;
-
-    /// Compiles a policy.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String>;
-}
 
 /// A call that a host is to carry out, and to answer under its number.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +132,8 @@ pub struct Controller {
     /// How often a kind could not be listed, in a row.
     pub(crate) list_failures: BTreeMap<KindKey, u32>,
     pub(crate) retry_records: u64,
+    /// How often work on a key panicked.
+    pub(crate) panics: Cell<u64>,
 }
 
 impl fmt::Debug for Controller {
@@ -273,6 +265,7 @@ impl Controller {
             relist: BTreeMap::new(),
             list_failures: BTreeMap::new(),
             retry_records: 0,
+            panics: Cell::new(0),
         }
     }
 
@@ -479,6 +472,11 @@ impl Controller {
     /// The rules that act.
     pub fn rules(&self) -> impl Iterator<Item = &RuleId> {
         self.rules.rules().map(|rule| &rule.id)
+    }
+
+    /// How often work on a key panicked since the start. Each time it became an error of that key.
+    pub fn panics(&self) -> u64 {
+        self.panics.get()
     }
 
     /// How many keys are held in memory.

@@ -26,6 +26,8 @@ pub(crate) enum Decision {
     Follow(BTreeSet<Gvk>),
     /// Services, or the API server about rights, have to be asked this first.
     Ask(Vec<Asked>),
+    /// It cannot be decided, because of a mistake in Kiln itself.
+    Fail(Condition),
     /// This is to be done.
     Do(Box<Plan>),
 }

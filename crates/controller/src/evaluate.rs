@@ -1,23 +1,43 @@
 //! One evaluation of a rule for a key: with its exceptions, what led to it, and the same time and chance each time.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, Lineage, Loop, Outcome, User, Verdict, WithGlobals, World,
+    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, RuleSet, User,
+    Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
-use kiln_object::{ObjectId, metadata};
-use kiln_rules::{Apply, Rule};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_rules::{Apply, Policy, Rule};
 use kiln_value::Value;
 
 use crate::controller::Controller;
-use crate::keys::Key;
-use crate::keys::KeyState;
+use crate::keys::{Condition, Key, KeyState, Waiting};
 use crate::mark::Mark;
 use crate::mirror::Sight;
 use crate::signature::Proof;
+
+/// Turns stored policies into rules.
+pub trait Compile: Send + Sync {
+    /// The kinds of policies.
+    fn kinds(&self) -> Vec<Gvk>;
+
+    /// Compiles a policy.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String>;
+
+    /// Evaluates a rule with its exceptions. Nobody does it otherwise but tests, which need evaluations that take for ever
+    /// or panic.
+    fn evaluate(&self, rules: &RuleSet, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+        let outcome = rules.evaluate_rule(&rule.id, event, world);
+        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world))
+    }
+}
 
 impl Controller {
     /// Evaluates a rule. It sees the time of its first look at the trigger, and the same chance each time.
@@ -80,13 +100,26 @@ impl Controller {
 
     /// Evaluates a rule with its exceptions. A doubt counts as a failure: what was made before stays.
     fn evaluate(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
-        let outcome = self.rules.evaluate_rule(&rule.id, event, world);
-        let mut outcome = outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world));
+        let mut outcome = self
+            .unless_it_panics(|| self.compile.evaluate(&self.rules, rule, event, world))
+            .unwrap_or_else(|_| broke_off(rule, event));
         if let Some(doubt) = outcome.doubt.take() {
             outcome.failures.push(doubt);
             outcome.verdict = Verdict::Error;
         }
         outcome
+    }
+
+    /// What comes of something that changes nothing here; an error when it panics. One rule that hits a mistake in Kiln keeps
+    /// no other from its work.
+    pub(crate) fn unless_it_panics<T>(&self, something: impl FnOnce() -> T) -> Result<T, Panicked> {
+        catch_unwind(AssertUnwindSafe(something)).map_err(|_| self.panicked())
+    }
+
+    /// Counts a panic that was caught.
+    pub(crate) fn panicked(&self) -> Panicked {
+        self.panics.set(self.panics.get() + 1);
+        Panicked
     }
 
     /// Which rules led to an object, as the claims on it and on its triggers say: those that are signed, and those of
@@ -200,6 +233,43 @@ impl Controller {
             }
         }
         ensures.into_iter().map(|ensure| (ensure, user.clone())).collect()
+    }
+}
+
+/// Work on a key panicked. What it said is in the log, for it may hold what is in objects.
+pub(crate) struct Panicked;
+
+impl Panicked {
+    const MESSAGE: &str = "an error in Kiln itself, which its log tells more about";
+
+    pub(crate) fn condition(self) -> Condition {
+        Condition { reason: Waiting::Failed, message: Self::MESSAGE.into() }
+    }
+}
+
+/// What came of an evaluation that panicked. As after any failure, what was made before stays.
+fn broke_off(rule: &Rule, event: &Event) -> Outcome {
+    let failure = Failure {
+        kind: FailureKind::Panic,
+        message: Panicked::MESSAGE.to_owned(),
+        hint: None,
+        path: None,
+        part: None,
+    };
+    Outcome {
+        rule: rule.id.clone(),
+        verdict: Verdict::Error,
+        why: None,
+        exceptions: Vec::new(),
+        asked: true,
+        effects: Vec::new(),
+        failures: vec![failure],
+        doubt: None,
+        reads: Vec::new(),
+        properties: Vec::new(),
+        lineage: event.lineage.clone(),
+        cost: Cost::default(),
+        trace: None,
     }
 }
 

@@ -53,7 +53,8 @@
 //!
 //! Gone: dropped. Forbidden: parked, with a [`Condition`] and a request that users can read. Conflict: read
 //! again and decided anew. Invalid: failed, after three retries. Unavailable: tried again, less and less
-//! often. What is missing (a source, a namespace) is waited for.
+//! often. What is missing (a source, a namespace) is waited for. A panic while a key is decided on is a mistake in Kiln: it
+//! fails that key, as an evaluation that fails does, keeps no other from its work, and is counted.
 
 mod answers;
 pub mod author;
@@ -84,7 +85,8 @@ mod triggers;
 mod wanted;
 
 pub use carried::CARRIES;
-pub use controller::{Compile, Controller, News, Request};
+pub use controller::{Controller, News, Request};
+pub use evaluate::Compile;
 pub use hints::Hint;
 pub use keys::{Condition, Key, Waiting};
 pub use questions::{Answer, Asked, Question, Right, ServiceQuestion};

@@ -2,6 +2,7 @@
 //! [`crate::answers`].
 
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
 use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, Read, User};
@@ -58,6 +59,20 @@ pub(crate) struct Job {
     pub(crate) made: Vec<ObjectId>,
 }
 
+impl Job {
+    fn of(plan: Plan, pending: Vec<Pending>) -> Self {
+        Job {
+            plan,
+            current: None,
+            pending,
+            conditions: Vec::new(),
+            deferred: false,
+            verified: false,
+            made: Vec::new(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Doing {
     Write {
@@ -94,8 +109,8 @@ impl Controller {
         if let Some(state) = self.keys.get_mut(key) {
             state.at.get_or_insert(now);
         }
-        let decision = self.decide(key);
-        match decision {
+        let decision = self.unless_it_panics(|| self.decide(key));
+        match decision.unwrap_or_else(|panicked| Decision::Fail(panicked.condition())) {
             Decision::Forget => {
                 let awaited = self.take_pending(key).1;
                 if awaited.is_empty() {
@@ -120,6 +135,17 @@ impl Controller {
                 self.waiting.insert(key.clone(), waits_for);
                 self.leave_pass(key);
             }
+            Decision::Fail(condition) => {
+                let (pending, awaited) = self.take_pending(key);
+                self.keep_waiting(key, awaited);
+                self.leave_pass(key);
+                let plan = Plan { keep: true, ..Plan::default() };
+                self.jobs.insert(
+                    key.clone(),
+                    Job { conditions: vec![condition], ..Job::of(plan, pending) },
+                );
+                self.finish(key);
+            }
             Decision::Ask(questions) => {
                 self.put_questions(key, questions);
                 self.leave_pass(key);
@@ -135,16 +161,7 @@ impl Controller {
                 self.keys.set_wants(key, std::mem::take(&mut plan.wants));
                 self.keys.set_reads(key, std::mem::take(&mut plan.reads));
                 self.leave_pass(key);
-                let job = Job {
-                    plan: *plan,
-                    current: None,
-                    pending,
-                    conditions: Vec::new(),
-                    deferred: false,
-                    verified: false,
-                    made: Vec::new(),
-                };
-                self.jobs.insert(key.clone(), job);
+                self.jobs.insert(key.clone(), Job::of(*plan, pending));
                 self.go_on(key);
             }
         }
@@ -187,7 +204,9 @@ impl Controller {
             if gone {
                 return self.finish(key);
             }
-            match self.next(key, step) {
+            // What it changes is added to: nothing is left half done that others rely on.
+            let next = catch_unwind(AssertUnwindSafe(|| self.next(key, step)));
+            match next.unwrap_or_else(|_| Next::Later(self.panicked().condition())) {
                 Next::Done => {}
                 Next::Later(condition) => {
                     if let Some(job) = self.jobs.get_mut(key) {

@@ -62,6 +62,8 @@ pub enum FailureKind {
     Limit,
     /// The rule fires on its own objects.
     Loop,
+    /// A mistake in Kiln itself: the evaluation panicked, and a host caught it.
+    Panic,
 }
 
 /// A copy that cannot be made.

@@ -18,7 +18,8 @@ use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, RuleId};
 use kiln_value::{Str, Value};
 
-use crate::controller::{Compile, Controller, News};
+use crate::controller::{Controller, News};
+use crate::evaluate::Compile;
 use crate::questions::{Answer, Asked};
 use crate::settings::Settings;
 use crate::signature::ClaimKeys;

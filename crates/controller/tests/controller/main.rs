@@ -10,6 +10,7 @@ mod forged;
 mod generating_tables;
 mod late_answers;
 mod operation;
+mod panics;
 mod rehearsal;
 mod reports;
 mod requests;
