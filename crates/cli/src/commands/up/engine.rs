@@ -88,6 +88,11 @@ impl Engine {
         Ok((Engine { end, task }, shown))
     }
 
+    /// Comes when it has ended though nobody told it to, which it has said on standard error.
+    pub(in crate::commands) async fn fails(&mut self) {
+        let _ = (&mut self.task).await;
+    }
+
     /// Ends it: what it registered is taken back.
     pub(in crate::commands) async fn end(self) {
         let _ = self.end.send(());

@@ -216,7 +216,10 @@ impl Up<'_> {
         }
         if alone {
             say("Ctrl-C stops it. What it does not do: kiln up --limits")?;
-            return Ok(ended(signals.next().await));
+            return tokio::select! {
+                signal = signals.next() => Ok(ended(signal)),
+                failure = self.engine_fails() => Err(failure),
+            };
         }
         command::run(self.ui, &args.command, &self.kubeconfig, signals).await
     }
@@ -257,6 +260,18 @@ impl Up<'_> {
         let (engine, shown) = Engine::begin(&self.sandbox, &path, None)?;
         self.engine = Some(engine);
         engine::connected(shown).await.map(Some)
+    }
+
+    /// Comes when the engine has ended though nobody told it to. Its webhooks would refuse what people write.
+    async fn engine_fails(&mut self) -> Failure {
+        match &mut self.engine {
+            Some(engine) => engine.fails().await,
+            None => std::future::pending().await,
+        }
+        self.engine = None;
+        Diagnostic::error("the engine has ended: rules are not at work any more")
+            .hint("start `kiln up` again, and please report what it said")
+            .into()
     }
 
     /// Waits until rules are at work; those that are not.
