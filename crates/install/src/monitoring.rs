@@ -30,7 +30,7 @@ const fn alert(
     Alert { name, severity, lasting, when, summary }
 }
 
-const ALERTS: [Alert; 13] = [
+const ALERTS: [Alert; 14] = [
     alert(
         "KilnAbsent",
         "critical",
@@ -58,6 +58,13 @@ const ALERTS: [Alert; 13] = [
         "10m",
         "max by (part) (kiln_problems) > 0",
         "{{ $labels.part }} has not worked for ten minutes.",
+    ),
+    alert(
+        "KilnPanics",
+        "warning",
+        "1m",
+        "sum by (part) (increase(kiln_panics_total[15m])) > 0",
+        "A mistake in Kiln itself: {{ $labels.part }} panicked, and went on or began again.",
     ),
     alert(
         "KilnAdmissionBroken",
@@ -153,7 +160,17 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 ],
             ),
             panel("Policies", "none", &[("max by (state) (kiln_policies)", "{{state}}")]),
-            panel("Not well", "none", &[("max by (part) (kiln_problems)", "{{part}}")]),
+            panel(
+                "Not well",
+                "none",
+                &[
+                    ("max by (part) (kiln_problems)", "{{part}}"),
+                    (
+                        "sum by (part) (increase(kiln_panics_total[$__rate_interval]))",
+                        "{{part}} panicked",
+                    ),
+                ],
+            ),
             panel(
                 "Certificate ends in",
                 "s",

@@ -1,12 +1,13 @@
 //! Owns the controller: gives it what watches and requests tell, and carries out its calls.
+//!
+//! It has a thread of its own (`run`), because the controller evaluates rules there: what is waited for comes over channels from
+//! tasks of the runtime, and what is to be written goes to such tasks, through the fence of the term.
 
 use std::collections::{BTreeMap, HashMap};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::FutureExt as _;
-use kiln_cluster::{ApiError, Call, KindKey, Reason, Reply};
+use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_controller::{Asked, Compile, Controller, Hint, News, Request, Settings};
 use kiln_engine::{Globals, Outside as _, OutsideError};
 use kiln_object::{Gvk, Kinds};
@@ -14,28 +15,32 @@ use kiln_rules::Policy;
 use kiln_schema::{Schema, Version};
 use kiln_services::Services;
 use kiln_value::Value;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::calls::carry_out;
 use crate::claim_keys;
-use crate::client::Client;
+use crate::election::Fence;
 use crate::events::Happened;
 use crate::globals;
-use crate::metrics::Metrics;
+use crate::lease::TermEnd;
 use crate::registry::{self, Registry};
 use crate::state::{Shared, Troubles, Work};
+use crate::supervisor::{self, caught};
+use crate::tasks::{answer_in_thread, answer_or, call, tell_answer};
 use crate::watch::{Subject, Told, Watcher};
 
 /// How many watch events, answers and hints are taken in before the controller decides again.
 const AT_ONCE: usize = 512;
 /// How many services are asked at the same time.
 const QUESTIONS_AT_ONCE: usize = 16;
-/// How often a call is tried again at once because the server asked for a moment of patience.
-const PATIENT_TRIES: u32 = 3;
+/// A look at things that takes longer than this is stuck: `/healthz` tells. Evaluations have budgets of far less, but there may
+/// be many of them in one look.
+const STUCK: Duration = Duration::from_secs(300);
+/// How long to wait before a kind is listed again whose watch panicked.
+const WATCH_AGAIN: Duration = Duration::from_secs(2);
 
 /// Compiles stored policies for the controller.
-struct Stored;
+pub(crate) struct Stored;
 
 impl Compile for Stored {
     fn kinds(&self) -> Vec<Gvk> {
@@ -57,8 +62,10 @@ pub(crate) struct Driver {
     watcher: Watcher,
     /// The watches that run.
     watches: HashMap<KindKey, AbortHandle>,
-    /// Watches, calls and questions under way. They end with this value: whoever no longer holds the Lease writes no more.
+    /// Watches, calls and questions under way. They end with this value.
     tasks: JoinSet<()>,
+    /// What is written goes through it: whoever no longer holds the Lease writes no more.
+    fence: Arc<Fence>,
     told: mpsc::Sender<(Gvk, Told)>,
     answers: mpsc::Sender<Answer>,
     /// What services answer to questions.
@@ -71,10 +78,28 @@ pub(crate) struct Driver {
     reported: Option<Instant>,
     /// Something may have changed since.
     owes_report: bool,
+    /// Panics of the controller that are counted.
+    panics: u64,
 }
 
-/// Runs the controller until the process is to end, and lets calls that are under way come to their end.
-pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::Receiver<Hint>) {
+/// Why the controller does not act any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The process is to end, and calls that were under way have come to their end.
+    Told,
+    /// The Lease is lost.
+    LeaseLost,
+}
+
+/// Runs the controller until the process is to end, or its term is over.
+pub(crate) async fn drive(
+    shared: Shared,
+    settings: Settings,
+    compile: Box<dyn Compile>,
+    hints: &mut mpsc::Receiver<Hint>,
+    fence: Arc<Fence>,
+    mut term: TermEnd,
+) -> Ended {
     let (told, mut news) = mpsc::channel(1024);
     let (answers, mut answered) = mpsc::channel(256);
     let (told_answers, mut services_answered) = mpsc::channel(256);
@@ -92,10 +117,11 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         metrics: Arc::clone(&shared.metrics),
     };
     let mut driver = Driver {
-        controller: Controller::new(settings, known, Box::new(Stored)),
+        controller: Controller::new(settings, known, compile),
         watcher,
         watches: HashMap::new(),
         tasks: JoinSet::new(),
+        fence,
         told,
         answers,
         told_answers,
@@ -105,6 +131,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
         config: kiln_admission::Settings::new(&shared.options.namespace),
         reported: None,
         owes_report: false,
+        panics: 0,
         shared,
     };
     driver.shared.health.bad("controller", "it has not read everything yet");
@@ -114,6 +141,11 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
     let began = Instant::now();
     let mut informed = false;
     loop {
+        driver.shared.health.runs(PART, STUCK);
+        // Somebody else may act after a look that took long.
+        if term.has_come() {
+            return Ended::LeaseLost;
+        }
         if !informed {
             let stored = registry.borrow_and_update().clone();
             let held = globals.borrow_and_update().clone();
@@ -128,7 +160,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
                 driver.act();
             }
         } else if driver.permits.available_permits() == driver.shared.options.calls_at_once {
-            return;
+            return Ended::Told;
         }
         let wait = match driver.controller.next_time() {
             _ if !informed => Duration::from_millis(200),
@@ -175,6 +207,7 @@ pub(crate) async fn drive(shared: Shared, settings: Settings, hints: &mut mpsc::
                 driver.controller.configure(|settings| settings.claim_keys = keys);
             }
             Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
+            () = term.comes() => return Ended::LeaseLost,
             () = tokio::time::sleep(wait) => {}
         }
         // What else has come meanwhile belongs to the same look at things.
@@ -222,10 +255,14 @@ impl Driver {
 
     /// Lets the controller decide, and begins what it wants done.
     fn act(&mut self) {
+        // Each of them catches its own panics.
         while self.tasks.try_join_next().is_some() {}
         for request in self.controller.poll(now()) {
             self.begin(request);
         }
+        let panics = self.controller.panics();
+        supervisor::count(&self.shared.metrics, "evaluation", panics - self.panics);
+        self.panics = panics;
         for (gvk, revision) in self.controller.watches() {
             let key = KindKey::of(&gvk);
             if self.watches.contains_key(&key) {
@@ -235,7 +272,11 @@ impl Driver {
             let (watcher, told) = (self.watcher.clone(), self.told.clone());
             let standing = watcher.standing(&subject);
             let task = self.tasks.spawn(async move {
-                watcher.follow(&subject, revision, &told, &standing).await;
+                let following = watcher.follow(&subject, revision, &told, &standing);
+                if caught(&watcher.metrics, "watch", following).await.is_none() {
+                    tokio::time::sleep(WATCH_AGAIN).await;
+                    let _ = told.send((subject.gvk.clone(), Told::Lost)).await;
+                }
             });
             self.watches.insert(key, task);
         }
@@ -245,12 +286,14 @@ impl Driver {
                 (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
             let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
             let permits = Arc::clone(&self.permits);
+            let metrics = Arc::clone(&self.shared.metrics);
             self.tasks.spawn(async move {
                 let number = question.number;
                 match question.asked {
                     Asked::Right(right) => {
                         let Ok(permit) = permits.acquire().await else { return };
-                        let allowed = answer_or(rights.may_read(&client, &kinds, &right), |why| {
+                        let asking = rights.may_read(&client, &kinds, &right);
+                        let allowed = answer_or(&metrics, asking, |why| {
                             Err(format!("the rights of {}: {why}", right.user.username))
                         });
                         let answer = kiln_controller::Answer::Right(allowed.await);
@@ -261,7 +304,7 @@ impl Driver {
                         let Ok(permit) = asking.acquire().await else { return };
                         let url = asked.request().url.to_owned();
                         let exchange = move || services.exchange(&asked.request());
-                        let answer = answer_in_thread(exchange, |why| {
+                        let answer = answer_in_thread(&metrics, exchange, |why| {
                             Err(OutsideError::failed(format!("{url}: {why}")))
                         });
                         let answer = kiln_controller::Answer::Service(answer.await);
@@ -343,7 +386,7 @@ impl Driver {
         let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
         let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
         let metrics = Arc::clone(&self.shared.metrics);
-        let rights = Arc::clone(&self.shared.rights);
+        let (rights, fence) = (Arc::clone(&self.shared.rights), Arc::clone(&self.fence));
         self.tasks.spawn(async move {
             let Ok(permit) = permits.acquire().await else { return };
             let done = async {
@@ -353,10 +396,11 @@ impl Driver {
                 };
                 match refusal {
                     Some(error) => Err(error),
-                    None => call(&client, &kinds, &request.call, &metrics).await,
+                    None => call(&client, &kinds, &request.call, &metrics, &fence).await,
                 }
             };
-            let answer = answer_or(done, |why| Err(ApiError::new(Reason::Unavailable, why))).await;
+            let failed = |why: &str| Err(ApiError::new(Reason::Unavailable, why));
+            let answer = answer_or(&metrics, done, failed).await;
             tell_answer(permit, &answers, (request.ticket, answer)).await;
         });
     }
@@ -386,6 +430,9 @@ impl Driver {
     }
 }
 
+/// What the controller is called in `/healthz`.
+pub(crate) const PART: &str = "controller";
+
 /// How often it is told at most how things are.
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -408,85 +455,6 @@ pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settin
     settings.authors = config.authors;
     settings.protected.clone_from(&config.protected);
     settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
-}
-
-/// What is said of what panicked; standard error has the rest.
-const PANICKED: &str = "this engine failed at it";
-
-/// What comes of asking. A question that is never answered would be waited for for ever, so one that panics is answered
-/// with a failure.
-async fn answer_or<T>(asking: impl Future<Output = T>, failure: impl FnOnce(&str) -> T) -> T {
-    // Nothing that it holds is looked at afterwards.
-    let answer = AssertUnwindSafe(asking).catch_unwind().await;
-    answer.unwrap_or_else(|_| failure(PANICKED))
-}
-
-/// The same for what takes a thread to itself.
-async fn answer_in_thread<T: Send + 'static>(
-    asking: impl FnOnce() -> T + Send + 'static,
-    failure: impl FnOnce(&str) -> T,
-) -> T {
-    let answer = tokio::task::spawn_blocking(asking).await;
-    answer.unwrap_or_else(|_| failure(PANICKED))
-}
-
-/// Tells an answer. Whoever hears of it when the process ends counts permits to see whether it was the last one.
-async fn tell_answer<T>(permit: SemaphorePermit<'_>, answers: &mpsc::Sender<T>, answer: T) {
-    drop(permit);
-    // Nobody waits for it when the process ends.
-    let _ = answers.send(answer).await;
-}
-
-/// Carries out a call; when the server asks for a moment of patience, it gets one.
-async fn call(
-    client: &Client,
-    kinds: &Kinds,
-    call: &Call,
-    metrics: &Metrics,
-) -> Result<Reply, ApiError> {
-    let mut tries = 0;
-    loop {
-        let began = Instant::now();
-        let answer = carry_out(client, kinds, call).await;
-        let verb = [("verb", call.verb().as_str())];
-        metrics.observe("kiln_api_call_seconds", &verb, began.elapsed().as_secs_f64());
-        let outcome = answer.as_ref().map_or_else(|error| error.reason.as_str(), |_| "ok");
-        let about = call.about();
-        let labels = [
-            ("verb", call.verb().as_str()),
-            ("kind", about.gvk.kind.as_str()),
-            ("outcome", outcome),
-        ];
-        metrics.count("kiln_api_calls_total", &labels);
-        match &answer {
-            Err(error) => {
-                // Rules that are fired by what cannot be listed would wait in silence.
-                if matches!(call, Call::List { .. }) && error.reason != Reason::UnknownKind {
-                    tracing::warn!(kind = %about.gvk, %error, "cannot be listed");
-                } else {
-                    tracing::debug!(verb = %call.verb(), object = %about, %error, "a call failed");
-                }
-                let patience =
-                    error.retry_after_seconds.filter(|_| error.reason == Reason::Unavailable);
-                if let Some(seconds) = patience
-                    && tries < PATIENT_TRIES
-                {
-                    tries += 1;
-                    tokio::time::sleep(Duration::from_secs(u64::from(seconds.clamp(1, 10)))).await;
-                    continue;
-                }
-            }
-            // Books of our own.
-            Ok(_) if call.changes() && about.name.starts_with("kiln-") => {
-                tracing::debug!(verb = %call.verb(), object = %about, "wrote");
-            }
-            Ok(_) if call.changes() => {
-                tracing::info!(verb = %call.verb(), object = %about, "wrote");
-            }
-            Ok(_) => {}
-        }
-        return answer;
-    }
 }
 
 /// The time, in milliseconds.
@@ -518,39 +486,5 @@ mod tests {
         assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
         held.insert("regions".into(), Ok(Entry::default()));
         assert!(is_informed(&stored, &held, now));
-    }
-
-    #[tokio::test]
-    async fn what_panics_is_answered_with_a_failure() {
-        let failure = |why: &str| Err(why.to_owned());
-        for panics in [true, false] {
-            let ask = move || {
-                assert!(!panics, "as a task may");
-                Ok("answer")
-            };
-            // Not at once: a task panics in the middle of its work.
-            let asking = async {
-                tokio::task::yield_now().await;
-                ask()
-            };
-            let wanted = if panics { Err(PANICKED.to_owned()) } else { Ok("answer") };
-            assert_eq!(answer_or(asking, failure).await, wanted);
-            assert_eq!(answer_in_thread(ask, failure).await, wanted);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_permit_is_free_before_the_answer_is_told() {
-        let permits = Semaphore::new(1);
-        let (answers, mut answered) = mpsc::channel(1);
-        answers.send(1).await.unwrap();
-        let mut telling =
-            std::pin::pin!(tell_answer(permits.acquire().await.unwrap(), &answers, 2));
-        let told = telling.as_mut().now_or_never();
-        assert!(told.is_none(), "nobody has heard of the first");
-        assert_eq!(permits.available_permits(), 1);
-        assert_eq!(answered.recv().await, Some(1));
-        telling.await;
-        assert_eq!(answered.recv().await, Some(2));
     }
 }

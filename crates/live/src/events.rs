@@ -1,12 +1,14 @@
 //! Writes events about what rules did, as Kyverno's users know them.
 
+use std::sync::Arc;
+
 use kiln_cluster::Call;
 use kiln_controller::News;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Dialect, PolicyId, RuleId};
 use kiln_text::time::Time;
 use kiln_value::{Map, Value, value};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::calls::carry_out;
 use crate::drive::now;
@@ -51,7 +53,8 @@ struct Said {
 }
 
 /// Writes events about news for as long as some come.
-pub(crate) async fn write(shared: Shared, mut happened: mpsc::Receiver<Happened>) {
+pub(crate) async fn write(shared: Shared, happened: Arc<Mutex<mpsc::Receiver<Happened>>>) {
+    let mut happened = happened.lock().await;
     let mut number = 0_u64;
     let settings = kiln_admission::Settings::new(&shared.options.namespace);
     while let Some(happened) = happened.recv().await {

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::metrics::Metrics;
 use crate::state::Shared;
+use crate::supervisor;
 
 /// Linux counts processor time in hundredths of a second, whatever the kernel's own clock does.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -13,6 +14,10 @@ pub(crate) fn begin(metrics: &Metrics) {
     metrics.set("kiln_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     metrics.set("process_start_time_seconds", &[], since.as_secs_f64());
+    // The first one is a change only if there was a number before it.
+    for part in supervisor::COUNTED {
+        metrics.set("kiln_panics_total", &[("part", part)], 0.0);
+    }
 }
 
 /// Whether this process generates and synchronises. One that stands by knows nothing of the work to do.

@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::registry::{News, Registry, follow, global_kind};
 use crate::state::Shared;
 use crate::status::{covers, rfc3339, timed};
+use crate::supervisor::pass_on;
 use crate::watch::{Subject, Watcher};
 
 /// How long to wait before something is asked for again that could not be had.
@@ -144,6 +145,8 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
     let mut running: BTreeMap<Str, (String, AbortHandle)> = BTreeMap::new();
     let mut tasks = tokio::task::JoinSet::new();
     let mut globals = Globals::default();
+    // Whoever begins again goes on with what was read before.
+    let mut before = Some(shared.globals.borrow().clone());
     loop {
         let stored = registry.borrow_and_update().clone();
         let entries: BTreeMap<Str, Value> =
@@ -172,9 +175,11 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
                 came.clone(),
             ));
             running.insert(name.clone(), (life, task));
-            globals.insert(name.clone(), Err(NOTHING_YET.to_owned()));
+            let held = before.as_ref().and_then(|before| before.entry(name).cloned());
+            globals.insert(name.clone(), held.unwrap_or_else(|| Err(NOTHING_YET.to_owned())));
             changed = true;
         }
+        before = None;
         if changed {
             shared.globals.send_replace(Arc::new(globals.clone()));
         }
@@ -193,6 +198,7 @@ pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
                     globals.insert(name, held);
                     shared.globals.send_replace(Arc::new(globals.clone()));
                 }
+                Some(ended) = tasks.join_next() => drop(pass_on(ended)),
                 _ = shutdown.changed() => return,
             }
         }

@@ -1,7 +1,7 @@
-//! Whether the process can do its work: what `/readyz` says.
+//! Whether the process can do its work: what `/readyz` says; and whether all of it runs: what `/healthz` says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Parts without which reviews can be answered all the same, by the beginning of their names.
@@ -13,6 +13,8 @@ pub struct Health {
     parts: Mutex<BTreeMap<String, Part>>,
     /// Parts without which reviews can be answered by now, likewise.
     dispensable: Mutex<BTreeSet<&'static str>>,
+    /// Parts that do not run, or have to say again that they do.
+    running: Mutex<BTreeMap<&'static str, Part>>,
 }
 
 #[derive(Debug)]
@@ -22,6 +24,22 @@ enum Part {
         until: Option<Instant>,
     },
     Bad(String),
+}
+
+impl Part {
+    fn problem(&self, now: Instant) -> Option<String> {
+        match self {
+            Part::Bad(why) => Some(why.clone()),
+            Part::Good { until: Some(until) } if *until < now => {
+                Some("nothing was heard of it for too long".to_owned())
+            }
+            Part::Good { .. } => None,
+        }
+    }
+}
+
+fn line((name, why): &(String, String)) -> String {
+    format!("{name}: {why}")
 }
 
 impl Health {
@@ -43,7 +61,37 @@ impl Health {
 
     /// What is not well; empty when everything is.
     pub fn problems(&self) -> Vec<String> {
-        self.unwell().into_iter().map(|(name, why)| format!("{name}: {why}")).collect()
+        self.unwell().iter().map(line).collect()
+    }
+
+    /// A part does not run: the process is not what it should be.
+    pub fn down(&self, part: &'static str, why: impl Into<String>) {
+        self.lock_running().insert(part, Part::Bad(why.into()));
+    }
+
+    /// A part runs.
+    pub fn up(&self, part: &'static str) {
+        self.lock_running().remove(part);
+    }
+
+    /// A part runs, and says so again within some time: one that is stuck in the middle of something does not.
+    pub fn runs(&self, part: &'static str, within: Duration) {
+        self.lock_running().insert(part, Part::Good { until: Some(Instant::now() + within) });
+    }
+
+    /// The parts that do not run; empty while the process lives as it should.
+    pub fn not_running(&self) -> Vec<String> {
+        self.stopped(Instant::now()).iter().map(line).collect()
+    }
+
+    fn stopped(&self, now: Instant) -> Vec<(String, String)> {
+        let running = self.lock_running();
+        let stopped = running.iter().filter_map(|(name, part)| Some((*name, part.problem(now)?)));
+        stopped.map(|(name, why)| (name.to_owned(), why)).collect()
+    }
+
+    fn lock_running(&self) -> MutexGuard<'_, BTreeMap<&'static str, Part>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on reviews are answered while parts whose names begin so are not well: by what they have done so far.
@@ -59,7 +107,7 @@ impl Health {
         let dispensable = self.dispensable.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<&str> = dispensable.iter().copied().chain(ONLY_ACTS).collect();
         drop(dispensable);
-        let mut problems = self.problems();
+        let mut problems: Vec<String> = self.unable(Instant::now()).iter().map(line).collect();
         problems.retain(|problem| !parts.iter().any(|part| problem.starts_with(part)));
         problems
     }
@@ -69,18 +117,17 @@ impl Health {
         Standing { health: Arc::clone(self), name }
     }
 
-    /// The parts that cannot do their work, each with the reason.
+    /// The parts that cannot do their work or do not run, each with the reason.
     pub fn unwell(&self) -> Vec<(String, String)> {
         let now = Instant::now();
+        let mut unwell = self.unable(now);
+        unwell.extend(self.stopped(now));
+        unwell
+    }
+
+    fn unable(&self, now: Instant) -> Vec<(String, String)> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let problem = |(name, part): (&String, &Part)| match part {
-            Part::Bad(why) => Some((name.clone(), why.clone())),
-            Part::Good { until: Some(until) } if *until < now => {
-                Some((name.clone(), "nothing was heard of it for too long".to_owned()))
-            }
-            Part::Good { .. } => None,
-        };
-        parts.iter().filter_map(problem).collect()
+        parts.iter().filter_map(|(name, part)| Some((name.clone(), part.problem(now)?))).collect()
     }
 
     fn set(&self, part: &str, state: Part) {
@@ -143,6 +190,24 @@ mod tests {
         health.good("watch of Pod", Some(Duration::from_secs(60)));
         health.forget("watch of Secret");
         assert!(health.problems().is_empty());
+    }
+
+    #[test]
+    fn a_part_that_does_not_run_is_told_and_keeps_nobody_from_answering() {
+        let health = Health::default();
+        assert!(health.not_running().is_empty());
+        health.bad("controller", "it has not read everything yet");
+        assert!(health.not_running().is_empty(), "it runs");
+        health.down("status", "it panicked");
+        health.runs("controller", Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        let stuck = "controller: nothing was heard of it for too long";
+        assert_eq!(health.not_running(), [stuck, "status: it panicked"]);
+        assert_eq!(health.problems().len(), 3);
+        assert!(health.keeps_from_answering().is_empty());
+        health.runs("controller", Duration::from_secs(60));
+        health.up("status");
+        assert!(health.not_running().is_empty());
     }
 
     #[test]

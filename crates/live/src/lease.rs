@@ -1,103 +1,237 @@
-//! Which of several processes acts: the one that holds the Lease.
+//! Which of several processes acts: the one that holds the Lease. What follows from what is in `election`; here it is asked
+//! and written.
+//!
+//! A [`Term`] has a thread, a runtime and a connection of its own: nothing that rules compute or that other tasks do can hold up
+//! a renewal.
 
-use std::time::{Duration, Instant};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread;
 
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_object::{Gvk, ObjectId};
+use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_text::time::Time;
 use kiln_value::{Value, value};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use crate::calls::carry_out;
+use crate::client::Client;
 use crate::drive::now;
-use crate::state::Shared;
-
-/// The Lease of the controller, and this process's part in it.
-pub(crate) struct Lease {
-    shared: Shared,
-    id: ObjectId,
-    holder: String,
-    /// What the Lease last said, and since when.
-    seen: Option<(Value, Instant)>,
-    /// How long it counts if nobody renews it.
-    life: Duration,
-}
+use crate::election::{Election, Fence, Standing, Times, Until};
+use crate::options::Options;
 
 /// The Lease of an engine that lives in a namespace.
 pub fn id(namespace: &str) -> ObjectId {
     ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, "kiln-controller")
 }
 
+/// What this process is called as a holder.
+pub(crate) fn identity() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
+    format!("{host}-{}-{:x}", std::process::id(), now())
+}
+
+/// How far a term has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    StandsBy,
+    Leads,
+    Over,
+}
+
+/// The time for which this process stands for election, acts, and loses the Lease or gives it back.
+pub(crate) struct Term {
+    phase: watch::Receiver<Phase>,
+    /// The gate for everything that is written in this term.
+    pub(crate) fence: Arc<Fence>,
+    resign: Option<oneshot::Sender<()>>,
+    panicked: oneshot::Receiver<Box<dyn Any + Send>>,
+}
+
+/// Sees the end of a term.
+#[derive(Clone)]
+pub(crate) struct TermEnd(watch::Receiver<Phase>);
+
+impl Term {
+    /// Stands for election.
+    pub(crate) fn begin(
+        options: Arc<Options>,
+        kinds: watch::Receiver<Kinds>,
+        identity: String,
+    ) -> Self {
+        let (tell, phase) = watch::channel(Phase::StandsBy);
+        let (resign, resigned) = oneshot::channel();
+        let (broke, panicked) = oneshot::channel::<Box<dyn Any + Send>>();
+        let fence = Arc::new(Fence::new());
+        let gate = Arc::clone(&fence);
+        let run = move || {
+            // On a runtime of its own, so that its connections and timers are nobody else's.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(run_term(&options, kinds, identity, &gate, &tell, resigned));
+            Ok::<_, std::io::Error>(())
+        };
+        let gate = Arc::clone(&fence);
+        let work = move || {
+            // Whatever ends it, nothing is written afterwards.
+            let ended = catch_unwind(AssertUnwindSafe(run));
+            gate.set(Until::Over);
+            let _ = match ended {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => broke.send(Box::new(format!("no runtime: {error}"))),
+                Err(panic) => broke.send(panic),
+            };
+        };
+        if let Err(error) = thread::Builder::new().name("lease".to_owned()).spawn(work) {
+            resume_unwind(Box::new(format!("the system gives no thread: {error}")));
+        }
+        Term { phase, fence, resign: Some(resign), panicked }
+    }
+
+    /// Waits until this process acts, or the term is over.
+    pub(crate) async fn leads(&mut self) {
+        let _ = self.phase.wait_for(|phase| *phase != Phase::StandsBy).await;
+    }
+
+    /// For those who have to stop with the term.
+    pub(crate) fn end(&self) -> TermEnd {
+        TermEnd(self.phase.clone())
+    }
+
+    /// Gives the Lease back, so that others need not wait. Nothing is to be under way any more.
+    pub(crate) async fn give_back(mut self) {
+        if let Some(resign) = self.resign.take() {
+            let _ = resign.send(());
+        }
+        self.end().comes().await;
+    }
+
+    /// Ends it. Whoever waits for the Lease waits until it has run out: something may be under way still. A panic of its
+    /// thread goes on here.
+    pub(crate) async fn leave(mut self) {
+        self.resign = None;
+        self.end().comes().await;
+        if let Ok(panic) = self.panicked.await {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl TermEnd {
+    /// Waits for the end.
+    pub(crate) async fn comes(&mut self) {
+        // Nobody is left to tell when the thread has ended.
+        while *self.0.borrow_and_update() != Phase::Over && self.0.changed().await.is_ok() {}
+    }
+
+    /// Whether it has come.
+    pub(crate) fn has_come(&self) -> bool {
+        *self.0.borrow() == Phase::Over || self.0.has_changed().is_err()
+    }
+}
+
+async fn run_term(
+    options: &Options,
+    kinds: watch::Receiver<Kinds>,
+    identity: String,
+    fence: &Fence,
+    phase: &watch::Sender<Phase>,
+    mut resigned: oneshot::Receiver<()>,
+) {
+    let times = Times::of(options.lease);
+    let client = loop {
+        match Client::connect(options, options.as_controller.as_deref()).await {
+            Ok(client) => break client,
+            Err(error) => tracing::warn!(%error, "cannot ask for the Lease"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(times.retry_period) => {}
+            _ = &mut resigned => return,
+        }
+    };
+    let election = Election::new(identity, times);
+    let mut lease = Lease { client, kinds, id: id(&options.namespace), election };
+    let told_to_end = tokio::select! {
+        () = lease.run(fence, phase) => return,
+        told = &mut resigned => told.is_ok(),
+    };
+    fence.set(Until::Over);
+    if told_to_end {
+        lease.give_back().await;
+    }
+    phase.send_replace(Phase::Over);
+}
+
+/// The Lease, and this process's part in it.
+struct Lease {
+    client: Client,
+    kinds: watch::Receiver<Kinds>,
+    id: ObjectId,
+    election: Election,
+}
+
 impl Lease {
-    pub(crate) fn new(shared: Shared) -> Self {
-        let id = id(&shared.options.namespace);
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
-        let holder = format!("{host}-{}-{:x}", std::process::id(), now());
-        let life = shared.options.lease;
-        Lease { shared, id, holder, seen: None, life }
-    }
-
-    /// How often it is renewed, and how often others look.
-    fn pause(&self) -> Duration {
-        self.life / 5
-    }
-
-    /// A holder that could not renew for so long stops before others begin.
-    fn give_up(&self) -> Duration {
-        self.life * 7 / 10
-    }
-
-    /// Waits until this process holds the Lease. Where Leases are forbidden, it acts without one.
-    pub(crate) async fn acquire(&mut self) {
+    /// Takes the Lease when it can be had, renews it, and comes back when it is lost. Where Leases are forbidden, this process
+    /// acts without one.
+    async fn run(&mut self, fence: &Fence, phase: &watch::Sender<Phase>) {
         let mut told = false;
+        let mut give_up = self.election.patience(Instant::now());
         loop {
-            match self.try_once().await {
-                Ok(true) => return tracing::info!(holder = self.holder, "holds the Lease"),
-                Ok(false) if !told => {
+            let asked = Instant::now();
+            // A server that does not answer in time is no reason to go on without the Lease.
+            let answer = tokio::time::timeout_at(give_up, self.try_once()).await;
+            let late = || Err(ApiError::new(Reason::Unavailable, "no answer in time"));
+            let holds = answer.unwrap_or_else(|_| late());
+            let standing = self.election.tried(asked, holds.as_ref().copied(), Instant::now());
+            fence.set(self.election.until());
+            let led = *phase.borrow() == Phase::Leads;
+            match (standing, &holds) {
+                (Standing::Leads, Ok(_)) if !led => {
+                    tracing::info!(holder = self.election.identity(), "holds the Lease");
+                }
+                (Standing::Leads, Err(error)) if !led => {
+                    tracing::warn!(%error, "acts without a Lease: no second process may run");
+                }
+                (Standing::Leads, Err(error)) => tracing::debug!(%error, "cannot renew the Lease"),
+                (Standing::Leads, Ok(_)) => {}
+                (Standing::StandsBy, Ok(_)) if !told => {
                     told = true;
                     tracing::info!("another process holds the Lease; this one stands by");
                 }
-                Ok(false) => {}
-                Err(error) if matches!(error.reason, Reason::Forbidden | Reason::UnknownKind) => {
-                    tracing::warn!(%error, "acts without a Lease: no second process may run");
+                (Standing::StandsBy, Ok(_)) => {}
+                (Standing::StandsBy, Err(error)) => {
+                    tracing::warn!(%error, "cannot ask for the Lease");
+                }
+                (Standing::Ousted, _) => tracing::warn!("another process took the Lease"),
+                (Standing::Late, Err(error)) => {
+                    tracing::warn!(%error, "could not renew the Lease in time");
+                }
+                (Standing::Late, Ok(_)) => tracing::warn!("the Lease was renewed too late"),
+            }
+            match standing {
+                Standing::Leads if !led => drop(phase.send_replace(Phase::Leads)),
+                Standing::Leads | Standing::StandsBy => {}
+                Standing::Ousted | Standing::Late => {
+                    phase.send_replace(Phase::Over);
                     return;
                 }
-                Err(error) => tracing::warn!(%error, "cannot ask for the Lease"),
             }
-            tokio::time::sleep(self.pause()).await;
+            let again;
+            (again, give_up) = self.election.next(Instant::now());
+            tokio::time::sleep_until(again).await;
         }
     }
 
-    /// Renews the Lease, and comes back when it is lost.
-    pub(crate) async fn hold(&mut self) {
-        let mut renewed = Instant::now();
-        loop {
-            tokio::time::sleep(self.pause()).await;
-            let asked = Instant::now();
-            // A server that does not answer in time is no reason to go on without the Lease.
-            let left = self.give_up().saturating_sub(renewed.elapsed());
-            let answer = tokio::time::timeout(left.max(self.pause() / 2), self.try_once()).await;
-            let late = || Err(ApiError::new(Reason::Unavailable, "no answer in time"));
-            match answer.unwrap_or_else(|_| late()) {
-                Ok(true) => renewed = asked,
-                Ok(false) => return tracing::warn!("another process took the Lease"),
-                Err(error) if matches!(error.reason, Reason::Forbidden | Reason::UnknownKind) => {
-                    renewed = Instant::now();
-                }
-                Err(error) if renewed.elapsed() > self.give_up() => {
-                    return tracing::warn!(%error, "could not renew the Lease in time");
-                }
-                Err(error) => tracing::debug!(%error, "cannot renew the Lease"),
-            }
+    async fn give_back(&mut self) {
+        if !self.election.is_ours() {
+            return;
         }
-    }
-
-    /// Gives the Lease back, so that others need not wait.
-    pub(crate) async fn give_back(&mut self) {
-        if let Some((spec, _)) = self.seen.take()
-            && spec.str_at(["holderIdentity"]) == Some(&self.holder)
-        {
-            self.holder = String::new();
-            let _ = self.try_once().await;
+        let Ok(reply) = self.call(&Call::Get(self.id.clone())).await else { return };
+        let Some(live) = reply.object() else { return };
+        let holder = live.str_at(["spec", "holderIdentity"]);
+        if holder == Some(self.election.identity()) {
+            let _ = self.call(&Call::update(self.wanted(Some(&live), ""))).await;
         }
     }
 
@@ -108,23 +242,16 @@ impl Lease {
             Err(error) if error.reason == Reason::NotFound => None,
             Err(error) => return Err(error),
         };
-        let spec = live.as_ref().and_then(|live| live.get("spec")).cloned().unwrap_or(Value::Null);
-        let since = match &self.seen {
-            Some((seen, since)) if *seen == spec => *since,
-            _ => Instant::now(),
-        };
-        self.seen = Some((spec.clone(), since));
-        let holder = spec.str_at(["holderIdentity"]).unwrap_or_default();
-        let ours = holder == self.holder || self.holder.is_empty();
-        if !(ours || holder.is_empty() || since.elapsed() > self.life) {
+        let spec = live.as_ref().and_then(|live| live.get("spec")).unwrap_or(&Value::Null);
+        if !self.election.may_take(spec, Instant::now()) {
             return Ok(false);
         }
-        let object = self.wanted(live.as_ref(), &spec, ours);
+        let object = self.wanted(live.as_ref(), self.election.identity());
         let call = if live.is_some() { Call::update(object) } else { Call::create(object) };
         match self.call(&call).await {
             Ok(reply) => {
                 let spec = reply.object().and_then(|object| object.get("spec").cloned());
-                self.seen = spec.map(|spec| (spec, Instant::now()));
+                self.election.stored(spec, Instant::now());
                 Ok(true)
             }
             Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
@@ -134,12 +261,14 @@ impl Lease {
         }
     }
 
-    fn wanted(&self, live: Option<&Value>, spec: &Value, ours: bool) -> Value {
+    fn wanted(&self, live: Option<&Value>, holder: &str) -> Value {
         let milliseconds = now();
         let nanos = u32::try_from(milliseconds % 1000 * 1_000_000).unwrap_or(0);
         let time = Time::from_unix(i64::try_from(milliseconds / 1000).unwrap_or(0), nanos);
         let time =
             time.map(|time| time.format("2006-01-02T15:04:05.000000Z07:00")).unwrap_or_default();
+        let spec = live.and_then(|live| live.get("spec")).unwrap_or(&Value::Null);
+        let ours = spec.str_at(["holderIdentity"]) == Some(self.election.identity());
         let changes = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
         let since = spec.str_at(["acquireTime"]).filter(|_| ours).unwrap_or(&time).to_owned();
         let mut object = live.cloned().unwrap_or_else(|| {
@@ -149,11 +278,14 @@ impl Lease {
             })
         });
         if let Some(map) = object.as_map_mut() {
-            let seconds = i64::try_from(self.life.as_secs().max(1)).unwrap_or(10);
+            // Others go by it: it is never shorter than what this process goes by.
+            let duration = self.election.times.lease_duration;
+            let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+            let seconds = i64::try_from(seconds.max(1)).unwrap_or(10);
             map.insert(
                 "spec",
                 value!({
-                    "holderIdentity": self.holder.as_str(), "leaseDurationSeconds": seconds,
+                    "holderIdentity": holder, "leaseDurationSeconds": seconds,
                     "acquireTime": since, "renewTime": time,
                     "leaseTransitions": changes + i64::from(!ours),
                 }),
@@ -163,7 +295,7 @@ impl Lease {
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, ApiError> {
-        let kinds = self.shared.kinds.borrow().clone();
-        carry_out(&self.shared.controller, &kinds, call).await
+        let kinds = self.kinds.borrow().clone();
+        carry_out(&self.client, &kinds, call).await
     }
 }

@@ -17,14 +17,29 @@
 //! | `watch` | follows a kind for as long as the process lives |
 //! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
 //! | `globals` | what the entries of the global context hold |
-//! | `drive` | owns the controller: gives it events, carries out its calls |
+//! | `drive`, `tasks` | owns the controller: gives it events, carries out its calls |
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
-//! | `lease` | which of several processes acts |
+//! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
+//! | `supervisor` | what becomes of parts that panic |
 //! | `status`, `events` | tells users how policies are and what rules did |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics`, `gauges` | what operators ask |
 //! | `serve` | the HTTPS server |
+//!
+//! # Who runs where
+//!
+//! ```text
+//! thread `lease`       Term: renews the Lease ──────────────▶ fence: until when may be written
+//!                                                               │
+//! thread `controller`  drive: Controller::poll, evaluations ─▶ calls ─▶ API server
+//!                        ▲ channels: watches, answers, hints
+//! runtime              watches, calls, registry, server …     each part under `supervisor`
+//! threads `reviews`    evaluations at admission
+//! ```
+//!
+//! What rules compute, they compute on threads that nothing else waits for: an evaluation that takes long holds up
+//! the controller, and neither a renewal, nor a review, nor a probe.
 //!
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
 //! controller's.
@@ -34,6 +49,7 @@ mod claim_keys;
 pub mod client;
 pub mod discovery;
 mod drive;
+mod election;
 pub mod events;
 mod gauges;
 mod globals;
@@ -50,6 +66,8 @@ mod run;
 pub mod serve;
 pub mod state;
 mod status;
+mod supervisor;
+mod tasks;
 mod uninstall;
 pub mod watch;
 
@@ -61,6 +79,6 @@ pub use options::{Only, Options};
 pub use plan::{Around, Play, plan, take_refused};
 pub use reader::Reader;
 pub use rights::Rights;
-pub use run::{logs, run, run_blocking, run_seen};
+pub use run::{RunError, logs, run, run_blocking, run_seen};
 pub use state::{Shared, Work};
 pub use uninstall::{Uninstall, uninstall, webhook_configurations};

@@ -56,7 +56,7 @@ const fn family(
 }
 
 /// Every number there is.
-pub const FAMILIES: [Family; 20] = [
+pub const FAMILIES: [Family; 21] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -125,6 +125,12 @@ pub const FAMILIES: [Family; 20] = [
         Form::Gauge,
         &["part"],
         "What keeps the process from doing its work, by part.",
+    ),
+    family(
+        "kiln_panics_total",
+        Form::Counter,
+        &["part"],
+        "Mistakes in Kiln itself that it got over, by the part that panicked.",
     ),
     family(
         "kiln_certificate_end_seconds",

@@ -1,12 +1,14 @@
 //! The policies, exceptions and configuration that are stored, compiled, for everybody.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Change, Listing, Reason, WatchEvent};
 use kiln_controller::author::author_of;
+use kiln_dialects::Compiled;
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Exception, Policy, PolicyId};
@@ -15,6 +17,7 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 use tokio::sync::{mpsc, watch};
 
 use crate::calls::list_all;
+use crate::supervisor::pass_on;
 use crate::watch::{Subject, Told, Watcher};
 
 /// What is stored that decides what the process does. It never changes: a new one takes its place.
@@ -90,13 +93,19 @@ pub(crate) fn global_kind() -> Gvk {
 /// # Errors
 /// What is wrong with it.
 pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-    let compiled = kiln_dialects::compile(&documents(policy)?, kinds);
+    let compiled = compile_documents(&documents(policy)?, kinds)?;
     let problems = || {
         let errors = compiled.diagnostics.iter();
         let errors = errors.filter(|found| found.severity == kiln_diagnostic::Severity::Error);
         errors.map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
     };
     compiled.policies.first().cloned().ok_or_else(problems)
+}
+
+/// Compiles documents. A policy on which Kiln fails is one that is broken: it keeps no other from its work.
+fn compile_documents(documents: &[Document], kinds: &Kinds) -> Result<Compiled, String> {
+    catch_unwind(AssertUnwindSafe(|| kiln_dialects::compile(documents, kinds)))
+        .map_err(|_| "an error in Kiln itself, which its log tells more about".to_owned())
 }
 
 pub(crate) fn documents(object: &Value) -> Result<Vec<Document>, String> {
@@ -173,6 +182,10 @@ pub async fn keep(
                 }
                 true
             }
+            Some(ended) = tasks.join_next() => {
+                let _ = pass_on(ended);
+                continue;
+            }
             () = registry.closed() => return,
         };
         let complete = shelf.known.len() == subjects.len();
@@ -181,6 +194,10 @@ pub async fn keep(
             watcher.health.can_do_without("rules");
         }
         let known = kinds.borrow_and_update().clone();
+        // Whoever begins again knows less at first than what is there.
+        if !complete && registry.borrow().complete {
+            continue;
+        }
         registry.send_replace(Arc::new(shelf.registry(&known, recompile, complete)));
     }
 }
@@ -275,7 +292,8 @@ impl Shelf {
                     Some((known, compiled)) if known == version => compiled,
                     _ => {
                         let found = documents(object).unwrap_or_default();
-                        kiln_dialects::compile(&found, kinds).exceptions
+                        let compiled = compile_documents(&found, kinds);
+                        compiled.map(|compiled| compiled.exceptions).unwrap_or_default()
                     }
                 };
                 registry.exceptions.extend(compiled.iter().cloned());

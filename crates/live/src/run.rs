@@ -5,49 +5,90 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_controller::{Hint, ResourceFilter, Settings};
+use kiln_controller::{Compile, Hint, ResourceFilter, Settings};
 use kiln_object::Kinds;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
+use crate::drive::{Ended, Stored};
 use crate::health::Health;
-use crate::lease::Lease;
+use crate::lease::{self, Term};
 use crate::metrics::Metrics;
 use crate::options::{Only, Options};
 use crate::registry::{self, Registry};
 use crate::state::{Shared, Work};
+use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
 use crate::{drive, events, gauges, globals, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
 
+/// Why a process ended that nobody told to, or did not begin, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunError {
+    /// What went wrong.
+    pub message: String,
+    /// What to try.
+    pub hint: String,
+}
+
+impl From<ConnectError> for RunError {
+    fn from(error: ConnectError) -> Self {
+        RunError { message: error.message, hint: error.hint }
+    }
+}
+
 /// Runs until `end` comes.
 ///
 /// # Errors
-/// When there is no cluster to work on.
-pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), ConnectError> {
+/// When there is no cluster to work on, or a part panicked that the process cannot do without.
+pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), RunError> {
     run_seen(options, end, |_| {}).await
 }
 
 /// Runs until `end` comes, and shows what its parts share to somebody in the same process.
 ///
 /// # Errors
-/// When there is no cluster to work on.
+/// When there is no cluster to work on, or a part panicked that the process cannot do without.
 pub async fn run_seen(
     options: Options,
     end: impl Future<Output = ()>,
     show: impl FnOnce(&Shared),
-) -> Result<(), ConnectError> {
+) -> Result<(), RunError> {
+    run_with(options, Acting::default(), end, show).await
+}
+
+/// What is different about acting in tests.
+#[derive(Clone)]
+pub(crate) struct Acting {
+    /// What compiles and evaluates rules.
+    pub(crate) compile: fn() -> Box<dyn Compile>,
+    /// The connection to ask for the Lease by, if it is another one.
+    pub(crate) lease: Option<Arc<Options>>,
+}
+
+impl Default for Acting {
+    fn default() -> Self {
+        Acting { compile: || Box::new(Stored), lease: None }
+    }
+}
+
+pub(crate) async fn run_with(
+    options: Options,
+    acting: Acting,
+    end: impl Future<Output = ()>,
+    show: impl FnOnce(&Shared),
+) -> Result<(), RunError> {
     // The first to set it wins; it is ring either way.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = Arc::new(options);
     let controller = Client::connect(&options, options.as_controller.as_deref()).await?;
     let admission = Client::connect(&options, options.as_admission.as_deref()).await?;
     let mut discovery = Discovery::default();
-    let found = discovery.refresh(&controller).await.map_err(|error| ConnectError {
+    let found = discovery.refresh(&controller).await.map_err(|error| RunError {
         message: format!("cannot ask {} what it serves: {error}", controller.server()),
         hint: "check that the cluster runs and that the credentials are good".to_owned(),
     })?;
@@ -78,8 +119,16 @@ pub async fn run_seen(
     tracing::info!(server = shared.controller.server(), only = ?options.only, "starts");
     let acts = options.only != Some(Only::Admission);
     let admits = options.only != Some(Only::Controller);
-    let mut parts = JoinSet::new();
-    parts.spawn(discovery.follow(shared.controller.clone(), kinds_sender));
+    let supervisor = Supervisor::of(&shared);
+    let mut parts = Parts { supervisor: supervisor.clone(), tasks: JoinSet::new() };
+    parts.restarted("discovery", {
+        let (client, mut discovery) = (shared.controller.clone(), Some(discovery));
+        move || {
+            // Whoever begins again knows nothing.
+            let discovery = discovery.take().unwrap_or_default();
+            discovery.follow(client.clone(), kinds_sender.clone())
+        }
+    });
     let reader = if admits { &shared.admission } else { &shared.controller };
     let watcher = Watcher {
         client: reader.clone(),
@@ -89,16 +138,47 @@ pub async fn run_seen(
         purpose: "rules".into(),
         metrics: Arc::clone(&shared.metrics),
     };
-    let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());
-    parts.spawn(globals::keep(shared.clone(), watcher.clone()));
-    parts.spawn(registry::keep(watcher, namespace, config_map, registry_sender));
-    // With webhooks to wait for, the admission side says when a policy is ready.
-    parts.spawn(status::keep(shared.clone(), reader.clone(), admits));
-    let serving = tokio::spawn(serve::serve(shared.clone(), admits));
-    parts.spawn(events::write(shared.clone(), told));
-    let settings = settings(&options, shared.controller.who().await);
-    let acting = acts.then(|| tokio::spawn(act(shared.clone(), settings, told_hints)));
-    end.await;
+    parts.restarted("global context", {
+        let (shared, watcher) = (shared.clone(), watcher.clone());
+        move || globals::keep(shared.clone(), watcher.clone())
+    });
+    parts.restarted("rules", move || {
+        let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());
+        registry::keep(watcher.clone(), namespace, config_map, registry_sender.clone())
+    });
+    parts.restarted("status", {
+        let (shared, reader) = (shared.clone(), reader.clone());
+        // With webhooks to wait for, the admission side says when a policy is ready.
+        move || status::keep(shared.clone(), reader.clone(), admits)
+    });
+    parts.restarted("events", {
+        let (shared, told) = (shared.clone(), Arc::new(Mutex::new(told)));
+        move || events::write(shared.clone(), Arc::clone(&told))
+    });
+    let (ends, mut must_end) = mpsc::unbounded_channel();
+    let serving = tokio::spawn({
+        let (shared, supervisor) = (shared.clone(), supervisor.clone());
+        async move {
+            let serve = || serve::serve(shared.clone(), admits);
+            supervisor.keep("server", OnPanic::EndProcess(ends), serve).await;
+        }
+    });
+    let settings = settings(&shared.options, shared.controller.who().await);
+    let acting = acts.then(|| {
+        let (shared, hints) = (shared.clone(), Arc::new(Mutex::new(told_hints)));
+        let identity = lease::identity();
+        tokio::spawn(async move {
+            let act = || {
+                let (settings, hints) = (settings.clone(), Arc::clone(&hints));
+                act(shared.clone(), acting.clone(), settings, hints, identity.clone())
+            };
+            supervisor.keep(drive::PART, OnPanic::Restart, act).await;
+        })
+    });
+    let failed = tokio::select! {
+        () = end => None,
+        Some(part) = must_end.recv() => Some(part),
+    };
     tracing::info!("ends");
     let _ = stop.send(true);
     let last = async {
@@ -107,53 +187,110 @@ pub async fn run_seen(
             let _ = acting.await;
         }
     };
-    if tokio::time::timeout(LAST_CALLS + options.linger, last).await.is_err() {
+    if tokio::time::timeout(LAST_CALLS + shared.options.linger, last).await.is_err() {
         tracing::warn!("some calls did not come to their end");
     }
-    parts.shutdown().await;
-    Ok(())
+    parts.tasks.shutdown().await;
+    match failed {
+        None => Ok(()),
+        Some(part) => Err(RunError {
+            message: format!("the {part} of this process panicked"),
+            hint: "the log says where: please report it, and start the process anew".to_owned(),
+        }),
+    }
+}
+
+/// Parts that end with the process, and begin again when they panic.
+struct Parts {
+    supervisor: Supervisor,
+    tasks: JoinSet<()>,
+}
+
+impl Parts {
+    fn restarted<F: Future<Output = ()> + Send>(
+        &mut self,
+        part: &'static str,
+        begin: impl FnMut() -> F + Send + 'static,
+    ) {
+        let supervisor = self.supervisor.clone();
+        self.tasks.spawn(async move { supervisor.keep(part, OnPanic::Restart, begin).await });
+    }
 }
 
 /// Lets the controller act whenever this process holds the Lease, until the process is to end.
-async fn act(shared: Shared, settings: Settings, mut hints: mpsc::Receiver<Hint>) {
-    let mut lease = Lease::new(shared.clone());
+async fn act(
+    shared: Shared,
+    acting: Acting,
+    settings: Settings,
+    hints: Arc<Mutex<mpsc::Receiver<Hint>>>,
+    identity: String,
+) {
     let mut shutdown = shared.shutdown.clone();
+    let lease = acting.lease.unwrap_or_else(|| Arc::clone(&shared.options));
     loop {
+        stands_by(&shared);
         shared.health.good("controller", None);
-        gauges::acts(&shared.metrics, false);
+        shared.health.up(drive::PART);
+        let mut term = Term::begin(Arc::clone(&lease), shared.kinds.clone(), identity.clone());
         {
-            let acquired = lease.acquire();
-            tokio::pin!(acquired);
+            let mut hints = hints.lock().await;
+            let leads = term.leads();
+            tokio::pin!(leads);
             loop {
                 tokio::select! {
-                    () = &mut acquired => break,
-                    _ = shutdown.changed() => return,
+                    () = &mut leads => break,
+                    _ = shutdown.wait_for(|end| *end) => return,
                     // Whoever stands by has nothing to do with requests.
-                    _ = hints.recv() => {}
+                    Some(_) = hints.recv() => {}
                 }
             }
         }
         gauges::acts(&shared.metrics, true);
-        let driven = drive::drive(shared.clone(), settings.clone(), &mut hints);
+        let mut end = term.end();
+        let driving = supervisor::on_own_thread(drive::PART, {
+            let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
+            let (fence, end) = (Arc::clone(&term.fence), term.end());
+            move || async move {
+                let mut hints = hints.lock_owned().await;
+                let compile = (acting.compile)();
+                drive::drive(shared, settings, compile, &mut hints, fence, end).await
+            }
+        });
+        tokio::pin!(driving);
         let ended = tokio::select! {
-            () = driven => true,
-            () = lease.hold() => false,
+            ended = &mut driving => ended,
+            () = end.comes() => {
+                // Nothing is written any more; an evaluation may be under way that knows nothing of it.
+                stands_by(&shared);
+                shared.health.bad("controller", "it lost the Lease, and is in the middle of something");
+                driving.await
+            }
         };
-        shared.troubles.send_replace(None);
-        shared.work.send_replace(Work::Waits);
-        if ended {
-            return lease.give_back().await;
+        match ended {
+            Ended::Told => {
+                stands_by(&shared);
+                return term.give_back().await;
+            }
+            // Whoever stands for election is ready to act.
+            Ended::LeaseLost => term.leave().await,
         }
     }
+}
+
+/// Tells that this process does not act.
+fn stands_by(shared: &Shared) {
+    gauges::acts(&shared.metrics, false);
+    shared.troubles.send_replace(None);
+    shared.work.send_replace(Work::Waits);
 }
 
 /// Runs on a runtime of its own until the process is told to end: by SIGTERM, or Ctrl-C.
 ///
 /// # Errors
-/// When there is no cluster to work on.
-pub fn run_blocking(options: Options) -> Result<(), ConnectError> {
+/// When there is no cluster to work on, or a part panicked that the process cannot do without.
+pub fn run_blocking(options: Options) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| ConnectError {
+    let runtime = runtime.map_err(|error| RunError {
         message: format!("cannot begin: {error}"),
         hint: "the system gives no threads".to_owned(),
     })?;
@@ -186,6 +323,22 @@ pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
     let set = if as_json { logs.json().try_init() } else { logs.try_init() };
     // A second call changes nothing.
     drop(set);
+    // Panics are part of the log, in its form. They are caught, counted and answered where they happen.
+    std::panic::set_hook(Box::new(|panic| {
+        let said = supervisor::words(panic.payload());
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        let backtrace = std::backtrace::Backtrace::capture();
+        let backtrace = match backtrace.status() {
+            std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        tracing::error!(
+            place,
+            thread = thread.name().unwrap_or_default(),
+            "panicked: {said}{backtrace}"
+        );
+    }));
     Ok(())
 }
 
@@ -203,3 +356,6 @@ fn settings(options: &Options, who: Option<String>) -> Settings {
         ..Settings::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -418,7 +418,8 @@ fn whoever_lost_the_lease_writes_no_more() {
     // Nobody is to wait for an engine that an earlier test killed.
     let lease = ["lease", "kiln-controller", "-n", "kyverno"];
     cluster.kubectl(&[&["delete", "--ignore-not-found"], &lease[..]].concat()).unwrap();
-    // Whoever stands by goes by its own time, which is to be longer than a busy machine takes to renew the Lease.
+    // Whoever stands by goes by the longer of its own time and the Lease's, which is to be longer than a busy machine takes
+    // to renew it.
     let mut scene = Scene::with(&cluster, "ousted", &["--lease", "15"]);
     scene.proxy.fault(scene.meant(), 0, usize::MAX, Fault::Busy(3));
     scene.add(2);
@@ -428,7 +429,7 @@ fn whoever_lost_the_lease_writes_no_more() {
     let mut renew = || {
         renewed += 1;
         let spec = format!(
-            r#"{{"spec":{{"holderIdentity":"another","leaseDurationSeconds":60,"leaseTransitions":{renewed}}}}}"#
+            r#"{{"spec":{{"holderIdentity":"another","leaseDurationSeconds":15,"leaseTransitions":{renewed}}}}}"#
         );
         let args = ["patch", "lease", "kiln-controller", "-n", "kyverno", "--type=merge", "-p"];
         cluster.kubectl(&[&args[..], &[&spec]].concat()).unwrap();

@@ -27,6 +27,7 @@ use crate::discovery::Discovery;
 use crate::events::Happened;
 use crate::gauges;
 use crate::state::Shared;
+use crate::supervisor;
 
 /// A review may take so long if nobody says how long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +85,13 @@ fn patience(query: &str) -> Option<Duration> {
 pub(crate) fn plain(shared: &Shared, asked: &Asked) -> Answer {
     let is_get = matches!(asked.method, Method::GET | Method::HEAD);
     match asked.path.as_str() {
-        "/health/liveness" | "/livez" | "/healthz" if is_get => text(StatusCode::OK, "ok\n"),
+        "/health/liveness" | "/livez" | "/healthz" if is_get => {
+            let stopped = shared.health.not_running();
+            if stopped.is_empty() {
+                return text(StatusCode::OK, "ok\n");
+            }
+            text(StatusCode::INTERNAL_SERVER_ERROR, &format!("{}\n", stopped.join("\n")))
+        }
         "/health/readiness" | "/readyz" if is_get => {
             let problems = shared.health.keeps_from_answering();
             if problems.is_empty() {
@@ -117,6 +124,12 @@ pub(crate) fn text(status: StatusCode, words: &str) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::copy_from_slice(words.as_bytes())));
     *answer.status_mut() = status;
     answer
+}
+
+/// The answer to a request that panicked.
+pub(crate) fn broken() -> Answer {
+    let words = "an error in Kiln itself, which its log tells more about\n";
+    text(StatusCode::INTERNAL_SERVER_ERROR, words)
 }
 
 fn json(body: Vec<u8>) -> Answer {
@@ -212,8 +225,8 @@ async fn answer(
     let (reviewed, _permit) = taken.unzip();
     let (request, reviewed) = match reviewed {
         None => {
-            let words = "an error in Kiln itself, which its log tells more about\n";
-            return (text(StatusCode::INTERNAL_SERVER_ERROR, words), String::new(), "broken");
+            supervisor::count(&shared.metrics, "review", 1);
+            return (broken(), String::new(), "broken");
         }
         Some(Ok(done)) => done,
         Some(Err(bad)) => {
@@ -286,8 +299,9 @@ async fn tell_controller(
             Err(error) => tracing::warn!(%error, "a request is known to this process alone"),
         }
     }
-    if shared.hints.send(hint).await.is_err() {
-        tracing::debug!("nobody takes hints");
+    // Nobody waits for a controller that is busy: it goes without, and finds out by its watches.
+    if shared.hints.try_send(hint).is_err() {
+        tracing::debug!("nobody takes hints now");
     }
     written
 }
@@ -322,6 +336,7 @@ fn tell(shared: &Shared, reviewed: &Reviewed, request: &Request) {
         shared.metrics.count("kiln_rule_results_total", &labels);
     }
     if reviewed.panicked {
+        supervisor::count(&shared.metrics, "review", 1);
         tracing::error!("a rule broke off in the middle of a request");
     }
 }

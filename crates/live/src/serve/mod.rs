@@ -40,6 +40,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::state::Shared;
+use crate::supervisor::{OnPanic, Supervisor};
 
 pub use carriers::CarrierLimits;
 pub use server::Limits;
@@ -88,7 +89,8 @@ pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limit
     let mut shutdown = shared.shutdown.clone();
     let keeping = async {
         if admits {
-            keeper::keep(shared.clone(), &desk_sender, &certificate).await;
+            let keep = || keeper::keep(shared.clone(), &desk_sender, &certificate);
+            Supervisor::of(&shared).keep("webhooks", OnPanic::Restart, keep).await;
         } else {
             keeper::serve_own_certificate(&shared, &certificate);
             std::future::pending::<()>().await;

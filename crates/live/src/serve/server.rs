@@ -23,6 +23,7 @@ use super::places::{Place, Places, Used};
 use super::tls::Served;
 use super::turns::Turns;
 use crate::state::Shared;
+use crate::supervisor::caught;
 
 /// What strangers may cost.
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +125,10 @@ pub(crate) async fn serve(
             limits,
         };
         let (acceptor, closed, alive) = (acceptor.clone(), closed.clone(), alive.clone());
+        let metrics = Arc::clone(&shared.metrics);
         tokio::spawn(async move {
-            connection.serve(stream, acceptor, closed, &place).await;
+            let serving = connection.serve(stream, acceptor, closed, &place);
+            caught(&metrics, "connection", serving).await;
             drop((place, alive));
         });
     }
@@ -192,7 +195,12 @@ impl Connection {
         let used = Arc::clone(&place.used);
         let service = service_fn(move |request: Request<Incoming>| {
             let (connection, used) = (Arc::clone(&connection), Used::begin(&used));
-            async move { Ok::<_, Infallible>(connection.respond(request, used).await) }
+            async move {
+                // Other requests of the connection go on.
+                let responding = connection.respond(request, used);
+                let answer = caught(&connection.shared.metrics, "request", responding).await;
+                Ok::<_, Infallible>(answer.unwrap_or_else(answer::broken))
+            }
         });
         let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let served = tokio::select! {

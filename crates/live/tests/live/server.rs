@@ -103,6 +103,38 @@ async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_is_down_fails_liveness_and_nothing_else() {
+    let running = start(Limits::default()).await;
+    let health = &running.shared.health;
+    assert_eq!(running.get("/healthz").await.unwrap(), (200, "ok\n".to_owned()));
+    health.down("status", "it panicked, and begins again in a moment");
+    for path in ["/healthz", "/livez", "/health/liveness"] {
+        let told = "status: it panicked, and begins again in a moment\n".to_owned();
+        assert_eq!(running.get(path).await.unwrap(), (500, told), "{path}");
+    }
+    let (_, problems) = running.get("/health").await.unwrap();
+    assert!(problems.contains("status: it panicked"), "{problems}");
+    let (_, ready) = running.get("/readyz").await.unwrap();
+    assert!(!ready.contains("status"), "{ready}");
+    let (_, metrics) = running.get("/metrics").await.unwrap();
+    assert!(metrics.contains("kiln_problems{part=\"status\"} 1"), "{metrics}");
+    assert_eq!(running.post("/mutate/fail", &review("ConfigMap", "dev")).await.unwrap().0, 200);
+    health.up("status");
+    assert_eq!(running.get("/healthz").await.unwrap().0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_is_busy_holds_up_no_review() {
+    let mut running = start(Limits::default()).await;
+    // There is room for sixteen, and nobody takes one.
+    for number in 0..20 {
+        let asked = running.post("/validate/ignore?timeout=2s", &review("Namespace", "a")).await;
+        assert_eq!(asked.unwrap().0, 200, "{number}");
+    }
+    assert!(running.hints.recv().await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_makes_no_sense_is_refused() {
     let running = start(Limits::default()).await;
     for (path, body, expected) in [
