@@ -284,6 +284,16 @@ impl Controller {
         }
         self.follow_trigger_kinds();
         self.follow_reports();
+        // What waits may have waited for one of them.
+        let waiting: Vec<Key> = self
+            .keys
+            .iter()
+            .filter(|(_, state)| state.condition.is_some())
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in waiting {
+            self.keys.enqueue(&key, self.now);
+        }
     }
 
     /// Tells which objects rules leave alone. What was made of them stays as it is.
@@ -501,6 +511,7 @@ impl Controller {
                 kind.state = State::Unlisted;
             }
         }
+        self.look_for_new_targets();
         self.look_at_everything();
     }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, RuleSet, User,
-    Verdict, WithGlobals, World,
+    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, PatchTarget, RuleSet,
+    User, Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::{Apply, Policy, Rule};
+use kiln_rules::{Apply, Mutate, Policy, Program, Rule, Targets};
 use kiln_value::Value;
 
 use crate::controller::Controller;
@@ -106,6 +106,19 @@ impl Controller {
         if let Some(doubt) = outcome.doubt.take() {
             outcome.failures.push(doubt);
             outcome.verdict = Verdict::Error;
+        }
+        if matches!(
+            &rule.program,
+            Program::Mutate(Mutate { targets: Some(Targets::Matching { .. }), .. })
+        ) {
+            // What no rule sees is no target either.
+            outcome.effects.retain(|effect| match effect {
+                Effect::Patch(patch) => match &patch.target {
+                    PatchTarget::Stored { object, .. } => !self.is_filtered(object, ""),
+                    PatchTarget::Trigger => true,
+                },
+                _ => true,
+            });
         }
         outcome
     }

@@ -78,6 +78,7 @@ mod record;
 pub mod rehearsal;
 mod reports;
 mod requests;
+mod rescan;
 mod saving;
 mod settings;
 mod signature;

@@ -8,7 +8,7 @@ use kiln_engine::{
     RuleSet, User, Verdict, World, evaluate,
 };
 use kiln_object::{Kinds, ObjectId};
-use kiln_rules::{Operation, Program, RuleId};
+use kiln_rules::{Mutate, Operation, Program, RuleId, Targets};
 use kiln_value::Value;
 
 use crate::objects::{Objects, with_namespace};
@@ -47,6 +47,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         objects: Objects::known(job.only_given_kinds),
         made_by: HashMap::new(),
         written: HashSet::new(),
+        given: HashSet::new(),
         report: Report::default(),
     };
     let mut events = VecDeque::new();
@@ -55,7 +56,9 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         state.admit(object);
     }
     for resource in &job.resources {
-        let mut event = Event::created(state.admit(resource.clone()));
+        let object = state.admit(resource.clone());
+        state.given.insert(ObjectRef::of(&object).id);
+        let mut event = Event::created(object);
         if let Some((parent, subresource)) = job.values.parent_of(&event.kind) {
             event.kind = parent;
             event.subresource = subresource;
@@ -86,6 +89,8 @@ struct State<'r> {
     made_by: HashMap<ObjectId, (RuleId, ObjectId)>,
     /// What rules have written so far.
     written: HashSet<ObjectId>,
+    /// The resources, each of which is an event.
+    given: HashSet<ObjectId>,
     report: Report,
 }
 
@@ -225,12 +230,15 @@ impl State<'_> {
 
     fn carry_out(
         &mut self,
-        outcome: Outcome,
+        mut outcome: Outcome,
         left: Option<Value>,
         given: bool,
         trigger: &ObjectId,
         events: &mut VecDeque<Event>,
     ) {
+        if self.leave_others_their_turn(&mut outcome, trigger) {
+            return;
+        }
         let mut status = match outcome.verdict {
             Verdict::NoMatch if !self.job.explain => return,
             Verdict::NoMatch => Status::NoMatch,
@@ -285,6 +293,26 @@ impl State<'_> {
             problems,
             trace: outcome.trace,
         });
+    }
+
+    /// A rule that changes all objects that match it comes to each given resource in that resource's own turn. Whether
+    /// there is nothing else to it.
+    fn leave_others_their_turn(&self, outcome: &mut Outcome, trigger: &ObjectId) -> bool {
+        let rule = self.job.rules.rule(&outcome.rule);
+        let Some(Program::Mutate(Mutate { targets, .. })) = rule.map(|rule| &rule.program) else {
+            return false;
+        };
+        let Some(Targets::Matching { but_the_trigger }) = targets else { return false };
+        outcome.effects.retain(|effect| match effect {
+            Effect::Patch(patch) => match &patch.target {
+                PatchTarget::Stored { object, .. } => {
+                    object == trigger || !self.given.contains(object)
+                }
+                PatchTarget::Trigger => true,
+            },
+            _ => true,
+        });
+        *but_the_trigger && outcome.effects.is_empty() && outcome.failures.is_empty()
     }
 
     fn ensure(&mut self, ensure: Ensure) -> Made {

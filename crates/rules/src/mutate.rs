@@ -29,6 +29,12 @@ pub enum Targets {
     Named(Vec<MutateTarget>),
     /// All that filters take.
     Taken(Box<TakenTargets>),
+    /// All that match the rule itself and its conditions.
+    Matching {
+        /// Another rule of the policy has changed the object of a request on its way, so only the others are left to
+        /// change.
+        but_the_trigger: bool,
+    },
     /// What an expression gives.
     Asked(Box<AskedTargets>),
 }

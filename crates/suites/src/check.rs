@@ -7,7 +7,7 @@ use kiln_engine::{Limits, Outside};
 use kiln_jmespath::Sources;
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
-use kiln_rules::{Operation, Program, RuleId};
+use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
 use kiln_yaml::{Places, ReadOptions, Reader};
 
@@ -241,7 +241,7 @@ impl Checking<'_> {
         let mut rows = Vec::new();
         for result in meant(rules, &ran.report.results).filter(|result| result.given) {
             let targets: Vec<&Made> = targets(result).filter(|made| of_kind(&made.id)).collect();
-            if targets.is_empty() && of_kind(&result.trigger) {
+            if targets.is_empty() && of_kind(&result.trigger) && !self.is_about_others(result) {
                 rows.push(self.held(expected, Found { result, target: None }, ran));
             }
             for target in targets {
@@ -259,6 +259,16 @@ impl Checking<'_> {
             rows.push(self.excluded(expected, None, &rules[0], kind, "no resource matches"));
         }
         rows
+    }
+
+    /// Whether a rule changed other objects than the trigger, which another rule of its policy speaks for.
+    fn is_about_others(&self, result: &RuleResult) -> bool {
+        let rule = self.loaded.rules.rule(&result.rule);
+        let targets = rule.and_then(|rule| match &rule.program {
+            Program::Mutate(mutate) => mutate.targets.as_ref(),
+            _ => None,
+        });
+        matches!(targets, Some(Targets::Matching { but_the_trigger: true }))
     }
 
     /// The rows of an expectation for one of the resources that it names.
@@ -283,7 +293,7 @@ impl Checking<'_> {
         }
         let mut rows = Vec::new();
         for result in meant(rules, ran.about(&named.name)) {
-            if is_named(&named, &result.trigger) {
+            if is_named(&named, &result.trigger) && !self.is_about_others(result) {
                 rows.push(self.held(expected, Found { result, target: None }, ran));
                 continue;
             }

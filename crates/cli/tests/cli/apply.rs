@@ -375,3 +375,53 @@ spec:
         }
     }
 }
+
+#[test]
+fn a_mutating_policy_without_targets_changes_target_resources() {
+    let policy = |evaluation: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {{name: label}}
+spec:
+  evaluation: {{mutateExisting: {{enabled: true}}{evaluation}}}
+  matchConstraints:
+    resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {{expression: 'Object{{metadata: Object.metadata{{labels: {{\"mykey\": \"myvalue\"}}}}}}'}}
+"
+        )
+    };
+    let namespace = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{mykey: foo}}}}}}\n---\n"
+        )
+    };
+    let patched = |name: &str| format!("patched v1/Namespace/{name}\n");
+    let given = [namespace("one"), namespace("two")].concat();
+    let others = namespace("three");
+    for evaluation in ["", ", admission: {enabled: false}"] {
+        let folder = Folder::with(&[
+            ("policy.yaml", &policy(evaluation)),
+            ("given.yaml", &given),
+            ("others.yaml", &others),
+        ]);
+        let run = folder.kiln(&[
+            "apply",
+            "policy.yaml",
+            "-r",
+            "given.yaml",
+            "--target-resource",
+            "others.yaml",
+        ]);
+        assert_eq!(run.code, 0, "{evaluation}: {}{}", run.stdout, run.stderr);
+        for name in ["one", "two", "three"] {
+            assert_eq!(run.stdout.matches(&patched(name)).count(), 1, "{name}: {}", run.stdout);
+        }
+        assert_eq!(run.stdout.matches("mykey: myvalue").count(), 3, "{}", run.stdout);
+        // Without others, each resource stands for itself.
+        let run = folder.kiln(&["apply", "policy.yaml", "-r", "given.yaml"]);
+        assert!(run.stdout.contains("pass: 2"), "{evaluation}: {}", run.stdout);
+    }
+}

@@ -73,6 +73,72 @@ fn stored_objects_are_patched_once_per_change_of_the_trigger() {
     assert_eq!(world.writes().len(), 0, "a restart patches nothing again: {}", world.explain());
 }
 
+/// Labels namespaces, without naming targets.
+fn labels(evaluation: &str) -> String {
+    format!(
+        "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {{name: label}}
+spec:
+  evaluation: {{mutateExisting: {{enabled: true}}{evaluation}}}
+  matchConstraints:
+    resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {{expression: 'Object{{metadata: Object.metadata{{labels: {{\"mykey\": \"myvalue\"}}}}}}'}}
+"
+    )
+}
+
+fn label(world: &World, name: &str) -> Option<String> {
+    let namespace = world.get(&id("Namespace", "", name)).unwrap();
+    namespace.str_at(["metadata", "labels", "mykey"]).map(str::to_owned)
+}
+
+#[test]
+fn a_policy_without_targets_changes_all_objects_that_match() {
+    let mut world = World::new();
+    world.put(namespace("one", value!({})));
+    world.put(namespace("two", value!({"mykey": "foo"})));
+    world.apply(&labels(""));
+    world.seconds(1);
+    for name in ["one", "two"] {
+        assert_eq!(label(&world, name).as_deref(), Some("myvalue"), "{}", world.explain());
+    }
+    // A request makes it look at all others; the sent one was changed on its way, which this world has none of.
+    world
+        .memory
+        .update({
+            let mut two = world.get(&id("Namespace", "", "two")).unwrap();
+            two.set(["metadata", "labels", "mykey"], "bar").unwrap();
+            two
+        })
+        .unwrap();
+    world.seconds(1);
+    assert_eq!(label(&world, "two").as_deref(), Some("bar"));
+    world.put(namespace("three", value!({})));
+    world.seconds(1);
+    assert_eq!(label(&world, "two").as_deref(), Some("myvalue"), "{}", world.explain());
+    world.forget_calls();
+    world.restart();
+    world.seconds(5);
+    assert_eq!(world.writes().len(), 0, "a restart is no event: {}", world.explain());
+}
+
+#[test]
+fn without_admission_new_objects_are_found_by_the_next_look_at_everything() {
+    let mut world = World::new();
+    world.put(namespace("old", value!({})));
+    world.apply(&labels(", admission: {enabled: false}"));
+    world.seconds(1);
+    assert_eq!(label(&world, "old").as_deref(), Some("myvalue"), "{}", world.explain());
+    world.put(namespace("new", value!({})));
+    world.seconds(5);
+    assert_eq!(label(&world, "new"), None, "no request fires it: {}", world.explain());
+    world.pass_time(world.settings.resync);
+    assert_eq!(label(&world, "new").as_deref(), Some("myvalue"), "{}", world.explain());
+}
+
 #[test]
 fn what_was_made_of_an_excepted_object_stays_as_it_is() {
     let mut world = World::new();

@@ -45,6 +45,8 @@ const EVALUATION: &[&str] = &[
     "skipBackgroundRequests",
     "useServerSideApply",
 ];
+/// Begins the name of the rule for existing objects, where another one changes what is sent.
+const EXISTING: &str = "existing-";
 
 /// How what a mutate rule changes lives on: nothing follows it.
 pub(super) fn lifecycle(existing: bool) -> Lifecycle {
@@ -152,19 +154,39 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         );
     }
     check_failure_policy(&head.spec);
-    let changes_trigger = targets.is_none();
-    let program = Mutate { targets, change: Change::Steps(steps), pass_unchanged: true };
     let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
     let Constraints { include, exclude } = constraints?;
-    let trigger = Trigger {
-        ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
-        own_namespace: true,
-        existing_only,
-        ..Trigger::of(include, exclude)
+    let body = |targets: Option<Targets>| {
+        let changes_trigger = targets.is_none();
+        let trigger = Trigger {
+            ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
+            own_namespace: true,
+            existing_only,
+            ..Trigger::of(include.clone(), exclude.clone())
+        };
+        let change = Change::Steps(steps.clone());
+        let program = Program::Mutate(Mutate { targets, change, pass_unchanged: true });
+        let (dialect, script) = (Dialect::MutatingPolicy, script.clone());
+        let lifecycle = lifecycle(existing && !changes_trigger);
+        Body { dialect, trigger, script, program, lifecycle }
     };
-    let (dialect, program) = (Dialect::MutatingPolicy, Program::Mutate(program));
-    let lifecycle = lifecycle(existing && !changes_trigger);
-    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
+    // Kyverno: without targets, all objects that match are the targets, and requests are patched as well.
+    if existing && targets.is_none() {
+        let at_admission = (!existing_only).then(|| head.policy(report, body(None)));
+        let matching = Targets::Matching { but_the_trigger: !existing_only };
+        let mut policy = head.policy(report, body(Some(matching)));
+        if let Some(at_admission) = at_admission {
+            let mut rules = at_admission.rules;
+            rules.extend(policy.rules.iter().map(|rule| {
+                let mut rule = (**rule).clone();
+                rule.id.rule = format!("{EXISTING}{}", rule.id.rule).into();
+                Arc::new(rule)
+            }));
+            policy.rules = rules;
+        }
+        return Some(policy);
+    }
+    Some(head.policy(report, body(targets)))
 }
 
 /// Checks what happens to a request when the policy fails, which is the business of admission.

@@ -241,6 +241,50 @@ fn existing_objects_are_changed_by_constraints_or_an_expression() {
     assert!(patched("targetMatchConstraints: {expression: \"resource.Get('v1', 'configmaps', object.metadata.namespace, 'missing')\"}").is_empty());
 }
 
+/// The policy of pods, for what is there: which of them change at admission, and which afterwards.
+fn changed_without_targets(evaluation: &str, event: impl Fn(Value) -> Event) -> [Vec<String>; 2] {
+    let text = policy(&format!(
+        "evaluation: {{{evaluation}}}\nmatchConditions: [{{name: even, expression: \"object.metadata.name != 'odd'\"}}]\n{}",
+        apply("Object{metadata: Object.metadata{annotations: {\"seen\": request.namespace}}}")
+    ));
+    let compiled = compiled(&text);
+    assert!(!compiled.has_errors(), "{:#?}", messages(&compiled));
+    let pod = |namespace: &str, name: &str| value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}});
+    let stored =
+        vec![pod("dev", "web"), pod("dev", "two"), pod("prod", "three"), pod("dev", "odd")];
+    let (kinds, view) = (Kinds::builtin(), Objects(stored));
+    let (rules, world) = (RuleSet::new(compiled.policies), World::of(&view, &kinds));
+    let event = event(pod("dev", "web"));
+    let admitted = rules.mutate(&event, &world);
+    let outcomes = admitted.outcomes.into_iter().chain(rules.evaluate(&event, &world));
+    let mut changed = [Vec::new(), Vec::new()];
+    for effect in outcomes.flat_map(|outcome| outcome.effects) {
+        let Effect::Patch(patch) = effect else { continue };
+        let seen = patch.after.str_at(["metadata", "annotations", "seen"]).unwrap().to_owned();
+        let name = patch.after.str_at(["metadata", "name"]).unwrap().to_owned();
+        let stored = patch.target != PatchTarget::Trigger;
+        changed[usize::from(stored)].push(format!("{name} in {seen}"));
+    }
+    changed
+}
+
+#[test]
+fn without_targets_all_objects_that_match_are_the_targets() {
+    let both = "mutateExisting: {enabled: true}";
+    let others = || vec!["two in dev".to_owned(), "three in prod".to_owned()];
+    let web = || vec!["web in dev".to_owned()];
+    // A request is changed on its way, and so are all others afterwards.
+    assert_eq!(changed_without_targets(both, Event::created), [web(), others()]);
+    // What was there when the policy came has its own turn.
+    assert_eq!(changed_without_targets(both, Event::existing)[1], web());
+    let later = "admission: {enabled: false}, mutateExisting: {enabled: true}";
+    let all = [web(), others()].concat();
+    assert_eq!(changed_without_targets(later, Event::created), [Vec::new(), all]);
+    assert_eq!(changed_without_targets(later, Event::existing), [Vec::new(), web()]);
+    // Nothing is changed afterwards unless the policy says so.
+    assert_eq!(changed_without_targets("", Event::created), [web(), Vec::new()]);
+}
+
 #[test]
 fn native_policies_have_bindings_and_parameters() {
     let native = |binding: &str| {

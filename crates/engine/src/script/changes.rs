@@ -49,6 +49,9 @@ impl Changing<'_> {
         match &program.targets {
             None => self.trigger(steps, object),
             Some(Targets::Taken(taken)) => self.taken(steps, taken, object),
+            Some(Targets::Matching { but_the_trigger }) => {
+                self.matching(steps, *but_the_trigger, object)
+            }
             Some(Targets::Asked(asked)) => {
                 let found = self.asked(&asked.expression, object)?;
                 match found {
@@ -194,14 +197,77 @@ impl Changing<'_> {
         taken: &TakenTargets,
         object: &Value,
     ) -> Result<Changed, Failure> {
-        let bound = Bound { object: Some(object), ..self.bound(object) };
-        let why =
-            in_session(self.script, self.shared, &bound, |running| self.passed_over(running))?;
+        let why = self.unmet(object)?;
         if why.is_some() {
             return Ok(Changed { ended: why, ..Changed::default() });
         }
+        let found = self.stored(&taken.include, &taken.exclude)?;
+        self.targets(steps, &taken.conditions, found, None)
+    }
+
+    /// Every object that matches the rule itself, each as if it were updated as it is. What was there before the rule has
+    /// its own turn, and stands for itself alone; after a request, all others are looked at.
+    fn matching(
+        &self,
+        steps: &[ScriptedPatch],
+        but_the_trigger: bool,
+        object: &Value,
+    ) -> Result<Changed, Failure> {
+        if self.event.operation.is_none() {
+            let event = self.update_of(object);
+            let why = self.of(&event).unmet(object)?;
+            if why.is_some() {
+                return Ok(Changed { ended: why, ..Changed::default() });
+            }
+            return self.of(&event).targets(steps, &[], vec![object.clone()], None);
+        }
+        let why = self.unmet(object)?;
+        if why.is_some() {
+            return Ok(Changed { ended: why, ..Changed::default() });
+        }
+        let trigger = ObjectRef::of(object).id;
+        let mut found = self.stored(&self.rule.trigger.include, &self.rule.trigger.exclude)?;
+        found.retain(|target| !(but_the_trigger && ObjectRef::of(target).id == trigger));
+        if found.is_empty() {
+            let why = "no other object matches".to_owned();
+            return Ok(Changed { ended: Some((Verdict::NoMatch, why)), ..Changed::default() });
+        }
+        let mut all = Changed::default();
+        for target in found {
+            let event = self.update_of(&target);
+            let conditions = &self.script.conditions;
+            let one = self.of(&event).targets(steps, conditions, vec![target], None)?;
+            all.patches.extend(one.patches);
+            let stop = one.failures.iter().any(Failure::is_final);
+            all.failures.extend(one.failures);
+            if stop {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The same rule for another event.
+    fn of<'e>(&'e self, event: &'e Event) -> Changing<'e> {
+        Changing { event, ..*self }
+    }
+
+    /// Why nothing is to be done for a trigger, if so. Of a deleted one, the old object stands for it.
+    fn unmet(&self, object: &Value) -> Result<Option<(Verdict, String)>, Failure> {
+        let bound = Bound { object: Some(object), ..self.bound(object) };
+        in_session(self.script, self.shared, &bound, |running| self.passed_over(running))
+    }
+
+    /// An update that leaves an object as it is, by whoever is behind the event.
+    fn update_of(&self, object: &Value) -> Event {
+        let Event { user, own, given, lineage, .. } = self.event.clone();
+        Event { user, own, given, lineage, ..Event::updated(object.clone(), object.clone()) }
+    }
+
+    /// The stored objects within the rule's reach that filters take.
+    fn stored(&self, include: &Filters, exclude: &Filters) -> Result<Vec<Value>, Failure> {
         let mut found = Vec::new();
-        for kind in self.kinds(&taken.include) {
+        for kind in self.kinds(include) {
             let all = kiln_object::Selector::everything();
             let namespace = self.rule.scope.namespace();
             for target in self.shared.gate.list(&kind, namespace, &all, None)?.objects {
@@ -209,14 +275,14 @@ impl Changing<'_> {
                 let Some(target) = &event.object else { continue };
                 let matcher = Matcher::new(&event, self.shared.world.view, self.shared.tracer);
                 // Kyverno: which operations are named says nothing about targets.
-                if matcher.would_take("target", &taken.include, target)?
-                    && !matcher.would_take("excluded target", &taken.exclude, target)?
+                if matcher.would_take("target", include, target)?
+                    && !matcher.would_take("excluded target", exclude, target)?
                 {
                     found.push(target.clone());
                 }
             }
         }
-        self.targets(steps, &taken.conditions, found, None)
+        Ok(found)
     }
 
     /// The kinds that filters name.

@@ -19,7 +19,7 @@ impl Compile for Kyverno {
     fn kinds(&self) -> Vec<Gvk> {
         let mut kinds: Vec<Gvk> =
             ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into();
-        let cel = ["GeneratingPolicy", "NamespacedGeneratingPolicy"];
+        let cel = ["GeneratingPolicy", "NamespacedGeneratingPolicy", "MutatingPolicy"];
         kinds.extend(cel.map(|kind| Gvk::new("policies.kyverno.io/v1", kind)));
         kinds
     }
@@ -66,6 +66,7 @@ impl World {
             ("kyverno.io", "Policy", "policies", "Namespaced", "v1"),
             ("kyverno.io", "UpdateRequest", "updaterequests", "Namespaced", "v2"),
             ("policies.kyverno.io", "GeneratingPolicy", "generatingpolicies", "Cluster", "v1"),
+            ("policies.kyverno.io", "MutatingPolicy", "mutatingpolicies", "Cluster", "v1"),
             (
                 "policies.kyverno.io",
                 "NamespacedGeneratingPolicy",
