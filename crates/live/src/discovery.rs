@@ -1,25 +1,48 @@
 //! Which kinds a cluster serves.
+//!
+//! The server is asked every two seconds. Whoever has a reason to believe that there is something new says so: a watch of
+//! definitions, a policy that names a kind which nobody knows. Then it is asked at once, and again until it has had the
+//! time to tell, because it serves a definition a moment after it has stored it.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use kiln_cluster::ApiError;
-use kiln_object::Kinds;
+use kiln_cluster::{ApiError, Call, Reply};
+use kiln_object::{Gvk, Kinds, Selector};
 use kiln_value::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, mpsc, watch};
 
+use crate::calls::carry_out;
 use crate::client::Client;
+use crate::watch::{Subject, Watcher};
 
 /// The form of discovery that tells everything at once.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 /// How often the server is asked whether something changed. It answers with a tag and nothing else, mostly.
 const PAUSE: Duration = Duration::from_secs(2);
+/// How often, and for how long, when somebody believes that something changed.
+const SOON: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(4));
+/// How long to wait before definitions are watched again.
+const WATCH_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a server serves, as it was last told.
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// Of `/api` and of `/apis`.
     parts: [Part; 2],
+    rumours: Rumours,
+}
+
+/// Where those say so who believe that the server serves something new.
+#[derive(Clone, Debug, Default)]
+pub struct Rumours(Arc<Notify>);
+
+impl Rumours {
+    /// Has the server asked now, and for a while more often.
+    pub fn spread(&self) {
+        self.0.notify_one();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,18 +75,72 @@ impl Discovery {
         Ok(Some(Kinds::discovered(&Value::Map(all))))
     }
 
+    /// Knows nothing yet, and listens where others listened before.
+    pub fn hearing(rumours: Rumours) -> Self {
+        Discovery { rumours, ..Discovery::default() }
+    }
+
+    /// Where to say that something may be new.
+    pub fn rumours(&self) -> Rumours {
+        self.rumours.clone()
+    }
+
     /// Tells about changes for as long as somebody listens.
     pub async fn follow(mut self, client: Client, kinds: watch::Sender<Kinds>) {
+        let mut soon_until = Instant::now();
         loop {
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                () = kinds.closed() => return,
-            }
+            let asked = Instant::now();
             match self.refresh(&client).await {
                 Ok(Some(found)) => drop(kinds.send(found)),
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, "cannot ask which kinds are served"),
             }
+            let pause = if Instant::now() < soon_until { SOON.0 } else { PAUSE };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.rumours.0.notified() => {
+                    soon_until = Instant::now() + SOON.1;
+                    // However many rumours there are.
+                    tokio::time::sleep(SOON.0.saturating_sub(asked.elapsed())).await;
+                }
+                () = kinds.closed() => return,
+            }
         }
+    }
+}
+
+/// Spreads rumours whenever a definition comes, changes or goes, for as long as the process lives.
+pub(crate) async fn watch_definitions(watcher: Watcher, rumours: Rumours) {
+    let kind = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let subject = Subject::all(kind.clone());
+    let standing = watcher.standing(&subject);
+    loop {
+        // What is there is known from discovery; only what comes is of interest.
+        let newest = Call::List {
+            kind: kind.clone(),
+            namespace: None,
+            selector: Selector::everything(),
+            limit: Some(1),
+            resume: None,
+        };
+        let kinds = watcher.kinds.borrow().clone();
+        match carry_out(&watcher.client, &kinds, &newest).await.map(Reply::listing) {
+            Ok(Some(listing)) => {
+                rumours.spread();
+                let (told, mut news) = mpsc::channel(64);
+                let heard = async {
+                    while news.recv().await.is_some() {
+                        rumours.spread();
+                    }
+                };
+                let watching = watcher.follow(&subject, listing.revision, &told, &standing);
+                tokio::select! { () = watching => {}, () = heard => {} }
+            }
+            // The server is asked every so often all the same.
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "definitions cannot be watched"),
+        }
+        standing.rests();
+        tokio::time::sleep(WATCH_AGAIN).await;
     }
 }

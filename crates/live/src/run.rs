@@ -21,7 +21,7 @@ use crate::registry::{self, Registry};
 use crate::state::{Shared, Work};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
-use crate::{drive, events, gauges, globals, serve, status};
+use crate::{discovery, drive, events, gauges, globals, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
@@ -87,8 +87,8 @@ pub(crate) async fn run_with(
     let options = Arc::new(options);
     let controller = Client::connect(&options, options.as_controller.as_deref()).await?;
     let admission = Client::connect(&options, options.as_admission.as_deref()).await?;
-    let mut discovery = Discovery::default();
-    let found = discovery.refresh(&controller).await.map_err(|error| RunError {
+    let mut served = Discovery::default();
+    let found = served.refresh(&controller).await.map_err(|error| RunError {
         message: format!("cannot ask {} what it serves: {error}", controller.server()),
         hint: "check that the cluster runs and that the credentials are good".to_owned(),
     })?;
@@ -102,6 +102,7 @@ pub(crate) async fn run_with(
         controller,
         admission,
         kinds,
+        rumours: served.rumours(),
         registry,
         globals: watch::Sender::new(Arc::default()),
         hints,
@@ -122,11 +123,12 @@ pub(crate) async fn run_with(
     let supervisor = Supervisor::of(&shared);
     let mut parts = Parts { supervisor: supervisor.clone(), tasks: JoinSet::new() };
     parts.restarted("discovery", {
-        let (client, mut discovery) = (shared.controller.clone(), Some(discovery));
+        let (client, mut served) = (shared.controller.clone(), Some(served));
+        let rumours = shared.rumours.clone();
         move || {
             // Whoever begins again knows nothing.
-            let discovery = discovery.take().unwrap_or_default();
-            discovery.follow(client.clone(), kinds_sender.clone())
+            let served = served.take().unwrap_or_else(|| Discovery::hearing(rumours.clone()));
+            served.follow(client.clone(), kinds_sender.clone())
         }
     });
     let reader = if admits { &shared.admission } else { &shared.controller };
@@ -138,6 +140,11 @@ pub(crate) async fn run_with(
         purpose: "rules".into(),
         metrics: Arc::clone(&shared.metrics),
     };
+    parts.restarted("definitions", {
+        let definitions = Watcher { purpose: "definitions".into(), ..watcher.clone() };
+        let rumours = shared.rumours.clone();
+        move || discovery::watch_definitions(definitions.clone(), rumours.clone())
+    });
     parts.restarted("global context", {
         let (shared, watcher) = (shared.clone(), watcher.clone());
         move || globals::keep(shared.clone(), watcher.clone())

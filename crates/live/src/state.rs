@@ -10,6 +10,7 @@ use kiln_value::Str;
 use tokio::sync::{mpsc, watch};
 
 use crate::client::Client;
+use crate::discovery::Rumours;
 use crate::events::Happened;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub admission: Client,
     /// The kinds that the cluster serves.
     pub kinds: watch::Receiver<Kinds>,
+    /// Where to say that it may serve new ones.
+    pub rumours: Rumours,
     /// The policies, exceptions and configuration that are stored.
     pub registry: watch::Receiver<Arc<Registry>>,
     /// What the global context holds.

@@ -36,6 +36,7 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
     let mut registry = shared.registry.clone();
     let mut webhooks = shared.webhooks.subscribe();
     let mut troubles = shared.troubles.subscribe();
+    let mut kinds = shared.kinds.clone();
     let mut shutdown = shared.shutdown.clone();
     // What was written and not seen yet, so that nothing is written twice.
     let mut written: HashMap<ObjectId, (String, Value)> = HashMap::new();
@@ -43,6 +44,7 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
         let stored = registry.borrow_and_update().clone();
         let registered = webhooks.borrow_and_update().clone();
         let troubled = troubles.borrow_and_update().clone();
+        let known = kinds.borrow_and_update().clone();
         let admission = match with_webhooks {
             true => Admission::Here(&registered),
             false if is_admission_elsewhere(&shared, &client).await => Admission::Elsewhere,
@@ -52,7 +54,13 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
         written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
         count(&shared, &stored);
         for policy in stored.policies.iter().filter(|_| stored.complete) {
-            let Some(status) = wanted(policy, &admission) else { continue };
+            let unserved = policy.compiled.as_deref().map(|sound| sound.unserved_kinds(&known));
+            let unserved = unserved.unwrap_or_default();
+            if !unserved.is_empty() && !policy.is_known_to_be_incomplete() {
+                // It may have been defined just now.
+                shared.rumours.spread();
+            }
+            let Some(status) = wanted(policy, &admission, &unserved) else { continue };
             let status = with_troubles(policy, status, troubled.as_ref());
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
@@ -67,8 +75,7 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
                 ),
                 subresource: "status".into(),
             };
-            let kinds = shared.kinds.borrow().clone();
-            match carry_out(&client, &kinds, &call).await {
+            match carry_out(&client, &known, &call).await {
                 Ok(_) => drop(written.insert(policy.id.clone(), (life, status))),
                 Err(error) if error.reason == Reason::NotFound => {}
                 Err(error) => {
@@ -82,6 +89,7 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
             changed = registry.changed() => if changed.is_err() { return },
             changed = webhooks.changed() => if changed.is_err() { return },
             changed = troubles.changed() => if changed.is_err() { return },
+            changed = kinds.changed() => if changed.is_err() { return },
             _ = shutdown.changed() => return,
             () = tokio::time::sleep(pause), if failed || !with_webhooks => {}
         }
@@ -104,8 +112,19 @@ fn count(shared: &Shared, stored: &Registry) {
     }
 }
 
+impl StoredPolicy {
+    /// Whether its status says already that it names kinds which nobody serves.
+    fn is_known_to_be_incomplete(&self) -> bool {
+        let status = self.object.get("status").map(kiln_value::json::to_string).unwrap_or_default();
+        status.contains(UNSERVED)
+    }
+}
+
+/// Begins the message about kinds that nobody serves.
+const UNSERVED: &str = "the cluster serves no ";
+
 /// The status that a policy should have; none while it is not known, or another process says it.
-fn wanted(policy: &StoredPolicy, admission: &Admission<'_>) -> Option<Value> {
+fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String]) -> Option<Value> {
     let scripted = policy.id.gvk.group == "policies.kyverno.io";
     let of_paths = policy.id.gvk.group == "api.kubemod.io";
     let sound = match &policy.compiled {
@@ -118,6 +137,10 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>) -> Option<Value> {
     };
     let missing = match admission {
         Admission::Elsewhere => return None,
+        _ if !unserved.is_empty() => {
+            let kinds = unserved.join(", ");
+            Some(format!("{UNSERVED}{kinds}; the policy acts on it once it is defined"))
+        }
         Admission::Here(registered) => {
             let uid = metadata::uid(&policy.object).unwrap_or_default();
             let generation = policy.object.get_path(["metadata", "generation"]);
@@ -129,6 +152,7 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>) -> Option<Value> {
         Admission::Nowhere => needs_requests(sound),
     };
     let (ready, reason, message) = match &missing {
+        Some(why) if !unserved.is_empty() => (false, "UnknownKind", why.as_str()),
         Some(why) => (false, "NoAdmission", why.as_str()),
         None => (true, "Succeeded", "Ready"),
     };
@@ -334,7 +358,7 @@ mod tests {
             make.replace("data: {}", "data: {stringData: {by: '{{request.userInfo.username}}'}}");
         let change = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}";
         let ready = |policy: &StoredPolicy, admission: &Admission<'_>| {
-            let status = wanted(policy, admission)?;
+            let status = wanted(policy, admission, &[])?;
             status.get("ready").and_then(Value::as_bool)
         };
         for (policy, without) in [
@@ -352,10 +376,38 @@ mod tests {
             registered.insert(policy.id.clone(), (Str::from("u"), 2));
             assert_eq!(ready(&policy, &Admission::Here(&registered)), Some(true));
         }
-        let why = wanted(&rule("Pod", change), &Admission::Nowhere).unwrap();
+        let why = wanted(&rule("Pod", change), &Admission::Nowhere, &[]).unwrap();
         let condition = why.get("conditions").and_then(|list| list.index(0)).unwrap();
         assert_eq!(condition.str_at(["reason"]), Some("NoAdmission"));
         assert!(condition.str_at(["message"]).unwrap().contains("these rules need: r"));
+    }
+
+    #[test]
+    fn a_policy_is_not_ready_before_its_kinds_are_served() {
+        let change = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}";
+        let make = "generate: {apiVersion: example.com/v1, kind: Widget, name: s, namespace: default, data: {}}";
+        let kinds = kiln_object::Kinds::builtin();
+        for (policy, expected) in [
+            (rule("Pod", change), None),
+            (rule("'Pod*'", change), None),
+            (rule("Widget", change), Some("kind Widget")),
+            (rule("Pod, example.com/v1/Widget", change), Some("kind example.com/v1/Widget")),
+            (rule("Pod", make), Some("kind example.com/v1/Widget")),
+        ] {
+            let unserved = policy.compiled.as_deref().unwrap().unserved_kinds(&kinds);
+            assert_eq!(unserved, expected.into_iter().collect::<Vec<_>>(), "{:?}", policy.object);
+            let registered = BTreeMap::new();
+            let Some(expected) = expected else { continue };
+            let status = wanted(&policy, &Admission::Here(&registered), &unserved).unwrap();
+            assert_eq!(status.get("ready"), Some(&Value::from(false)));
+            let condition = status.get("conditions").and_then(|list| list.index(0)).unwrap();
+            assert_eq!(condition.str_at(["reason"]), Some("UnknownKind"));
+            let message = condition.str_at(["message"]).unwrap();
+            assert!(
+                message.starts_with(&format!("the cluster serves no {expected};")),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use kiln_object::Kinds;
 use kiln_variables::Conditions;
 
-use crate::{ContextEntry, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Script, Trigger};
+use crate::{
+    ContextEntry, KindPattern, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Script,
+    Trigger, What,
+};
 
 /// One compiled unit of any language.
 ///
@@ -45,6 +49,39 @@ impl Rule {
         self.scope.reaches(namespace)
             || (self.trigger.own_namespace && is_namespace == self.scope.namespace())
     }
+
+    /// The kinds that the rule names, to fire on or to make, and that nobody serves.
+    pub fn unserved_kinds(&self, kinds: &Kinds) -> Vec<String> {
+        let is_served = |pattern: &KindPattern| {
+            // A resource whose kind was not known when the rule was read is known when it is read again.
+            pattern.plural.is_none()
+                && kinds.iter().any(|kind| {
+                    let takes =
+                        |sub: &str| pattern.matches(kind.group(), kind.version(), kind.kind(), sub);
+                    takes("") || takes(&pattern.subresource)
+                })
+        };
+        let named = self.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+        let named = named.filter(|pattern| pattern.plural.is_some() || pattern.names_one_kind());
+        let mut unserved: Vec<String> = named
+            .filter(|pattern| !is_served(pattern))
+            .map(|pattern| match pattern.plural {
+                Some(_) => format!("resource {pattern}"),
+                None => format!("kind {pattern}"),
+            })
+            .collect();
+        if let Program::Generate(generate) = &self.program {
+            // What expressions make is known when they have run.
+            let written = generate.emitters().filter(|(_, _, emitter)| {
+                !matches!(emitter.what, What::Asked { .. } | What::Documents(_))
+            });
+            let made = written.flat_map(|(_, _, emitter)| emitter.target_kinds());
+            unserved.extend(
+                made.filter(|kind| kinds.get(kind).is_none()).map(|kind| format!("kind {kind}")),
+            );
+        }
+        unserved
+    }
 }
 
 /// Rules that were written together.
@@ -62,6 +99,17 @@ pub struct Policy {
     pub apply: Apply,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Policy {
+    /// The kinds that its rules name and that nobody serves.
+    pub fn unserved_kinds(&self, kinds: &Kinds) -> Vec<String> {
+        let mut all: Vec<String> =
+            self.rules.iter().flat_map(|rule| rule.unserved_kinds(kinds)).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
 }
 
 /// How many rules of a policy act on one trigger.

@@ -134,3 +134,157 @@ fn tests_of_the_peers_run_unchanged() {
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     eprintln!("corpus: chainsaw with kiln test: {} of {} tests pass", folders.len(), folders.len());
 }
+
+const LABELS: &str = "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: label}
+spec:
+  evaluation: {mutateExisting: {enabled: true}}
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces]}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {\"mykey\": \"myvalue\"}}}'}
+";
+
+#[test]
+fn a_mutating_policy_without_targets_changes_what_is_there() {
+    let test = "apiVersion: chainsaw.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: label}
+spec:
+  steps:
+  - try:
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: one}}}
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: two, labels: {mykey: foo}}}}
+    - apply: {file: policy.yaml}
+    - assert: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: one, labels: {mykey: myvalue}}}}
+    - assert: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: two, labels: {mykey: myvalue}}}}
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: three}}}
+    - assert: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: three, labels: {mykey: myvalue}}}}
+";
+    let folder = Folder::with(&[("t/policy.yaml", LABELS), ("t/chainsaw-test.yaml", test)]);
+    let run = folder.kiln(&["test", "t"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
+
+const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sheep.farm.example.com}
+spec:
+  group: farm.example.com
+  scope: Namespaced
+  names: {kind: Sheep, plural: sheep, singular: sheep, listKind: SheepList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+const COUNTS: &str = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: count}
+spec:
+  background: false
+  rules:
+  - name: legs
+    match: {any: [{resources: {kinds: [farm.example.com/v1/Sheep]}}]}
+    mutate: {patchStrategicMerge: {spec: {legs: 4}}}
+  - name: lamb
+    match: {any: [{resources: {kinds: [Namespace], names: [meadow]}}]}
+    generate:
+      apiVersion: farm.example.com/v1
+      kind: Sheep
+      name: lamb
+      namespace: meadow
+      data: {spec: {wool: white}}
+";
+
+/// Definition, policy and object in a row, as a chart brings them.
+#[test]
+fn a_policy_that_is_ready_is_at_work_on_kinds_that_were_just_defined() {
+    let test = "apiVersion: chainsaw.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: defined}
+spec:
+  steps:
+  - try:
+    - apply: {file: role.yaml}
+    - apply: {file: definition.yaml}
+    - apply: {file: policy.yaml}
+    - assert:
+        resource:
+          apiVersion: kyverno.io/v1
+          kind: ClusterPolicy
+          metadata: {name: count}
+          status:
+            (conditions[?type == 'Ready']): [{status: 'True'}]
+    - apply: {resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}}}
+    - assert: {timeout: 1s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}, spec: {legs: 4}}}
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: meadow}}}
+    - assert: {timeout: 10s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: lamb, namespace: meadow}, spec: {wool: white}}}
+";
+    let role = "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: sheep, labels: {rbac.kyverno.io/aggregate-to-background-controller: 'true'}}
+rules: [{apiGroups: [farm.example.com], resources: [sheep], verbs: ['*']}]
+";
+    let folder = Folder::with(&[
+        ("t/role.yaml", role),
+        ("t/definition.yaml", DEFINITION),
+        ("t/policy.yaml", COUNTS),
+        ("t/chainsaw-test.yaml", test),
+    ]);
+    let run = folder.kiln(&["test", "t"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
+
+/// What is missing is said, and what made the policy wait for it goes on when it comes.
+#[test]
+fn a_policy_is_not_ready_before_its_kinds_are_defined() {
+    let test = "apiVersion: chainsaw.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: undefined}
+spec:
+  steps:
+  - try:
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: meadow}}}
+    - apply: {file: policy.yaml}
+    - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: false, message: 'the cluster serves no resource farm.example.com/v1/sheep; the policy acts on it once it is defined'}}}}
+    - apply: {file: generating.yaml}
+    - apply: {file: definition.yaml}
+    - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: true}}}}
+    - apply: {resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}}}
+    - assert: {timeout: 1s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}, spec: {legs: 4}}}
+    - assert: {timeout: 10s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: lamb, namespace: meadow}}}
+";
+    let legs = "apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: legs}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [farm.example.com], apiVersions: [v1], operations: [CREATE], resources: [sheep]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/spec\", value: {\"legs\": 4}}]'}
+";
+    let lamb = "apiVersion: policies.kyverno.io/v1
+kind: GeneratingPolicy
+metadata: {name: lamb}
+spec:
+  evaluation: {generateExisting: {enabled: true}}
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [namespaces], resourceNames: [meadow]}]
+  generate:
+  - expression: 'generator.Apply(object.metadata.name, [{\"apiVersion\": dyn(\"farm.example.com/v1\"), \"kind\": dyn(\"Sheep\"), \"metadata\": dyn({\"name\": \"lamb\"})}])'
+";
+    let folder = Folder::with(&[
+        ("t/definition.yaml", DEFINITION),
+        ("t/policy.yaml", legs),
+        ("t/generating.yaml", lamb),
+        ("t/chainsaw-test.yaml", test),
+    ]);
+    let run = folder.kiln(&["test", "t"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}

@@ -358,6 +358,7 @@ async fn policy(
     {
         // Kyverno: a kind that was just created counts.
         checked = check(&kinds);
+        shared.rumours.spread();
     }
     let questions: Vec<Value> =
         checked.questions().iter().map(|question| question.to_value(settings)).collect();

@@ -9,6 +9,7 @@ use kiln_admission::webhooks::{self, Address, CONFIGURATIONS, is_current};
 use kiln_admission::{Hooks, Settings};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_rules::Policy;
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::sync::watch;
@@ -198,7 +199,10 @@ impl Keeper {
         if changed {
             tokio::time::sleep(IN_FORCE).await;
         }
-        let sound = stored.policies.iter().filter(|policy| policy.compiled.is_ok());
+        // The API server asks about no kind that it does not serve.
+        let whole = |compiled: &Policy| compiled.unserved_kinds(kinds).is_empty();
+        let sound =
+            stored.policies.iter().filter(|policy| policy.compiled.as_deref().is_ok_and(whole));
         let registered: BTreeMap<ObjectId, (Str, i64)> = sound
             .map(|policy| {
                 let generation = policy.object.get_path(["metadata", "generation"]);
