@@ -38,6 +38,8 @@ pub(crate) struct Shared<'s> {
     pub(crate) levels: Cell<usize>,
     /// Things worth telling when something fails later, such as a query that was read leniently.
     pub(crate) remarks: RefCell<Vec<Remark>>,
+    /// A loop changed something, and perhaps put it back.
+    pub(crate) moved: Cell<bool>,
 }
 
 const CANNOT_LOAD: &str = "cannot load the context entry";

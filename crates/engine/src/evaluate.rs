@@ -79,6 +79,7 @@ pub(crate) fn evaluate_except(
         given_each: &event.given_each,
         levels: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
+        moved: Cell::new(false),
     };
     let mut evaluation =
         Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
@@ -275,7 +276,10 @@ impl<'e> Evaluation<'e> {
             self.ended.effects.clear();
             return Err(refused.into());
         }
-        let nothing = self.ended.effects.is_empty() && self.ended.failures.is_empty();
+        // Kyverno: a loop whose elements undo each other's changes has done its work.
+        let nothing = self.ended.effects.is_empty()
+            && self.ended.failures.is_empty()
+            && !self.shared.moved.get();
         if nothing && !program.pass_unchanged {
             return Ok(self.because(Verdict::Skip, "no patches applied"));
         }

@@ -53,11 +53,12 @@ fn whole_key(id: &ObjectId) -> [Str; 4] {
     [id.gvk.group.clone(), id.gvk.kind.clone(), id.namespace.clone(), id.name.clone()]
 }
 
-/// Puts a namespaced object that names no namespace into `default`, as clients do.
+/// Puts a namespaced object that names no namespace into `default`, as clients do. A kind that nobody knows counts as
+/// namespaced, as it does to Kyverno.
 pub fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
     let namespaced = Gvk::of(&object)
         .and_then(|gvk| kinds.get(&gvk).map(kiln_object::Kind::is_namespaced))
-        .unwrap_or(false);
+        .unwrap_or(true);
     if namespaced && metadata::namespace(&object).is_none_or(str::is_empty) {
         // Hosts refuse what is no object, so there is always metadata to put it in.
         let _ = object.set(["metadata", "namespace"], "default");

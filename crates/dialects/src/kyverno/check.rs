@@ -1,9 +1,9 @@
 //! What Kyverno refuses about the parts of a rule that come before its operation, in its own words.
 
 use kiln_object::{Gvk, Kinds};
-use kiln_rules::{Filter, Filters, Scope};
+use kiln_rules::{Filter, Filters, KindPattern, Scope};
 use kiln_text::wildcard;
-use kiln_value::{Path, Value};
+use kiln_value::{Path, Str, Value};
 
 use crate::fields::Node;
 use crate::kyverno::filters::{Block, holds_variables};
@@ -36,6 +36,49 @@ pub(crate) fn head(
     }
     has_kinds(&head.include);
     matches_something(head);
+    if let Some(conditions) = rule.fields.get("preconditions") {
+        known_operations(&conditions);
+    }
+}
+
+/// What an API server may be asked to do.
+const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
+
+/// Warns of conditions that compare the operation with something that is none: they hold always, or never.
+fn known_operations(conditions: &Node<'_, '_>) {
+    let mut lists = vec![(conditions.value, conditions.path.clone())];
+    for word in ["any", "all"] {
+        lists.extend(conditions.value.get(word).map(|list| (list, conditions.path.join(word))));
+    }
+    for (list, path) in lists {
+        for (at, condition) in list.as_list().into_iter().flatten().enumerate() {
+            let key = condition.str_at(["key"]).unwrap_or_default();
+            let key = key.trim().strip_prefix("{{").and_then(|key| key.strip_suffix("}}"));
+            if key.map(str::trim) != Some("request.operation") {
+                continue;
+            }
+            let value = condition.get("value").unwrap_or(&Value::Null);
+            let words: Vec<&Value> = match value.as_list() {
+                Some(list) => list.iter().collect(),
+                None => vec![value],
+            };
+            let unknown = words.into_iter().filter_map(Value::as_str).find(|word| {
+                let wild = wildcard::contains_wildcard(word) || word.contains("{{");
+                !wild && !OPERATIONS.contains(word)
+            });
+            if let Some(unknown) = unknown {
+                let meant = OPERATIONS.iter().find(|known| known.eq_ignore_ascii_case(unknown));
+                conditions.report.warn(
+                    &path.join(at).join("value"),
+                    format!("no request has the operation {unknown:?}"),
+                    Some(match meant {
+                        Some(meant) => format!("write {meant}"),
+                        None => format!("the operations are {}", OPERATIONS.join(", ")),
+                    }),
+                );
+            }
+        }
+    }
 }
 
 fn users_in_background(block: &Block<'_, '_>) {
@@ -139,8 +182,48 @@ fn matches_something(head: &HeadDoc<'_, '_>) {
                 "Rule is matching an empty set",
                 Some("it is matched and excluded at once: remove one of the two".into()),
             );
+            return;
         }
     }
+    let covered = |filter: &Filter| excluded.iter().any(|exclude| covers(exclude, filter));
+    if !included.is_empty() && included.iter().all(covered) {
+        exclude.node.report.warn(
+            &exclude.node.path,
+            "rule is matching an empty set: everything that it matches is excluded",
+            Some("narrow the exclude block by names, namespaces or labels".into()),
+        );
+    }
+}
+
+/// Whether whatever a filter takes is surely taken by another. What cannot be told from the text counts as no.
+fn covers(other: &Filter, filter: &Filter) -> bool {
+    let texts = |other: &[Str], own: &[Str]| {
+        let taken = |text: &Str| other.iter().any(|pattern| wildcard::matches(pattern, text));
+        other.is_empty() || (!own.is_empty() && own.iter().all(taken))
+    };
+    let kind = |pattern: &KindPattern| {
+        other.kinds.iter().any(|other| {
+            let of = |pattern: &str, text: &str| wildcard::matches(pattern, text);
+            of(&other.group, &pattern.group)
+                && of(&other.version, &pattern.version)
+                && of(&other.kind, &pattern.kind)
+                && of(&other.subresource, &pattern.subresource)
+        })
+    };
+    let kinds =
+        other.kinds.is_empty() || (!filter.kinds.is_empty() && filter.kinds.iter().all(kind));
+    !other.is_empty()
+        && kinds
+        && texts(&other.names, &filter.names)
+        && texts(&other.namespaces, &filter.namespaces)
+        && other.annotations.is_empty()
+        && other.selector.is_none()
+        && other.namespace_selector.is_none()
+        && other.namespaced.is_none()
+        && (other.operations.is_empty()
+            || (!filter.operations.is_empty()
+                && filter.operations.iter().all(|own| other.operations.contains(own))))
+        && other.user.is_empty()
 }
 
 /// Checks that a generate rule does not match every kind there is.

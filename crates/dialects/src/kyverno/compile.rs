@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_object::Kinds;
 use kiln_rules::{
     Dialect, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels, Policy,
-    PolicyId, Program, Rule, RuleId, Trigger, Write,
+    PolicyId, Program, Rule, RuleId, Trigger, What, Write,
 };
 use kiln_value::Path;
 use kiln_yaml::Document;
@@ -212,7 +212,10 @@ fn generate(
     let fired: Vec<_> = head.include.filters.filters().iter().flat_map(|f| &f.kinds).collect();
     for (_, _, emitter) in program.emitters() {
         for made in emitter.target_kinds() {
-            if head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind) {
+            // Kyverno: of a cloneList the kinds are not compared.
+            let compared = !matches!(emitter.what, What::CloneSelect(_));
+            if compared && head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind)
+            {
                 block.report.error(
                     &emitter.path,
                     "generation kind and match resource kind should not be the same",

@@ -209,9 +209,11 @@ impl Compiler<'_> {
                 "target namespace must be set for a namespaced resource",
                 Some("add \"namespace\" here".into()),
             ),
-            (Some(namespace), false) => namespace.error_with(
-                "target namespace must not be set for a cluster-wide resource",
-                "remove it",
+            // Kyverno takes it, and copies nothing: what is in no namespace has one place.
+            (Some(namespace), false) => report.warn(
+                &namespace.path,
+                "cluster-wide objects are copied into no namespace, so that nothing is made",
+                Some("name kinds that live in namespaces".into()),
             ),
             _ => {}
         }
@@ -229,7 +231,9 @@ impl Compiler<'_> {
                 kinds,
                 namespace: TargetDoc::filled(select.namespace.as_ref()),
                 selector: select.selector.as_ref().map(selector),
-                target_namespace: TargetDoc::filled(target.namespace.as_ref()),
+                target_namespace: TargetDoc::filled(
+                    target.namespace.as_ref().filter(|_| namespaced),
+                ),
             })),
             path: select.node.path.clone(),
         })

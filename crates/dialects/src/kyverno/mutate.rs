@@ -382,7 +382,8 @@ pub(crate) fn only_metadata(policy: &PolicyDoc<'_, '_>, include: &Block<'_, '_>,
 fn changes_only_metadata(change: &Change) -> bool {
     match change {
         Change::Steps(_) => false,
-        Change::Loops(loops) => loops.iter().all(|l| changes_only_metadata(&l.change)),
+        // Kyverno: what loops change is not looked at.
+        Change::Loops(_) => true,
         Change::Patch(patch) => match &patch.body {
             PatchBody::Strategic(template) => match template.document() {
                 Value::Map(map) => map.keys().all(|key| key.as_str() == "metadata"),

@@ -654,7 +654,7 @@ fn functions_ask_the_host() {
         "resource.Get(resource.ToGVR('v1', 'Secret'), 'default', 'one').metadata.name == 'one'",
         "resource.Get('v1', 'Secret', 'default', 'one').metadata.name == 'one'",
         "request.operation == 'CREATE' && request.kind.kind == 'Namespace' && request.resource.resource == 'namespaces'",
-        "request.userInfo.username == '' && request.namespace == 'team' && !request.dryRun",
+        "!has(request.userInfo.username) && request.namespace == 'team' && !request.dryRun",
         "namespaceObject == null",
     ] {
         let generated = format!(

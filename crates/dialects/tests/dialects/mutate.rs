@@ -299,6 +299,72 @@ spec:
 }
 
 #[test]
+fn an_anchor_around_a_whole_map_is_a_condition_and_changes_nothing_of_it() {
+    let policy = policy(
+        "anchored",
+        "- name: r
+  match: {any: [{resources: {kinds: [Deployment]}}]}
+  mutate: {patchStrategicMerge: {(metadata): {name: 'w*'}, spec: {replicas: 3}}}",
+    );
+    let deployment = |name: &str| {
+        format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, namespace: dev}}, spec: {{replicas: 1}}}}"
+        )
+    };
+    assert_eq!(
+        mutated(&policy, &deployment("web"), ""),
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n  namespace: dev\nspec:\n  replicas: 3\n# r: pass\n"
+    );
+    let other = mutated(&policy, &deployment("api"), "");
+    assert!(other.contains("replicas: 1") && other.contains("# r: skip"), "{other}");
+}
+
+#[test]
+fn a_loop_that_puts_everything_back_has_done_its_work() {
+    let policy = policy(
+        "reorders",
+        "- name: r
+  match: {any: [{resources: {kinds: [ConfigMap]}}]}
+  mutate:
+    foreach:
+    - list: request.object.list
+      patchesJson6902: |-
+        - {op: move, from: /list/0, path: /list/1}",
+    );
+    let map = |list: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c, namespace: dev}}, list: {list}}}"
+        )
+    };
+    let twice = mutated(&policy, &map("[a, b]"), "");
+    assert!(twice.contains("list:\n- a\n- b\n") && twice.contains("# r: pass"), "{twice}");
+    let never = mutated(&policy, &map("[]"), "");
+    assert!(never.contains("# r: skip (no patches applied)"), "{never}");
+}
+
+#[test]
+fn a_target_that_is_named_and_not_there_is_an_error() {
+    let policy = |name: &str| {
+        policy(
+            "targets",
+            &format!(
+                "- name: r
+  match: {{any: [{{resources: {{kinds: [ConfigMap]}}}}]}}
+  mutate:
+    targets: [{{apiVersion: v1, kind: Secret, name: '{name}', namespace: dev}}]
+    patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}"
+            ),
+        )
+    };
+    let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: dev}}";
+    let event = Event::created(objects(map).remove(0));
+    let said = |name: &str| changed(&policy(name), &event, map);
+    assert!(said("x").starts_with("# r: error: secrets \"x\" not found"), "{}", said("x"));
+    // Whoever asks for whatever there is gets nothing.
+    assert_eq!(said("x*"), "# r: skip (no patches applied)\n");
+}
+
+#[test]
 fn a_namespaced_policy_changes_only_its_own_namespace() {
     let policy = policy("p", TARGETS)
         .replace(

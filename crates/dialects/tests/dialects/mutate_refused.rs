@@ -172,4 +172,10 @@ fn a_rule_for_every_kind_changes_metadata_alone() {
     assert_eq!(said(false, "{metadata: {labels: {a: b}}}"), Vec::<String>::new());
     assert!(said(false, "{spec: {a: b}}")[0].contains("only deal with the metadata field"));
     assert!(said(true, "{metadata: {}}")[0].contains("not allowed in background mode"));
+    // Kyverno does not look into loops.
+    let looped = policy(false, "X").replace(
+        "patchStrategicMerge: X",
+        "foreach: [{list: request.object.spec.list, patchStrategicMerge: {spec: {a: b}}}]",
+    );
+    assert_eq!(messages(&compiled(&looped)), Vec::<String>::new());
 }

@@ -261,6 +261,51 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
 }
 
 #[test]
+fn what_kyverno_takes_is_taken_with_a_warning() {
+    let warnings = |rule: &str, generate: &str| {
+        messages(&compiled(&policy("ClusterPolicy", "", rule, &format!("      {generate}\n"))))
+    };
+    // The copies would be the sources themselves.
+    let cluster_wide =
+        "{namespace: x, cloneList: {kinds: [rbac.authorization.k8s.io/v1/ClusterRole]}}";
+    assert_eq!(
+        warnings(MATCH, cluster_wide),
+        [
+            "warning: policy.yaml:9:19: cluster-wide objects are copied into no namespace, so that nothing is made (name kinds that live in namespaces)"
+        ]
+    );
+    let own_kind = "{namespace: x, cloneList: {namespace: z, kinds: [v1/Secret]}}";
+    let old_form = warnings("    match: {resources: {kinds: [Secret]}}\n", own_kind);
+    assert!(old_form.iter().all(|said| !said.starts_with("error")), "{old_form:?}");
+    let excluded = |exclude: &str| {
+        let include = "    match: {any: [{resources: {kinds: [Pod], namespaces: [dev]}}]}\n";
+        let all = warnings(
+            &format!("{include}    exclude: {{any: [{{resources: {exclude}}}]}}\n"),
+            TARGET.trim(),
+        );
+        all.iter().any(|said| said.contains("rule is matching an empty set"))
+    };
+    assert!(excluded("{kinds: ['*']}") && excluded("{kinds: [Pod, Job]}"));
+    assert!(excluded("{namespaces: ['d*']}"));
+    assert!(!excluded("{namespaces: [prod]}") && !excluded("{kinds: [Pod], names: [x]}"));
+    assert!(!excluded("{kinds: [Pod], selector: {matchLabels: {a: b}}}"));
+    let compared = |value: &str| {
+        let condition = format!(
+            "    preconditions: {{any: [{{key: '{{{{ request.operation }}}}', operator: AnyIn, value: {value}}}]}}\n"
+        );
+        warnings(&format!("{MATCH}{condition}"), TARGET.trim())
+    };
+    assert_eq!(compared("[CREATE, UPDATE]"), Vec::<String>::new());
+    assert_eq!(compared("'{{ request.operation }}'"), Vec::<String>::new());
+    for (value, hint) in
+        [("[CREATE, Update]", "write UPDATE"), ("MERGE", "the operations are CREATE")]
+    {
+        let said = compared(value);
+        assert!(said[0].starts_with("warning:") && said[0].contains(hint), "{said:?}");
+    }
+}
+
+#[test]
 fn a_rule_that_fires_on_what_it_makes_is_warned_of_at_the_kind() {
     let rule = format!("{MATCH_CONFIG_MAPS}    skipBackgroundRequests: false\n");
     let places = |generate: &str| -> Vec<String> {

@@ -120,7 +120,11 @@ fn looped(
                 Err(_) => (Answer::Failed, None),
             },
         )?;
-        object = after.unwrap_or(object);
+        let after = after.unwrap_or_else(|| object.clone());
+        if !context.shared.moved.get() && after != object {
+            context.shared.moved.set(true);
+        }
+        object = after;
     }
     Ok(object)
 }

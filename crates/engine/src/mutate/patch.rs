@@ -5,7 +5,7 @@ use kiln_patch::{JsonPatch, JsonPatchRules, Merged, StrategicRules, strategic_me
 use kiln_pattern::{Anchor, Limits as PatternLimits, Resolved, resolve_anchors};
 use kiln_rules::{Patch, PatchBody};
 use kiln_schema::{Schema, Version};
-use kiln_value::Value;
+use kiln_value::{Str, Value};
 use kiln_variables::FilledText;
 use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
@@ -68,7 +68,10 @@ fn strategic(patch: &Value, object: &Value, context: &Context<'_>) -> Result<Val
     // Kyverno: kustomize's schema, which knows no custom resources.
     let schema = Schema::builtin(Version::V1_21);
     match strategic_merge(&mut after, &patch, &schema, &StrategicRules::kyverno()) {
-        Ok(Merged::Kept) => Ok(after),
+        Ok(Merged::Kept) => {
+            drop_conditions(&mut after, object);
+            Ok(after)
+        }
         Ok(Merged::Deleted) => {
             let message = "the patch deletes the whole object, which a mutate rule cannot do";
             Err(Failure::new(FailureKind::Patch, message).hint("remove `$patch: delete`"))
@@ -131,6 +134,20 @@ fn brought_in(key: &str) -> Failure {
         format!("a variable brings in the key {key:?}, which would tell the merge what to do");
     Failure::new(FailureKind::Patch, message)
         .hint("use patchesJson6902, where keys of objects are keys and nothing else")
+}
+
+/// Kyverno writes a condition around a whole map at the root of a patch into the object, as a field that no kind has.
+fn drop_conditions(after: &mut Value, before: &Value) {
+    let Some(fields) = after.as_map() else { return };
+    let is_condition = |key: &str| key.starts_with('(') && key.ends_with(')');
+    let stray: Vec<Str> = fields
+        .keys()
+        .filter(|key| is_condition(key.as_str()) && before.get(key.as_str()).is_none())
+        .map(|key| Str::from(key.as_str()))
+        .collect();
+    for key in stray {
+        after.remove([key.as_str()]);
+    }
 }
 
 fn json_patch(operations: &Value, object: &Value) -> Result<Value, Failure> {

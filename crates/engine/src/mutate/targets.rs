@@ -1,7 +1,7 @@
 //! Stored objects that a rule changes when something else happens.
 
 use kiln_object::{Gvk, Kinds, Selector};
-use kiln_rules::{KindPattern, Mutate, MutateTarget, Rule, Scope};
+use kiln_rules::{KindPattern, Mutate, MutateTarget, Rule, Scope, usual_plural};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
@@ -186,7 +186,12 @@ impl Run<'_> {
             let within = namespace.as_deref().filter(|_| namespaced != Some(false));
             let objects = match &name {
                 Some(name) if within.is_some() || namespaced == Some(false) => {
-                    gate.get(kind, within, name)?.into_iter().collect()
+                    let object = gate.get(kind, within, name)?;
+                    // Kyverno: an object that is named and not there is an error, in the API server's words.
+                    if object.is_none() && wanted.kinds.len() == 1 {
+                        return Err(not_found(kind, name, context.shared.world.kinds));
+                    }
+                    object.into_iter().collect()
                 }
                 _ => gate.list(kind, within, &wanted.selector, None)?.objects,
             };
@@ -212,6 +217,18 @@ impl Run<'_> {
         }
         Ok(found)
     }
+}
+
+fn not_found(kind: &Gvk, name: &str, kinds: &Kinds) -> Failure {
+    let known = kinds.get(kind).map(|known| known.plural().to_owned());
+    let plural = known.unwrap_or_else(|| usual_plural(&kind.kind));
+    let resource = match kind.group.as_str() {
+        "" => plural,
+        group => format!("{plural}.{group}"),
+    };
+    Failure::new(FailureKind::Value, format!("{resource} {name:?} not found")).hint(
+        "create the target before its trigger; with a wildcard in its name, or a selector, it may be missing",
+    )
 }
 
 /// The kinds that a pattern means, each in one version. A kind that nobody knows is taken as written.
