@@ -126,6 +126,8 @@ pub struct PatchItem {
     pub select: Option<Expression>,
     /// A JSON Pointer; with `select`, `#0` and so on stand for captured keys.
     pub pointer: Str,
+    /// Where something is moved or copied from, in the same form.
+    pub from: Option<Str>,
     /// The value: a text to fill in and then to read as YAML; null without it.
     pub value: Option<Template>,
     /// Where it was written, from the root of the rule's document.
@@ -141,4 +143,10 @@ pub enum PatchAction {
     Replace,
     /// Takes away what is there, if it is.
     Remove,
+    /// Nothing of the rule is done unless this is there.
+    Test,
+    /// Takes something away, and puts it elsewhere.
+    Move,
+    /// Puts something elsewhere as well.
+    Copy,
 }

@@ -160,16 +160,19 @@ fn expression(node: &Node<'_, '_>) -> Option<Expression> {
 
 /// Compiles an item of `patch`.
 pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
-    let fields = node.fields(&["op", "select", "path", "value"])?;
+    let fields = node.fields(&["op", "select", "path", "from", "value"])?;
     let action = match fields.required_text("op")?.as_str() {
         "add" => PatchAction::Add,
         "replace" => PatchAction::Replace,
         "remove" => PatchAction::Remove,
+        "test" => PatchAction::Test,
+        "move" => PatchAction::Move,
+        "copy" => PatchAction::Copy,
         other => {
             fields.report().error(
                 &fields.path().join("op"),
                 format!("a ModRule has no operation {other:?}"),
-                Some("use add, replace or remove".into()),
+                Some("use add, replace, remove, test, move or copy".into()),
             );
             return None;
         }
@@ -196,6 +199,20 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
             None,
         );
     }
+    let takes = matches!(action, PatchAction::Move | PatchAction::Copy);
+    let from = match fields.get("from") {
+        _ if takes => Some(fields.required_text("from")?),
+        Some(node) => {
+            let message = "from is for move and copy; here it means nothing";
+            node.report.warn(&node.path, message, Some("remove it".into()));
+            None
+        }
+        None => None,
+    };
+    if let Some(node) = fields.get("value").filter(|_| takes) {
+        let message = "move and copy take what is at from; the value means nothing";
+        node.report.warn(&node.path, message, Some("remove it".into()));
+    }
     let value = match fields.get("value") {
         None => None,
         Some(node) => {
@@ -205,7 +222,7 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
             Some(template)
         }
     };
-    Some(PatchItem { action, select, pointer, value, path: node.path.clone() })
+    Some(PatchItem { action, select, pointer, from, value, path: node.path.clone() })
 }
 
 /// Compiles a value or a message.

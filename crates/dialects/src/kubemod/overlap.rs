@@ -50,12 +50,15 @@ fn clash(a: &PatchItem, b: &PatchItem) -> bool {
     let appends = |item: &PatchItem| item.pointer.ends_with("/-1") || item.pointer.ends_with("/-");
     let source = |item: &PatchItem| item.value.as_ref().map(|value| value.source().to_owned());
     let writes = |item: &PatchItem| item.action != PatchAction::Remove;
+    let tests = |item: &PatchItem| item.action == PatchAction::Test;
     a.pointer == b.pointer
         && a.select.is_none()
         && b.select.is_none()
         && !appends(a)
+        && !tests(a)
+        && !tests(b)
         && (writes(a) || writes(b))
-        && (a.action != b.action || source(a) != source(b))
+        && (a.action != b.action || a.from != b.from || source(a) != source(b))
 }
 
 /// Whether no object can match both: they ask for different texts in one place, or for opposite things.

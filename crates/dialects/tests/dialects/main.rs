@@ -10,6 +10,7 @@ mod hostile;
 mod matching;
 mod modrule;
 mod modrule_cases;
+mod modrule_random;
 mod modrule_recorded;
 mod mutate;
 mod mutate_conformance;

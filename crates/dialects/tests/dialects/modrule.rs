@@ -59,6 +59,56 @@ fn a_failing_rule_leaves_the_others_alone() {
     assert!(failure.message.contains("/nothing/here"), "{}", failure.message);
 }
 
+/// The object after a Patch rule for Pods with these items, and what failed.
+fn patch(items: &str, object: Value) -> (Value, Vec<String>) {
+    let spec =
+        format!("  type: Patch\n  match: [{{select: $.kind, matchValue: Pod}}]\n  patch:\n{items}");
+    let set = rules(&rule("r", "dev", &spec));
+    let Mutated { object, outcomes } = mutate(&set, &Event::created(object), &Objects::default());
+    let failures = outcomes.iter().flat_map(|outcome| &outcome.failures);
+    (object, failures.map(|failure| failure.message.clone()).collect())
+}
+
+#[test]
+fn items_test_move_and_copy_as_json_patch_does() {
+    let mut labelled = pod();
+    labelled.set(["metadata", "labels"], value!({"a": "1", "b": "2"})).unwrap();
+    let labels = |object: &Value| object.get_path(["metadata", "labels"]).unwrap().clone();
+    let (moved, failed) = patch(
+        "  - {op: move, from: /metadata/labels/a, path: /metadata/labels/c}",
+        labelled.clone(),
+    );
+    assert_eq!((labels(&moved), failed.len()), (value!({"b": "2", "c": "1"}), 0), "{failed:?}");
+    let (copied, _) = patch(
+        "  - {op: copy, from: /metadata/labels/a, path: /metadata/labels/c}",
+        labelled.clone(),
+    );
+    assert_eq!(labels(&copied), value!({"a": "1", "b": "2", "c": "1"}));
+    // Where the test fails, nothing of the rule is done.
+    for (value, done) in [("'\"1\"'", true), ("'\"2\"'", false), ("'1'", false)] {
+        let items = format!(
+            "  - {{op: add, path: /metadata/labels/first, value: x}}\n  - {{op: test, path: /metadata/labels/a, value: {value}}}\n  - {{op: add, path: /metadata/labels/last, value: x}}"
+        );
+        let (after, failed) = patch(&items, labelled.clone());
+        assert_eq!(after != labelled, done, "{value}: {after:?}");
+        assert_eq!(failed.is_empty(), done, "{value}: {failed:?}");
+    }
+    // What is not there cannot be moved, and is no reason to make it up.
+    let (after, failed) =
+        patch("  - {op: move, from: /nothing, path: /something}", labelled.clone());
+    assert_eq!((&after, failed.len()), (&labelled, 1));
+    // With select, each found place has its own operation, from the back.
+    let mut containers = pod();
+    containers.set(["spec", "containers"], value!([{"image": "a"}, {"image": "b"}])).unwrap();
+    let (after, failed) = patch(
+        "  - {op: move, select: '$.spec.containers[*].image', from: '/spec/containers/#0/image', path: '/spec/containers/#0/name'}",
+        containers,
+    );
+    assert_eq!(failed, Vec::<String>::new());
+    let list = after.get_path(["spec", "containers"]).unwrap();
+    assert_eq!(*list, value!([{"name": "a"}, {"name": "b"}]));
+}
+
 #[test]
 fn references_come_from_the_cluster_and_do_not_stay() {
     let text = rule(

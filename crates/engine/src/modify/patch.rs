@@ -65,7 +65,8 @@ impl Modifying<'_> {
     /// The operations of one item.
     fn operations(&self, item: &PatchItem, seen: &Value) -> Result<Vec<Map>, Failure> {
         let Some(select) = &item.select else {
-            return Ok(vec![self.operation(item, item.pointer.clone(), seen, None)?]);
+            let from = item.from.clone();
+            return Ok(vec![self.operation(item, item.pointer.clone(), from, seen, None)?]);
         };
         let mut selected = select.select(seen, &self.path_limits()).map_err(|error| {
             let limit = error.kind() == PathErrorKind::Limit;
@@ -73,18 +74,27 @@ impl Modifying<'_> {
             Failure::new(kind, error.to_string())
         })?;
         // From the back, so that elements which go do not move those that go next.
-        if item.action == PatchAction::Remove {
+        if matches!(item.action, PatchAction::Remove | PatchAction::Move) {
             selected.reverse();
         }
         let mut operations = Vec::with_capacity(selected.len());
         for selection in &selected {
             self.shared.counters.element()?;
             let keys: Vec<Str> = selection.keys.iter().map(plain_number).collect();
-            let pointer = fill_placeholders(&item.pointer, &keys).map_err(|error| {
-                Failure::new(FailureKind::Value, error.to_string())
-                    .hint("#0 is the first key that `select` takes by *, a filter or a slice")
-            })?;
-            operations.push(self.operation(item, Str::from(pointer), seen, Some(selection))?);
+            let filled = |pointer: &Str| {
+                fill_placeholders(pointer, &keys).map(Str::from).map_err(|error| {
+                    Failure::new(FailureKind::Value, error.to_string())
+                        .hint("#0 is the first key that `select` takes by *, a filter or a slice")
+                })
+            };
+            let (pointer, from) = (filled(&item.pointer)?, item.from.as_ref().map(filled));
+            operations.push(self.operation(
+                item,
+                pointer,
+                from.transpose()?,
+                seen,
+                Some(selection),
+            )?);
         }
         Ok(operations)
     }
@@ -93,13 +103,16 @@ impl Modifying<'_> {
         &self,
         item: &PatchItem,
         pointer: Str,
+        from: Option<Str>,
         seen: &Value,
         selection: Option<&Selection>,
     ) -> Result<Map, Failure> {
         let mut operation = Map::new();
         operation.insert("op", word(item.action));
         operation.insert("path", pointer);
-        if item.action != PatchAction::Remove {
+        if let Some(from) = from {
+            operation.insert("from", from);
+        } else if item.action != PatchAction::Remove {
             let value = match &item.value {
                 Some(template) => self.value(template, seen, selection)?,
                 None => Value::Null,
@@ -163,6 +176,9 @@ fn word(action: PatchAction) -> &'static str {
         PatchAction::Add => "add",
         PatchAction::Replace => "replace",
         PatchAction::Remove => "remove",
+        PatchAction::Test => "test",
+        PatchAction::Move => "move",
+        PatchAction::Copy => "copy",
     }
 }
 
