@@ -22,9 +22,11 @@ mod install;
 mod live;
 mod modrule;
 mod modrule_live;
+mod named_tests;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugins;
+mod promises;
 mod run;
 mod security;
 mod services;
