@@ -3,6 +3,7 @@
 mod accept;
 mod bench;
 mod cluster;
+mod compare;
 mod conformance;
 mod faults;
 mod fuzz;
@@ -41,6 +42,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Run the peers' conformance suites against Kiln, on a real control plane or on the sandbox
     Conformance(conformance::Args),
+    /// Give random input to Kiln and to an original, and show where they differ
+    Compare(compare::Args),
     /// Fill the tables of cases with what the originals make of them
     Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Conformance(args) => conformance::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),

@@ -145,12 +145,11 @@ fn rule(dice: &mut Dice, name: &'static str) -> Rule {
                 5 => Select::Number(i64::try_from(dice.roll(4)).unwrap()),
                 _ => Select::Nothing,
             },
-            test: match dice.roll(6) {
-                0 => Test::Any,
-                1 => Test::Value(dice.one(&["ConfigMap", "red", "blue"])),
-                2 => Test::Values([dice.one(&["ConfigMap", "green"]), dice.one(&WORDS)]),
-                3 => Test::Begins(dice.one(&["red", "D", "b"])),
-                4 => Test::Contains(dice.one(&["e", "-1", "Map"])),
+            test: match dice.roll(9) {
+                0 => Test::Value(dice.one(&["ConfigMap", "red", "blue"])),
+                1 => Test::Values([dice.one(&["ConfigMap", "green"]), dice.one(&WORDS)]),
+                2 => Test::Begins(dice.one(&["red", "D", "b"])),
+                3 => Test::Contains(dice.one(&["e", "-1", "Map"])),
                 _ => Test::Any,
             },
             all: dice.roll(3) == 0,
@@ -343,6 +342,16 @@ fn get(object: &Value, place: Place) -> Option<Value> {
     }
 }
 
+/// Whether there is something to put a label or an annotation into.
+fn has_parent(object: &Value, place: Place) -> bool {
+    let field = match place {
+        Place::Label(_) => "labels",
+        Place::Annotation(_) => "annotations",
+        _ => return true,
+    };
+    object.get_path(["metadata", field]).is_some()
+}
+
 /// Sets a member, whose parents are made, or inserts an element.
 fn add(object: &mut Value, place: Place, new: Value) -> Option<()> {
     match place {
@@ -431,6 +440,8 @@ fn patched(ops: &[Op], before: &Value) -> Option<Value> {
                     return None;
                 }
             }
+            // Only `add` makes parents.
+            Op::Move(_, place) | Op::Copy(_, place) if !has_parent(&after, *place) => return None,
             Op::Move(from, place) => {
                 let moved = remove(&mut after, *from)?;
                 add(&mut after, *place, moved)?;
