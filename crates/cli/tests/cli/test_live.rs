@@ -240,6 +240,33 @@ rules: [{apiGroups: [farm.example.com], resources: [sheep], verbs: ['*']}]
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
 }
 
+/// The step after a policy, and a definition before it, finds it at work.
+#[test]
+fn a_policy_counts_for_the_next_step() {
+    let test = "apiVersion: chainsaw.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: next}
+spec:
+  steps:
+  - try:
+    - apply: {file: labels.yaml}
+    - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: one}}}
+    - assert: {timeout: 1s, resource: {apiVersion: v1, kind: Namespace, metadata: {name: one, labels: {mykey: myvalue}}}}
+    - apply: {file: definition.yaml}
+    - apply: {file: legs.yaml}
+    - apply: {resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}}}
+    - assert: {timeout: 1s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}, spec: {legs: 4}}}
+";
+    let folder = Folder::with(&[
+        ("t/labels.yaml", &LABELS.replace("mutateExisting: {enabled: true}", "")),
+        ("t/definition.yaml", DEFINITION),
+        ("t/legs.yaml", COUNTS.split("  - name: lamb").next().unwrap()),
+        ("t/chainsaw-test.yaml", test),
+    ]);
+    let run = folder.kiln(&["test", "t"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
+
 /// What is missing is said, and what made the policy wait for it goes on when it comes.
 #[test]
 fn a_policy_is_not_ready_before_its_kinds_are_defined() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::{Authorization, Request};
 use kiln_diagnostic::Diagnostic;
+use kiln_object::Gvk;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::live::{Answer, Bed, Beds, Waited};
 use kiln_value::{Value, json};
@@ -80,6 +81,15 @@ async fn checks_policies(sandbox: &Sandbox) {
     }
 }
 
+/// Whether an answer is about a policy.
+fn is_policy(answer: &Answer) -> bool {
+    let kind = Gvk::of(&answer.value);
+    kind.is_some_and(|kind| {
+        let mut known = kiln_live::registry::policy_kinds().into_iter();
+        known.any(|known| known.group == kind.group && known.kind == kind.kind)
+    })
+}
+
 /// A sandbox with the engine at work.
 struct Cluster<'r> {
     runtime: &'r Runtime,
@@ -100,7 +110,12 @@ impl Bed for Cluster<'_> {
             // What controllers do about it is done before the next step: roles that are put together, say.
             self.sandbox.server().settle();
         }
-        Answer { status: response.status, value: response.value() }
+        let answer = Answer { status: response.status, value: response.value() };
+        if matches!(method, "POST" | "PUT" | "PATCH") && answer.status < 300 && is_policy(&answer) {
+            // A policy that was stored counts for the next step.
+            self.runtime.block_on(self.view.at_work(&self.sandbox));
+        }
+        answer
     }
 
     fn revision(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! What `kiln run` does, in the process of the sandbox: its beginning, when rules are at work, its end.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -21,6 +22,8 @@ use crate::exit::Failure;
 
 /// How long the engine may take to put rules to work.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a kind may take to be served once it is defined.
+const KINDS_COME: Duration = Duration::from_secs(2);
 /// How long rules may take to do what follows from the first objects.
 const FIRST_WORK: Duration = Duration::from_secs(5);
 /// How often that is looked at.
@@ -42,6 +45,8 @@ pub(in crate::commands) struct View {
     shared: Shared,
     /// It was waited for once for as long as can be: nobody waits so long again.
     is_late: Cell<bool>,
+    /// Policies, by UID and generation, whose kinds were waited for and did not come.
+    incomplete: RefCell<HashSet<(String, i64)>>,
 }
 
 impl Engine {
@@ -105,7 +110,9 @@ pub(in crate::commands) async fn connected(
     shown: oneshot::Receiver<Shared>,
 ) -> Result<View, Failure> {
     match shown.await {
-        Ok(shared) => Ok(View { shared, is_late: Cell::new(false) }),
+        Ok(shared) => {
+            Ok(View { shared, is_late: Cell::new(false), incomplete: RefCell::default() })
+        }
         Err(_) => Err(Diagnostic::error("the engine does not start")
             .hint("look at it with --log debug")
             .into()),
@@ -118,7 +125,9 @@ impl View {
         let stored = self.stored(sandbox);
         let began = Instant::now();
         loop {
-            let states: Vec<State> = stored.iter().map(|policy| self.state(policy)).collect();
+            let waited = began.elapsed() > KINDS_COME;
+            let states: Vec<State> =
+                stored.iter().map(|policy| self.state(policy, waited)).collect();
             let reads = *self.shared.work.borrow() == Work::Waits
                 || !self.shared.registry.borrow().complete;
             let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
@@ -178,7 +187,9 @@ impl View {
         stored
     }
 
-    fn state(&self, policy: &Stored) -> State {
+    /// How it is with a policy. Kinds that it names and that were just defined are served in a moment: they are waited for
+    /// once.
+    fn state(&self, policy: &Stored, waited: bool) -> State {
         let registry = self.shared.registry.borrow();
         let known = registry.policies.iter().find(|known| {
             known.id.same_object(&policy.id)
@@ -188,6 +199,21 @@ impl View {
         let Some(known) = known else { return State::Unknown };
         if let Err(why) = &known.compiled {
             return State::Broken(why.clone());
+        }
+        let unserved = known.compiled.as_ref().map(|sound| {
+            let kinds = self.shared.kinds.borrow();
+            sound.unserved_kinds(&kinds)
+        });
+        let unserved = unserved.unwrap_or_default();
+        if !unserved.is_empty() {
+            let life = (policy.uid.clone(), policy.generation);
+            if waited {
+                self.incomplete.borrow_mut().insert(life.clone());
+            }
+            return match self.incomplete.borrow().contains(&life) {
+                true => State::Broken(format!("the cluster serves no {}", unserved.join(", "))),
+                false => State::Unknown,
+            };
         }
         let registered = self.shared.webhooks.borrow();
         let upto = registered.get(&known.id).filter(|(uid, _)| *uid == policy.uid);
