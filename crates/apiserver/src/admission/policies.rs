@@ -15,6 +15,7 @@ use crate::server::Server;
 use crate::status::Failure;
 use crate::storage::TableKey;
 use crate::types::Typed;
+use crate::write::decode_mutated;
 
 /// How many expressions are kept compiled.
 const KEPT: usize = 2000;
@@ -419,6 +420,10 @@ pub(super) fn change(
                 } else {
                     merge(server, review, object, &made)
                 }
+            });
+            let changed = changed.and_then(|next| {
+                let decoded = decode_mutated(server, review.target, object, next);
+                decoded.map_err(|failure| failure.message)
             });
             match changed {
                 Ok(next) => *object = next,

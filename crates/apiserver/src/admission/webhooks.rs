@@ -12,7 +12,7 @@ use crate::fields::labels;
 use crate::server::{Server, WebhookCall};
 use crate::status::Failure;
 use crate::storage::TableKey;
-use crate::write::new_uid;
+use crate::write::{decode_mutated, new_uid};
 
 /// Lets mutating webhooks change the object.
 pub(super) fn change(
@@ -46,7 +46,9 @@ pub(super) fn change(
         let patch = json::parse(&text).map_err(|error| bad(error.to_string()))?;
         let patch = JsonPatch::parse(&patch, JsonPatchRules::kubernetes())
             .map_err(|error| bad(error.to_string()))?;
-        patch.apply(object).map_err(|error| bad(error.to_string()))?;
+        let mut patched = object.clone();
+        patch.apply(&mut patched).map_err(|error| bad(error.to_string()))?;
+        *object = decode_mutated(server, review.target, object, patched)?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Writing: how objects come, change and go.
 //!
 //! ```text
-//! body ─▶ understood ─▶ defaults ─▶ managers ─▶ admission changes it ─▶ checks ─▶ admission agrees ─▶ stored
+//! body ─▶ understood ─▶ defaults ─▶ managers ─▶ admission changes it, and each change is understood again
+//!      ─▶ checks ─▶ admission agrees ─▶ stored
 //! ```
 //!
 //! Nothing is locked while admission thinks: what was read is compared with what is there when it is stored.
@@ -124,23 +125,65 @@ fn understand(
         map.insert("kind", name);
         map.insert("apiVersion", api_version.as_str());
     }
-    if let Some(custom) = state.customs.get(&gvk).cloned() {
+    decode_as(state, &gvk, object, unknown).map_err(|why| handled(kind.version(), name, &why))
+}
+
+/// Decodes an object that says of what kind it is, in Go's words where it cannot be.
+fn decode_as(
+    state: &State,
+    gvk: &Gvk,
+    mut object: Value,
+    unknown: &mut Vec<String>,
+) -> Result<Value, String> {
+    if let Some(custom) = state.customs.get(gvk).cloned() {
         let metadata = object.get("metadata").cloned().unwrap_or_else(Value::map);
-        let metadata = decode_metadata(&metadata, unknown)
-            .map_err(|why| handled(kind.version(), name, &why))?;
+        let metadata = decode_metadata(&metadata, unknown)?;
         let given = object.clone();
         let _ = object.set(["metadata"], metadata);
         keep_reset(&given, &mut object);
         unknown.extend(custom.prune(&mut object));
         return Ok(object);
     }
-    let Some(id) = types().kind(&api_version, name) else {
-        return Err(handled(kind.version(), name, "its type is not known here"));
-    };
-    let decoded = decode(&object, id).map_err(|why| handled(kind.version(), name, &why))?;
+    let id = types().kind(&gvk.api_version(), &gvk.kind).ok_or("its type is not known here")?;
+    let decoded = decode(&object, id)?;
     unknown.extend(decoded.unknown);
     let mut decoded = decoded.object;
     keep_reset(&object, &mut decoded);
+    Ok(decoded)
+}
+
+/// Decodes an object again after a webhook or a policy changed it, and fills in its defaults: what rules make has the
+/// types that clients are held to.
+///
+/// # Errors
+/// In the words of Kubernetes, which decodes the result of each mutation and calls a failure internal.
+pub(crate) fn decode_mutated(
+    server: &Server,
+    target: &Target,
+    before: &Value,
+    after: Value,
+) -> Result<Value, Failure> {
+    let gvk = target.kind.gvk();
+    // Evictions and the like are of another kind than the object that they belong to.
+    if before.str_at(["kind"]) != Some(gvk.kind.as_str()) || *before == after {
+        return Ok(after);
+    }
+    let internal =
+        |why: String| Failure::new(500, "InternalError", format!("Internal error occurred: {why}"));
+    let found = Gvk::of(&after).unwrap_or_default();
+    if found != gvk {
+        return Err(internal(format!(
+            "a mutation made {} {} of {} {}",
+            found.api_version(),
+            found.kind,
+            gvk.api_version(),
+            gvk.kind
+        )));
+    }
+    let state = server.read();
+    // Kubernetes: unknown fields go without a word here.
+    let mut decoded = decode_as(&state, &gvk, after, &mut Vec::new()).map_err(internal)?;
+    fill_defaults(&state, &gvk, &mut decoded)?;
     Ok(decoded)
 }
 

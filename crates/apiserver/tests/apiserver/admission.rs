@@ -40,6 +40,10 @@ impl Outside for Hooked {
             let patch = r#"[{"op":"add","path":"/data","value":{"by":"hook"}}]"#;
             let _ = response.set(["patch"], STANDARD.encode(patch));
             let _ = response.set(["patchType"], "JSONPatch");
+        } else if let Some((_, rest)) = call.url.split_once("/patch/") {
+            let (patch, _) = rest.split_once('?').unwrap();
+            let _ = response.set(["patch"], patch);
+            let _ = response.set(["patchType"], "JSONPatch");
         } else if call.url.contains("/deny") {
             let _ = response.set(["allowed"], false);
             let _ = response.set(["status"], value!({"message": "not today", "code": 403}));
@@ -119,6 +123,54 @@ fn webhooks_change_and_see_what_others_changed() {
             "https://hooks.example.com/warn?timeout=7s DELETE - hook",
         ]
     );
+}
+
+#[test]
+fn what_webhooks_and_policies_make_is_decoded_as_what_clients_send() {
+    const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": {"app": "a"}},
+        "template": {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}});
+    let replicas = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
+    let label = "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string";
+    for (path, value, wrong) in [
+        ("/spec/replicas", value!("lots"), replicas),
+        ("/metadata/labels", value!({"b": 1}), label),
+        ("/spec/nonsense", value!(1), ""),
+    ] {
+        let patch = value!([{"op": "add", "path": path, "value": (value.clone())}]);
+        let (server, _) = hooked();
+        let hook = url(&format!("patch/{}", STANDARD.encode(json::to_string(&patch))));
+        let rules = value!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}]);
+        // An answer that cannot be used is no failure to call, so failurePolicy does not excuse it.
+        let more = value!({"rules": (rules.clone()), "failurePolicy": "Ignore"});
+        register(&server, "Mutating", "x", &hook, &more);
+        let answer = send(&server, "POST", DEPLOYMENTS, &deployment);
+        if wrong.is_empty() {
+            assert_eq!(answer.status, 201, "{}", message(&answer));
+            assert_eq!(answer.value().get_path(["spec", "nonsense"]), None, "unknown fields go");
+        } else {
+            assert_eq!(answer.status, 500, "{}", message(&answer));
+            assert_eq!(message(&answer), format!("Internal error occurred: {wrong}"));
+        }
+
+        let (server, _) = hooked();
+        let expression = format!(
+            "[JSONPatch{{op: \"add\", path: {path:?}, value: dyn({})}}]",
+            json::to_string(&value)
+        );
+        let policy = value!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": "p"}, "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+                "matchConstraints": {"resourceRules": (rules)},
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]}});
+        create(&server, &format!("{REGISTRATION}/mutatingadmissionpolicies"), &policy);
+        let binding = value!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": "p"}, "spec": {"policyName": "p"}});
+        create(&server, &format!("{REGISTRATION}/mutatingadmissionpolicybindings"), &binding);
+        let answer = send(&server, "POST", DEPLOYMENTS, &deployment);
+        assert_eq!(answer.status, if wrong.is_empty() { 201 } else { 403 }, "{}", message(&answer));
+        assert!(message(&answer).contains(wrong), "{}", message(&answer));
+    }
 }
 
 #[test]
