@@ -442,7 +442,7 @@ impl Hook {
         let mut reviewed = Reviewed::default();
         let ran = mutated.outcomes.iter().map(|outcome| (outcome.rule.clone(), outcome.verdict));
         reviewed.ran.extend(ran);
-        let rejections: Vec<&str> = mutated.outcomes.iter().filter_map(rejection).collect();
+        let rejections: Vec<&str> = mutated.outcomes.iter().filter_map(Outcome::refusal).collect();
         if !rejections.is_empty() {
             // KubeMod: all rules that reject are named.
             let rules = rejections.join(", ");
@@ -547,13 +547,6 @@ impl Reviewed {
         self.panicked |= earlier.panicked;
         self
     }
-}
-
-fn rejection(outcome: &Outcome) -> Option<&str> {
-    outcome.effects.iter().find_map(|effect| match effect {
-        Effect::Reject { message, .. } => Some(message.as_str()),
-        _ => None,
-    })
 }
 
 fn describe_failure(outcome: &Outcome) -> String {

@@ -120,10 +120,7 @@ impl Hook {
 
 /// Why a rule keeps the object from being stored.
 fn refusal(outcome: &Outcome, failure: FailurePolicy) -> Option<String> {
-    let rejected = outcome.effects.iter().find_map(|effect| match effect {
-        Effect::Reject { message, .. } => Some(message.to_string()),
-        _ => None,
-    });
+    let rejected = outcome.refusal().map(str::to_owned);
     let failed = || {
         let fails = outcome.verdict == Verdict::Error && failure == FailurePolicy::Fail;
         let first = outcome.failures.first().filter(|_| fails)?;

@@ -63,7 +63,7 @@ pub use failure::{Failure, FailureKind, MissingSource};
 pub use globals::{Entry, Globals, WithGlobals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
-pub use outcome::{Outcome, Verdict};
+pub use outcome::{Outcome, Status, Verdict};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use kiln_rules::RuleId;
 use kiln_value::Str;
+use serde::Serialize;
 
 use crate::effect::Effect;
 use crate::failure::Failure;
@@ -61,7 +62,63 @@ pub enum Verdict {
     Error,
 }
 
+/// How a rule ended, in the words of reports. There is one place that decides it, so that all hosts say the same of the
+/// same rule and object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It did what it says.
+    Pass,
+    /// It did what it says, and has something to say about it.
+    Warn,
+    /// It refuses the resource.
+    Fail,
+    /// Its preconditions do not hold.
+    Skip,
+    /// Something failed.
+    Error,
+    /// The resource is none of the rule's business.
+    #[serde(rename = "no match")]
+    NoMatch,
+}
+
+impl Status {
+    /// The word for it in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Pass => "pass",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+            Status::Skip => "skip",
+            Status::Error => "error",
+            Status::NoMatch => "no match",
+        }
+    }
+}
+
 impl Outcome {
+    /// How the rule ended, with what its effects say: a rule that ran may refuse the object.
+    pub fn status(&self) -> Status {
+        match self.verdict {
+            _ if self.refusal().is_some() => Status::Fail,
+            Verdict::NoMatch => Status::NoMatch,
+            Verdict::Skip | Verdict::Lapsed => Status::Skip,
+            Verdict::Error => Status::Error,
+            Verdict::Pass => {
+                let warns = self.effects.iter().any(|effect| matches!(effect, Effect::Warn(_)));
+                if warns { Status::Warn } else { Status::Pass }
+            }
+        }
+    }
+
+    /// What the rule tells whoever sent the object, if it refuses it.
+    pub fn refusal(&self) -> Option<&str> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Reject { message, .. } => Some(message.as_str()),
+            _ => None,
+        })
+    }
+
     /// Whether an exception means the object.
     pub fn is_excepted(&self) -> bool {
         !self.exceptions.is_empty()

@@ -29,6 +29,8 @@ pub struct Client {
     inner: kube::Client,
     user: Option<Arc<str>>,
     server: Arc<str>,
+    /// Where objects are looked for if nobody says where.
+    namespace: Arc<str>,
 }
 
 impl fmt::Debug for Client {
@@ -86,11 +88,12 @@ impl Client {
             config.headers.push((HeaderName::from_static("impersonate-user"), header));
         }
         let server: Arc<str> = config.cluster_url.to_string().into();
+        let namespace: Arc<str> = config.default_namespace.as_str().into();
         let inner = kube::Client::try_from(config).map_err(|error| ConnectError {
             message: format!("cannot set up the connection to {server}: {error}"),
             hint: "check certificates and credentials in the kubeconfig".to_owned(),
         })?;
-        Ok(Client { inner, user: user.map(Arc::from), server })
+        Ok(Client { inner, user: user.map(Arc::from), server, namespace })
     }
 
     /// The user that requests are made as, when it is not the one of the credentials.
@@ -101,6 +104,11 @@ impl Client {
     /// The address of the API server.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The namespace of the kubeconfig's context, or of the pod; `default` where neither says one.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Who the server takes this process for, if it says so.

@@ -79,6 +79,28 @@ impl Reader {
         &self.kinds
     }
 
+    /// The namespace of the kubeconfig's context, as kubectl takes it when none is given.
+    pub fn namespace(&self) -> &str {
+        self.client.namespace()
+    }
+
+    /// Why the server would not store this object in the place of the one that it has, found out by a dry run. None when
+    /// it would, and when it does not say: no right to ask, another version by now, no answer.
+    pub fn refuses(&self, object: &Value) -> Option<String> {
+        let call =
+            Call::Update { object: object.clone(), subresource: Str::default(), dry_run: true };
+        match self.runtime.block_on(carry_out(&self.client, &self.kinds, &call)) {
+            // A webhook of somebody else that knows no dry runs says nothing about the object.
+            Err(error)
+                if error.reason == Reason::Invalid
+                    && !error.message.contains("does not support dry run") =>
+            {
+                Some(error.message)
+            }
+            _ => None,
+        }
+    }
+
     /// One object, or none when there is no such object.
     ///
     /// # Errors

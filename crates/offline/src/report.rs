@@ -1,7 +1,7 @@
 //! What came of a run.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{Answer, Step};
+use kiln_engine::{Answer, Status, Step};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Value;
@@ -45,39 +45,6 @@ pub struct RuleResult {
     pub problems: Vec<Diagnostic>,
     /// Why it ended so, if a trace was asked for.
     pub trace: Option<Step>,
-}
-
-/// How a rule ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// It did what it says.
-    Pass,
-    /// It did what it says, and has something to say about it.
-    Warn,
-    /// It refuses the resource.
-    Fail,
-    /// Its preconditions do not hold.
-    Skip,
-    /// Something failed.
-    Error,
-    /// The resource is none of the rule's business; only in runs with a trace.
-    #[serde(rename = "no match")]
-    NoMatch,
-}
-
-impl Status {
-    /// The word for it in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Pass => "pass",
-            Status::Warn => "warn",
-            Status::Fail => "fail",
-            Status::Skip => "skip",
-            Status::Error => "error",
-            Status::NoMatch => "no match",
-        }
-    }
 }
 
 /// An object that a rule made.

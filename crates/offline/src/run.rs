@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     Effect, Ensure, Event, Existing, Limits, ObjectRef, Outcome, Outside, Patch, PatchTarget,
-    RuleSet, User, Verdict, World, evaluate,
+    RuleSet, Status, User, World, evaluate,
 };
-use kiln_object::{Kinds, ObjectId};
+use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Program, RuleId, Targets};
 use kiln_value::Value;
 
 use crate::objects::{Objects, with_namespace};
-use crate::report::{Change, Made, Report, RuleResult, Status};
+use crate::report::{Change, Made, Report, RuleResult};
 use crate::values::Values;
 
 /// What to run.
@@ -49,6 +49,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         written: HashSet::new(),
         given: HashSet::new(),
         report: Report::default(),
+        unnamed: 0,
     };
     let mut events = VecDeque::new();
     let described = job.values.namespaces();
@@ -92,6 +93,8 @@ struct State<'r> {
     /// The resources, each of which is an event.
     given: HashSet<ObjectId>,
     report: Report,
+    /// How many resources came without a name.
+    unnamed: usize,
 }
 
 impl State<'_> {
@@ -121,7 +124,7 @@ impl State<'_> {
     /// The object first passes every rule that changes it, as at admission; the others see the result. What
     /// became of it, unless a rule refuses it.
     fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) -> Option<Value> {
-        let trigger = ObjectRef::of(event.trigger().unwrap_or(&Value::Null)).id;
+        let trigger = self.called(event.trigger().unwrap_or(&Value::Null));
         let given = event.lineage.is_empty();
         let mut event = event.clone();
         // What rules did to a resource before its turn came stays done.
@@ -142,7 +145,7 @@ impl State<'_> {
             event.object = Some(mutated.object);
         }
         self.note_repeats(&mutated.outcomes);
-        let refused = mutated.outcomes.iter().any(refuses);
+        let refused = mutated.outcomes.iter().any(|outcome| outcome.refusal().is_some());
         let mut outcomes: Vec<_> = mutated.outcomes.into_iter().zip(left).collect();
         // A refused object is never stored, so nothing follows from it.
         if refused {
@@ -161,6 +164,21 @@ impl State<'_> {
             self.carry_out(outcome, left, given, &trigger, events);
         }
         event.object.filter(|_| !refused)
+    }
+
+    /// What a resource is called in reports. One whose name the server would make up gets a name that no object can
+    /// have, and that no other such resource has.
+    fn called(&mut self, object: &Value) -> ObjectId {
+        let mut id = ObjectRef::of(object).id;
+        let prefix = metadata::generate_name(object).filter(|_| id.name.is_empty());
+        if let Some(prefix) = prefix {
+            self.unnamed += 1;
+            id.name = match self.unnamed {
+                1 => format!("{prefix}*").into(),
+                number => format!("{prefix}*{number}").into(),
+            };
+        }
+        id
     }
 
     /// Warns of rules that would change an object again which they have changed already: every update of the object
@@ -239,13 +257,10 @@ impl State<'_> {
         if self.leave_others_their_turn(&mut outcome, trigger) {
             return;
         }
-        let mut status = match outcome.verdict {
-            Verdict::NoMatch if !self.job.explain => return,
-            Verdict::NoMatch => Status::NoMatch,
-            Verdict::Skip | Verdict::Lapsed => Status::Skip,
-            Verdict::Pass => Status::Pass,
-            Verdict::Error => Status::Error,
-        };
+        let status = outcome.status();
+        if status == Status::NoMatch && !self.job.explain {
+            return;
+        }
         let (mut made, mut refusal) = (Vec::new(), None);
         let mut why: Option<String> = outcome.why.map(Into::into);
         for effect in outcome.effects {
@@ -262,15 +277,9 @@ impl State<'_> {
                     }
                     made.push(object);
                 }
-                Effect::Warn(warning) => {
-                    if status == Status::Pass {
-                        status = Status::Warn;
-                    }
-                    self.warn(warning);
-                }
+                Effect::Warn(warning) => self.warn(warning),
                 Effect::Patch(patch) => made.push(self.patch(*patch, trigger)),
                 Effect::Reject { message, words } => {
-                    status = Status::Fail;
                     why = Some(format!("rejected by {message}"));
                     refusal = words;
                 }
@@ -360,10 +369,6 @@ impl State<'_> {
             self.report.warnings.push(warning);
         }
     }
-}
-
-fn refuses(outcome: &Outcome) -> bool {
-    outcome.effects.iter().any(|effect| matches!(effect, Effect::Reject { .. }))
 }
 
 /// For each outcome, the object as all rules of its policy left it.

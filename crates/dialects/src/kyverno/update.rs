@@ -22,11 +22,16 @@ pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
             || new.locate(&["spec", "rules"].into_iter().collect()),
             |rule| new.locate(&rule.path.join("generate")),
         );
-        let message = format!(
-            "no synchronization will be performed to the old target resource upon policy updates: \
-             changes in the generate rule pattern could result in stale targets (rule {:?})",
-            lost.name()
-        );
+        let is_removed = !new_rules.iter().any(|rule| rule.name() == lost.name());
+        let message = if is_removed {
+            format!("rule {:?} is removed: {}", lost.name(), left_behind(lost.value))
+        } else {
+            format!(
+                "no synchronization will be performed to the old target resource upon policy updates: \
+                 changes in the generate rule pattern could result in stale targets (rule {:?})",
+                lost.name()
+            )
+        };
         return vec![Diagnostic::warning(message).at(place)];
     }
     // What fires a rule may change as long as nothing depends on it.
@@ -63,6 +68,26 @@ pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
         );
     }
     refused
+}
+
+/// What becomes of the objects that a rule made when it is taken out of its policy.
+fn left_behind(rule: &Value) -> &'static str {
+    let block = rule.get("generate");
+    let flag = |key: &str| block.and_then(|block| block.get(key)).and_then(Value::as_bool);
+    let orphan = flag("orphanDownstreamOnPolicyDelete");
+    if flag("synchronize") != Some(true) || orphan == Some(true) {
+        return "the objects that it made stay, and are not kept in step any more";
+    }
+    let foreach = block.and_then(|block| block.get("foreach")).and_then(Value::as_list);
+    let mut parts = block.into_iter().chain(foreach.into_iter().flat_map(|list| list.iter()));
+    let copies = parts.any(|part| part.get("clone").is_some() || part.get("cloneList").is_some());
+    // Kyverno: copies stay unless the policy says that nothing is orphaned.
+    if copies && orphan.is_none() {
+        "the copies that it made stay, and are not kept in step any more (orphanDownstreamOnPolicyDelete: false \
+         deletes them)"
+    } else {
+        "the objects that it made are deleted (orphanDownstreamOnPolicyDelete: true keeps them)"
+    }
 }
 
 struct WrittenRule<'d> {

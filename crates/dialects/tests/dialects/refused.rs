@@ -473,6 +473,28 @@ fn changes_of_a_policy_are_judged_as_kyverno_does() {
              changes in the generate rule pattern could result in stale targets (rule \"r\")"
         ]
     );
+    // A rule that is taken out: what becomes of what it made.
+    let without =
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec:\n  rules: []\n";
+    let deleted =
+        "the objects that it made are deleted (orphanDownstreamOnPolicyDelete: true keeps them)";
+    let copies = "the copies that it made stay, and are not kept in step any more \
+                  (orphanDownstreamOnPolicyDelete: false deletes them)";
+    let stay = "the objects that it made stay, and are not kept in step any more";
+    let clone = "name: c, synchronize: true, clone: {namespace: y, name: c}";
+    for (generate, becomes) in [
+        (sync.to_owned(), deleted),
+        (format!("{sync}, orphanDownstreamOnPolicyDelete: true"), stay),
+        ("name: c, data: {a: b}".to_owned(), stay),
+        (clone.to_owned(), copies),
+        (format!("{clone}, orphanDownstreamOnPolicyDelete: false"), deleted),
+    ] {
+        assert_eq!(
+            check(&policy(&any("Namespace"), &generate), without),
+            [format!("warning: new.yaml:5:10: rule \"r\" is removed: {becomes}")],
+            "{generate}"
+        );
+    }
     // The rest of the rule.
     assert_eq!(
         check(&old, &policy(&any("Pod"), sync)),

@@ -62,6 +62,13 @@ fn of(
         return None;
     }
     let Judged { object: after, rules, refused } = judged;
-    let refused = refused.map(|(_, why)| why);
+    // What rules make has to be something that the server stores.
+    let refused = match refused {
+        Some((_, why)) => Some(why),
+        None => {
+            let why = admission.reader.refuses(&after);
+            why.map(|why| format!("the API server does not take what the rules make of it: {why}"))
+        }
+    };
     Some(NextWrite { target, rules, before, after, refused })
 }
