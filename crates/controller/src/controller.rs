@@ -35,6 +35,8 @@ pub struct Request {
     pub call: Call,
     /// The person without whose rights it is not to be made.
     pub author: Option<User>,
+    /// The rule that wants it; none for the controller's own books.
+    pub rule: Option<RuleId>,
 }
 
 /// Something that happened, for those who write events and count.
@@ -62,6 +64,15 @@ pub enum News {
         trigger: Option<ObjectId>,
         /// Why.
         condition: Condition,
+    },
+    /// What a rule is to copy is not there. It goes on when it comes.
+    SourceMissing {
+        /// The rule.
+        rule: RuleId,
+        /// What it wants the copy for, as far as that is known.
+        trigger: Option<ObjectId>,
+        /// What is missing, in words.
+        message: String,
     },
     /// A rule made an object whose owner Kubernetes does not honour.
     OwnerElsewhere {
@@ -496,12 +507,12 @@ impl Controller {
 
     pub(crate) fn ask(&mut self, purpose: Purpose, call: Call) {
         self.next_ticket += 1;
-        let author = match &purpose {
-            Purpose::Step(key) => self.author(key),
-            _ => None,
+        let (author, rule) = match &purpose {
+            Purpose::Step(key) => (self.author(key), Some(key.rule.clone())),
+            _ => (None, None),
         };
         self.tickets.insert(self.next_ticket, purpose);
-        self.out.push(Request { ticket: self.next_ticket, call, author });
+        self.out.push(Request { ticket: self.next_ticket, call, author, rule });
     }
 
     /// Lists everything again, and looks at every key.

@@ -41,9 +41,18 @@ impl Controller {
             }
             return;
         };
-        if worst.reason != Waiting::Missing && !listing && before.as_ref() != Some(&worst) {
+        if !listing && before.as_ref() != Some(&worst) {
             let (rule, condition) = (key.rule.clone(), worst.clone());
-            self.tell(News::Failed { rule, trigger, condition });
+            let missing = plan.failures.iter().find(|failure| is_missing_source(failure));
+            match (worst.reason, missing) {
+                (Waiting::Missing, Some(failure)) => {
+                    let message = failure.to_string();
+                    self.tell(News::SourceMissing { rule, trigger, message });
+                }
+                // A namespace that is on its way comes in a moment.
+                (Waiting::Missing, None) => {}
+                _ => self.tell(News::Failed { rule, trigger, condition }),
+            }
         }
         self.put_back(key, pending);
         let settings = self.settings.clone();
@@ -115,6 +124,10 @@ fn severity(reason: Waiting) -> u8 {
         Waiting::Loop => 1,
         Waiting::Missing => 0,
     }
+}
+
+fn is_missing_source(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::SourceMissing(_))
 }
 
 fn condition_of(failure: &Failure) -> Condition {

@@ -341,6 +341,11 @@ impl Driver {
                 tracing::warn!(%rule, trigger, reason = ?condition.reason, "{}", condition.message);
                 (rule, "failed")
             }
+            News::SourceMissing { rule, trigger, message } => {
+                let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%rule, trigger, "waits for its source: {message}");
+                (rule, "source missing")
+            }
             News::Changed { rule, target } => {
                 tracing::info!(%rule, %target, "changed an object");
                 (rule, "changed")
@@ -396,7 +401,10 @@ impl Driver {
                 };
                 match refusal {
                     Some(error) => Err(error),
-                    None => call(&client, &kinds, &request.call, &metrics, &fence).await,
+                    None => {
+                        let rule = request.rule.as_ref();
+                        call(&client, &kinds, &request.call, rule, &metrics, &fence).await
+                    }
                 }
             };
             let failed = |why: &str| Err(ApiError::new(Reason::Unavailable, why));

@@ -140,6 +140,21 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             action: "None",
             note: format!("policy {}/{} error: {}", rule.policy.name, rule.rule, condition.message),
         }],
+        News::SourceMissing { rule, trigger, message } => {
+            let note = format!("policy {}/{} waits: {message}", rule.policy.name, rule.rule);
+            let said = |regarding: Value, related: Option<Value>| Said {
+                regarding,
+                related,
+                reason: "PolicyError",
+                action: "None",
+                note: note.clone(),
+            };
+            let policy = policy(&rule.policy, registry);
+            let trigger = trigger.as_ref().map(|trigger| reference(trigger, None));
+            // Whoever looks at the trigger asks why nothing is made of it.
+            let of_trigger = trigger.clone().map(|trigger| said(trigger, Some(policy.clone())));
+            [said(policy, trigger)].into_iter().chain(of_trigger).collect()
+        }
         News::OwnerElsewhere { rule, target, owner } => vec![Said {
             regarding: policy(&rule.policy, registry),
             related: Some(reference(target, None)),

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_object::Kinds;
+use kiln_rules::RuleId;
 use tokio::sync::{SemaphorePermit, mpsc};
 
 use crate::calls::carry_out;
@@ -55,6 +56,7 @@ pub(crate) async fn call(
     client: &Client,
     kinds: &Kinds,
     call: &Call,
+    rule: Option<&RuleId>,
     metrics: &Metrics,
     fence: &Fence,
 ) -> Result<Reply, ApiError> {
@@ -99,7 +101,9 @@ pub(crate) async fn call(
                 tracing::debug!(verb = %call.verb(), object = %about, "wrote");
             }
             Ok(_) if call.changes() => {
-                tracing::info!(verb = %call.verb(), object = %about, "wrote");
+                let policy = rule.map(|rule| rule.policy.key());
+                let rule = rule.map(|rule| rule.rule.as_str());
+                tracing::info!(verb = %call.verb(), object = %about, policy, rule, "wrote");
             }
             Ok(_) => {}
         }

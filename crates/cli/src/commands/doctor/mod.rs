@@ -25,7 +25,7 @@ use super::connection::{Connection, settings_of};
 use super::engines::Engine;
 use crate::args::Format;
 use crate::exit::{CommandResult, Outcome};
-use crate::ui::{Ui, counted, plain};
+use crate::ui::{Paint, Ui, counted, plain};
 
 /// Say what keeps rules from working in a cluster, and what to do about it
 ///
@@ -220,11 +220,13 @@ fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {
     out.flush()
 }
 
-fn text(out: &mut impl Write, findings: &[Finding]) -> std::io::Result<()> {
+fn text(out: &mut impl Paint, findings: &[Finding]) -> std::io::Result<()> {
     for finding in findings {
         let (state, about) = (finding.state.word(), finding.about);
         let mut message = finding.message.trim_end().lines().map(plain);
-        writeln!(out, "{state:<8} {about}: {}", message.next().unwrap_or_default())?;
+        out.result(state)?;
+        let gap = 9 - state.len();
+        writeln!(out, "{:gap$}{about}: {}", "", message.next().unwrap_or_default())?;
         let hint = finding.hint.as_deref().unwrap_or_default().trim_end().lines().map(plain);
         for line in message.chain(hint) {
             writeln!(out, "         {line}")?;

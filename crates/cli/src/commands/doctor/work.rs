@@ -40,6 +40,10 @@ impl Undone {
         if reason == Waiting::Loop.as_str() {
             return Some(Undone::Loop);
         }
+        // What is to be copied, or the namespace to write to, is not there: it may well never come.
+        if reason == Waiting::Missing.as_str() {
+            return Some(Undone::Waits);
+        }
         let born = Time::parse_rfc3339(text(["metadata", "creationTimestamp"]));
         let is_old = born.is_ok_and(|born| now - born.unix() > PATIENCE);
         match state {
@@ -133,8 +137,9 @@ mod tests {
         assert_eq!(said("Failed", "Loop", 1), Some(("loops", "it was stopped")));
         assert_eq!(said("Failed", "Failed", 1), Some(("work", "work failed")));
         assert_eq!(said("Failed", "", 1), Some(("work", "work failed")));
-        assert_eq!(said("Pending", "Missing", PATIENCE), None);
-        assert_eq!(said("Pending", "Missing", PATIENCE + 1), Some(("work", "work waits")));
+        assert_eq!(said("Pending", "Missing", 1), Some(("work", "work waits")));
+        assert_eq!(said("Pending", "Unavailable", PATIENCE), None);
+        assert_eq!(said("Pending", "Unavailable", PATIENCE + 1), Some(("work", "work waits")));
         assert_eq!(said("", "", PATIENCE + 1), Some(("work", "work waits")));
         for done in ["Completed", "Skip"] {
             assert_eq!(said(done, "Contested", PATIENCE + 1), None, "{done}");
