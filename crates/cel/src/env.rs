@@ -158,6 +158,32 @@ impl Env {
         self.0.slots.iter().map(Str::as_str)
     }
 
+    /// Every way to call a function or macro, as it is written, in the order of names.
+    pub fn functions(&self) -> Vec<String> {
+        let mut calls: Vec<(String, String)> = Vec::new();
+        for (name, overloads) in self.0.functions.iter() {
+            // Operators have names that nobody can write.
+            if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            for Overload { params, result, member, .. } in overloads {
+                let params: Vec<_> = params.iter().map(ToString::to_string).collect();
+                let call = match params.split_first() {
+                    Some((receiver, rest)) if *member => {
+                        format!("{receiver}.{name}({}) -> {result}", rest.join(", "))
+                    }
+                    _ => format!("{name}({}) -> {result}", params.join(", ")),
+                };
+                calls.push((name.to_string(), call));
+            }
+        }
+        let macros = syntax::MACROS.iter();
+        calls.extend(macros.map(|(name, call)| ((*name).to_owned(), format!("{call} (macro)"))));
+        calls.sort();
+        calls.dedup();
+        calls.into_iter().map(|(_, call)| call).collect()
+    }
+
     pub(crate) fn declarations(&self) -> &Declarations {
         &self.0
     }

@@ -1,5 +1,7 @@
 //! What can be typed: the options every command has, and the list of commands.
 
+use std::ffi::OsString;
+
 use clap::{CommandFactory, Parser, ValueEnum};
 
 use crate::commands::Command;
@@ -69,7 +71,52 @@ pub(crate) enum Color {
 
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse() -> Args {
-    Args::parse()
+    Args::parse_from(as_meant(std::env::args_os().collect()))
+}
+
+/// What people type who know other tools, as this program has it: `kiln help COMMAND` for `kiln COMMAND --help`, and
+/// kubectl's `-o json` for `--format json`.
+///
+/// Commands that write to a path have `-o` for that, as kustomize and Kyverno do; the word for a form is never a path
+/// there, and `./json` is.
+fn as_meant(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("--help".into());
+        return args;
+    }
+    let writes = |args: &[OsString]| {
+        let definition = definition();
+        let named = args.iter().skip(1).filter_map(|word| word.to_str());
+        let mut commands = named.filter_map(|word| definition.find_subcommand(word));
+        commands.next().is_some_and(|command| {
+            command.get_arguments().any(|argument| argument.get_short() == Some('o'))
+        })
+    };
+    // What follows belongs to another program.
+    let own = args.iter().position(|word| word == "--").unwrap_or(args.len());
+    let mut meant = Vec::with_capacity(args.len());
+    let mut rest = args[..own].iter().peekable();
+    while let Some(word) = rest.next() {
+        let text = word.to_str().unwrap_or_default();
+        let joined = ["--output=", "-o=", "-o"].iter().find_map(|flag| text.strip_prefix(flag));
+        let form = match text {
+            "-o" | "--output" => rest.peek().and_then(|next| next.to_str()),
+            _ => joined,
+        };
+        let is_form = form.is_some_and(|form| Format::from_str(form, false).is_ok());
+        match form.filter(|form| is_form || !form.starts_with('-') && !writes(&args)) {
+            Some(form) if !form.is_empty() => {
+                meant.extend(["--format".into(), OsString::from(form)]);
+                if matches!(text, "-o" | "--output") {
+                    rest.next();
+                }
+            }
+            _ => meant.push(word.clone()),
+        }
+    }
+    meant.extend_from_slice(&args[own..]);
+    meant
 }
 
 /// The definition of the whole command line, for completions and manual pages.
@@ -101,6 +148,32 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn what_is_typed_for_other_tools_is_understood() {
+        for (typed, meant) in [
+            ("kiln help", "kiln --help"),
+            ("kiln help eval cel", "kiln eval cel --help"),
+            ("kiln plan -o json", "kiln plan --format json"),
+            ("kiln plan -ojson r.yaml", "kiln plan --format json r.yaml"),
+            ("kiln apply r.yaml -o=yaml", "kiln apply r.yaml --format yaml"),
+            ("kiln apply r.yaml --output json", "kiln apply r.yaml --format json"),
+            // Paths.
+            ("kiln apply r.yaml -o ./json", "kiln apply r.yaml -o ./json"),
+            ("kiln build -o out.yaml", "kiln build -o out.yaml"),
+            ("kiln build -oout.yaml", "kiln build -oout.yaml"),
+            // Where there is nothing to write to, the message is about forms.
+            ("kiln explain ns/a -o wide", "kiln explain ns/a --format wide"),
+            ("kiln explain ns/a -o", "kiln explain ns/a -o"),
+            ("kiln up -- kiln plan -o json", "kiln up -- kiln plan -o json"),
+            ("kiln eval cel --offset", "kiln eval cel --offset"),
+        ] {
+            let words = typed.split(' ').map(OsString::from).collect();
+            let words: Vec<_> = as_meant(words).into_iter().collect();
+            let wanted: Vec<OsString> = meant.split(' ').map(OsString::from).collect();
+            assert_eq!(words, wanted, "{typed}");
+        }
     }
 
     #[test]

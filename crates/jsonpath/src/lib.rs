@@ -46,6 +46,11 @@ pub use placeholder::{NoSuchKey, fill_placeholders};
 
 use tree::{Function, Node, NodeKind, Operator, StepKind};
 
+/// The functions of the language: each as it is called, and what it gives.
+pub fn functions() -> impl Iterator<Item = (String, &'static str)> {
+    Function::ALL.iter().map(|(name, function)| (format!("{name}(value)"), function.about()))
+}
+
 /// How much an expression may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

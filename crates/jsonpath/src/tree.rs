@@ -206,6 +206,17 @@ impl Function {
         ("length", Function::Length),
     ];
 
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Function::Length => "how many elements a list, keys a map or bytes a text has",
+            Function::IsDefined => "whether the path leads to something",
+            Function::IsUndefined => "whether the path leads nowhere",
+            Function::IsEmpty => "whether its length is 0",
+            Function::IsNotEmpty => "whether its length is more than 0",
+            Function::Date => "a text as a point in time, to be compared with others",
+        }
+    }
+
     pub(crate) fn find(name: &str) -> Option<Function> {
         Function::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
     }

@@ -7,6 +7,24 @@ use super::parse::{Parsed, Parser};
 use crate::Span;
 use crate::error::Issue;
 
+/// The macros, by name and as they are written.
+pub(crate) const MACROS: &[(&str, &str)] = &[
+    ("all", "RANGE.all(x, TEST)"),
+    ("bind", "cel.bind(x, VALUE, EXPRESSION)"),
+    ("exists", "RANGE.exists(x, TEST)"),
+    ("exists_one", "RANGE.exists_one(x, TEST)"),
+    ("filter", "RANGE.filter(x, TEST)"),
+    ("has", "has(e.field)"),
+    ("map", "RANGE.map(x, EXPRESSION)"),
+    ("map", "RANGE.map(x, TEST, EXPRESSION)"),
+    ("optFlatMap", "OPTIONAL.optFlatMap(x, EXPRESSION)"),
+    ("optMap", "OPTIONAL.optMap(x, EXPRESSION)"),
+    ("sortBy", "LIST.sortBy(x, KEY)"),
+    ("transformList", "RANGE.transformList(k, v, EXPRESSION)"),
+    ("transformMap", "RANGE.transformMap(k, v, EXPRESSION)"),
+    ("transformMapEntry", "RANGE.transformMapEntry(k, v, EXPRESSION)"),
+];
+
 /// The rewritten call, or `None` when it is no macro.
 pub(super) fn expand(
     parser: &mut Parser<'_>,

@@ -7,4 +7,5 @@ mod macros;
 mod parse;
 
 pub use lex::{Token, lex};
+pub(crate) use macros::MACROS;
 pub(crate) use parse::{Dialect, parse};

@@ -14,8 +14,7 @@ use crate::input;
 use crate::ui::Ui;
 
 /// Create a kustomization file in the current folder
-#[derive(Debug, clap::Args)]
-#[command(visible_alias = "init")]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
     /// Files, folders or repositories, separated by commas
     #[arg(long, value_name = "PATH,PATH", value_delimiter = ',')]

@@ -19,7 +19,18 @@ pub(super) fn begin(levels: &str, as_json: bool) -> Result<(), Diagnostic> {
     if let Some(word) = levels.split(',').find(|word| is_stray(word.trim())) {
         return Err(refused(&format!("{word:?} is no level")));
     }
-    kiln_live::logs(levels, as_json).map_err(|problem| refused(&problem))
+    let directives: Vec<String> = levels.split(',').map(|word| own(word.trim())).collect();
+    kiln_live::logs(&directives.join(","), as_json).map_err(|problem| refused(&problem))
+}
+
+/// A level that is given for everything means the lines of Kiln: libraries that it is built on fill the log with
+/// connections and frames, and are shown when they are named.
+fn own(word: &str) -> String {
+    match word.to_ascii_lowercase().as_str() {
+        "debug" | "4" => "warn,kiln=debug".to_owned(),
+        "trace" | "5" => "warn,kiln=trace".to_owned(),
+        _ => word.to_owned(),
+    }
 }
 
 /// Whether a word is taken for the name of a part, with all that it logs, though it looks like none.
@@ -33,6 +44,18 @@ fn is_stray(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_libraries_say_is_left_out_unless_they_are_named() {
+        for (given, meant) in [
+            ("info", "info"),
+            ("debug", "warn,kiln=debug"),
+            ("TRACE", "warn,kiln=trace"),
+            ("hyper=debug", "hyper=debug"),
+        ] {
+            assert_eq!(own(given), meant);
+        }
+    }
 
     #[test]
     fn only_words_that_are_neither_levels_nor_parts_are_stray() {

@@ -16,6 +16,7 @@ mod engines;
 mod eval;
 mod explain;
 mod fmt;
+mod init;
 mod install;
 mod left_webhooks;
 mod logs;
@@ -41,6 +42,7 @@ use crate::ui::Ui;
 pub(crate) enum Command {
     Apply(apply::Args),
     Build(build::Args),
+    Init(init::Args),
     Create(create::Args),
     Edit(edit::Args),
     Check(check::Args),
@@ -70,6 +72,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let result = match args.command {
         Command::Apply(command) => apply::run(&ui, &args.global, &command),
         Command::Build(command) => build::run(&ui, &args.global, &command),
+        Command::Init(command) => init::run(&ui, &args.global, &command),
         Command::Create(command) => create::run(&ui, &args.global, &command),
         Command::Edit(command) => edit::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),

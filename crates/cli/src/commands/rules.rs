@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_dialects::{Compiled, compile, is_exception, is_policy, unknown_kinds};
-use kiln_object::{Kinds, ObjectId, list};
+use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
 
@@ -73,8 +73,7 @@ pub(super) fn compile_rules(
     resources: &[Document],
     kinds: &Kinds,
 ) -> Compiled {
-    let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile(policies, kinds);
+    let mut compiled = compile_policies(documents, kinds);
     let own = LazyCell::new(kiln_install::definitions);
     let is_given = |kind: &str| {
         own.iter().any(|definition| definition.str_at(["spec", "names", "kind"]) == Some(kind))
@@ -90,6 +89,20 @@ pub(super) fn compile_rules(
     compiled
 }
 
+fn compile_policies(documents: &[Document], kinds: &Kinds) -> Compiled {
+    compile(documents.iter().filter(|found| is_policy(found) || is_exception(found)), kinds)
+}
+
+/// The same for a cluster that may hold definitions of kinds which are in none of the files: what is not known here is
+/// for the engine to say.
+pub(super) fn compile_for_stored(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
+    let compiled = compile_policies(documents, kinds);
+    for problem in &compiled.diagnostics {
+        ui.problem(problem);
+    }
+    compiled
+}
+
 /// The objects of documents, lists taken apart.
 ///
 /// # Errors
@@ -99,11 +112,16 @@ pub(super) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, Failure
     let mut problems = Vec::new();
     for document in documents {
         let found = list::flatten(document.value().clone());
-        if let Some(missing) = found.iter().find_map(|object| ObjectId::of(object).err()) {
+        let wrong = |object: &Value| {
+            // The server makes up the rest of such a name, after rules at admission have seen the object.
+            let named_later = metadata::generate_name(object).is_some_and(|name| !name.is_empty());
+            ObjectId::of(object).err().filter(|_| !named_later || Gvk::of(object).is_none())
+        };
+        if let Some(missing) = found.iter().find_map(wrong) {
             problems.push(
                 Diagnostic::error(format!("this is no Kubernetes object: {missing}"))
                     .at(document.place())
-                    .hint("a resource has apiVersion, kind and metadata.name"),
+                    .hint("a resource has apiVersion, kind and metadata.name or metadata.generateName"),
             );
         }
         objects.extend(found);

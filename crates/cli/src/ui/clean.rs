@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use super::paint::{Paint, Style};
+
 /// Stands for a character that a terminal would obey.
 const MARK: &[u8] = "\u{fffd}".as_bytes();
 /// The first byte of U+0080 to U+009F, which terminals obey too.
@@ -15,11 +17,28 @@ pub(crate) struct Clean<W: Write> {
     on: bool,
     /// A byte whose meaning depends on the next one.
     held: Option<u8>,
+    /// Whether words are painted.
+    color: bool,
 }
 
 impl<W: Write> Clean<W> {
     pub(super) fn new(inner: W, on: bool) -> Self {
-        Clean { inner, on, held: None }
+        Clean { inner, on, held: None, color: false }
+    }
+
+    /// The same with colours.
+    pub(super) fn with_color(self, color: bool) -> Self {
+        Clean { color, ..self }
+    }
+
+    /// Writes what was held back.
+    fn let_go(&mut self) -> io::Result<()> {
+        if let Some(held) = self.held.take() {
+            let mut clean = Vec::new();
+            alone(held, &mut clean);
+            self.inner.write_all(&clean)?;
+        }
+        Ok(())
     }
 }
 
@@ -57,12 +76,21 @@ impl<W: Write> Write for Clean<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if let Some(held) = self.held.take() {
-            let mut clean = Vec::new();
-            alone(held, &mut clean);
-            self.inner.write_all(&clean)?;
-        }
+        self.let_go()?;
         self.inner.flush()
+    }
+}
+
+impl<W: Write> Paint for Clean<W> {
+    fn paint(&mut self, style: Style, text: &str) -> io::Result<()> {
+        if !self.color {
+            return self.write_all(text.as_bytes());
+        }
+        self.let_go()?;
+        self.inner.write_all(style.code())?;
+        self.write_all(text.as_bytes())?;
+        self.let_go()?;
+        self.inner.write_all(b"\x1b[0m")
     }
 }
 
@@ -77,6 +105,21 @@ mod tests {
         }
         clean.flush().unwrap();
         String::from_utf8(clean.inner).unwrap()
+    }
+
+    #[test]
+    fn only_our_own_colours_get_through() {
+        let hostile = "a\x1b[31mb\u{9b}\r";
+        for (color, wanted) in [
+            (true, "x\u{fffd}\x1b[32ma\u{fffd}[31mb\u{fffd}\u{fffd}\x1b[0m"),
+            (false, "x\u{fffd}a\u{fffd}[31mb\u{fffd}\u{fffd}"),
+        ] {
+            let mut clean = Clean::new(Vec::new(), true).with_color(color);
+            clean.write_all(b"x\r").unwrap();
+            clean.paint(Style::Good, hostile).unwrap();
+            clean.flush().unwrap();
+            assert_eq!(String::from_utf8(clean.inner).unwrap(), wanted);
+        }
     }
 
     #[test]

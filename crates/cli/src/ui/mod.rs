@@ -3,6 +3,7 @@
 mod clean;
 mod diagnostic;
 mod difference;
+mod paint;
 mod progress;
 mod table;
 
@@ -13,6 +14,7 @@ use kiln_diagnostic::Diagnostic;
 use crate::args::{Color, Format, Global};
 use clean::Clean;
 pub(crate) use difference::difference;
+pub(crate) use paint::{Paint, Style};
 pub(crate) use progress::Progress;
 pub(crate) use table::table;
 
@@ -41,18 +43,23 @@ pub(crate) fn status(text: &str) {
 /// Where commands write to.
 pub(crate) struct Ui {
     format: Format,
+    stdout_color: bool,
     stderr_color: bool,
 }
 
 impl Ui {
     pub(crate) fn new(global: &Global) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let stderr_color = match global.color {
+        let color = |is_terminal: bool| match global.color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => io::stderr().is_terminal() && !plain,
+            Color::Auto => is_terminal && !plain,
         };
-        Ui { format: global.format, stderr_color }
+        Ui {
+            format: global.format,
+            stdout_color: color(io::stdout().is_terminal()),
+            stderr_color: color(io::stderr().is_terminal()),
+        }
     }
 
     /// The form of output that was asked for.
@@ -74,7 +81,8 @@ impl Ui {
     /// Standard output, buffered; what is for people holds nothing that a terminal would obey. Flush it at the end, so
     /// that a full disk is noticed.
     pub(crate) fn stdout(&self) -> Clean<BufWriter<io::StdoutLock<'static>>> {
-        Clean::new(self.data(), matches!(self.format, Format::Text | Format::Table))
+        let is_for_people = matches!(self.format, Format::Text | Format::Table);
+        Clean::new(self.data(), is_for_people).with_color(is_for_people && self.stdout_color)
     }
 
     /// Standard output for what is printed byte by byte, whatever it holds.

@@ -1,12 +1,13 @@
 //! Columns, as kubectl prints them.
 
-use std::io::{self, Write};
+use std::io;
 
+use super::paint::{Paint, Style};
 use super::plain;
 
 /// Prints rows in columns as wide as their widest cell.
 pub(crate) fn table(
-    out: &mut impl Write,
+    out: &mut impl Paint,
     header: &[&str],
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> io::Result<()> {
@@ -19,12 +20,19 @@ pub(crate) fn table(
             *width = (*width).max(cell.chars().count());
         }
     }
-    for line in &lines {
-        let mut text = String::new();
-        for (width, cell) in widths.iter().zip(line) {
-            text.push_str(&format!("{cell:<width$}   "));
+    for (number, line) in lines.iter().enumerate() {
+        // Nothing stands behind the last cell that is not empty.
+        let last = line.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+        for (at, (width, cell)) in widths.iter().zip(line).enumerate().take(last + 1) {
+            match number {
+                0 => out.paint(Style::Strong, cell)?,
+                _ => out.result(cell)?,
+            }
+            if at < last {
+                write!(out, "{:1$}", "", width - cell.chars().count() + 3)?;
+            }
         }
-        writeln!(out, "{}", text.trim_end())?;
+        writeln!(out)?;
     }
     Ok(())
 }

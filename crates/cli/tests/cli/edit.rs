@@ -266,7 +266,7 @@ fn create_finds_what_is_there() {
         "{HEAD}resources:\n- a.yaml\n- base\n- below/b.yaml\nnamespace: shop\ncommonLabels:\n  x: \"y\"\n"
     );
     assert_eq!(folder.read("kustomization.yaml"), wanted);
-    let run = folder.kiln(&["init"]);
+    let run = folder.kiln(&["init", "--kustomization"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("kustomization file already exists"), "{}", run.stderr);
     assert_eq!(folder.read("kustomization.yaml"), wanted);

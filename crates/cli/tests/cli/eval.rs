@@ -62,3 +62,22 @@ fn cel_takes_variables_from_the_input_and_from_files() {
     let run = folder.kiln(&["eval", "cel", "--type", "[1].map(x, x * 2)"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "list(int)\n"), "{}", run.stderr);
 }
+
+#[test]
+fn every_language_lists_its_functions() {
+    for (language, some) in [
+        ("jmespath", "to_upper("),
+        ("cel", "string.startsWith(string) -> bool"),
+        ("cel", "RANGE.exists(x, TEST) (macro)"),
+        ("jsonpath", "isDefined(value)"),
+        ("gotemplate", "trunc "),
+    ] {
+        for flag in ["--functions", "--list"] {
+            let run = kiln(&["eval", language, flag]);
+            assert_eq!(run.code, 0, "{language}: {}", run.stderr);
+            assert!(run.stdout.contains(some), "{language}: {}", run.stdout);
+        }
+    }
+    let run = kiln(&["eval", "cel", "--functions"]);
+    assert!(run.stdout.lines().all(|line| !line.starts_with(['_', '@'])), "{}", run.stdout);
+}

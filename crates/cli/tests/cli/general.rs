@@ -36,6 +36,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["eval", "jsonpath", "$"], &["text", "yaml", "json"]),
     (&["explain", "Pod/a"], &["text", "json"]),
     (&["fmt", "r.yaml"], &["text", "yaml", "json"]),
+    (&["init", "--rule", "mutate"], &["text"]),
     (&["install"], &["text", "yaml", "json"]),
     (&["man", "pages"], &["text"]),
     (&["plan", "--kubeconfig", "none"], &["text", "table", "json"]),
@@ -89,4 +90,23 @@ fn standard_input_is_read_once() {
     let run = folder.kiln_with_input(&["fmt", "-", "-"], b"a: 1\n");
     assert!(run.stderr.contains("standard input can be read only once"), "{}", run.stderr);
     assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn colours_come_where_they_are_asked_for_and_not_from_others() {
+    let policy = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec:\n  rules:\n  - name: r\n    match: {any: [{resources: {kinds: [ConfigMap]}}]}\n    mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}\n";
+    let resource =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {k: \"\\e[31mred\"}\n";
+    let folder = Folder::with(&[("p.yaml", policy), ("r.yaml", resource)]);
+    let apply = ["apply", "p.yaml", "--resource", "r.yaml"];
+    let run = folder.kiln(&[&apply[..], &["--diff", "--color=always"]].concat());
+    assert!(run.stdout.contains("ConfigMap default/c: \u{1b}[32mpass\u{1b}[0m"), "{}", run.stdout);
+    assert!(run.stdout.contains("\u{1b}[32m+    a: b\u{1b}[0m"), "{:?}", run.stdout);
+    assert!(!run.stdout.contains("\u{1b}[31mred"), "{:?}", run.stdout);
+    let run = folder.kiln(&[&apply[..], &["--trace", "--table", "--color=always"]].concat());
+    assert!(run.stdout.contains("\u{1b}[1mPOLICY\u{1b}[0m"), "{:?}", run.stdout);
+    for plain in [&["--color=never"][..], &["--color=always", "--format=json"], &[]] {
+        let run = folder.kiln(&[&apply[..], plain].concat());
+        assert!(!run.stdout.contains('\u{1b}'), "{plain:?}: {:?}", run.stdout);
+    }
 }

@@ -59,6 +59,7 @@ transcripts! {
     help_edit
     help_eval
     help_kustomize
+    init
     install
     plan
     run

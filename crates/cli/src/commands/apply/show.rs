@@ -11,7 +11,7 @@ use kiln_yaml::{emit, emit_documents};
 
 use super::Args;
 use crate::args::Format;
-use crate::ui::{Ui, difference, plain};
+use crate::ui::{Paint, Style, Ui, difference, plain};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
@@ -42,15 +42,21 @@ fn stream(report: &Report) -> String {
     emit_documents(report.resources.iter().chain(made.map(|made| &made.object)))
 }
 
-fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
+fn text(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
     let mut last = None;
     for result in &report.results {
         if last != Some(&result.rule) {
             let (policy, rule) = (result.rule.policy.key(), &result.rule.rule);
-            writeln!(out, "{}", plain(&format!("policy {policy}, rule {rule}")))?;
+            out.paint(Style::Strong, &plain(&format!("policy {policy}, rule {rule}")))?;
+            writeln!(out)?;
             last = Some(&result.rule);
         }
-        writeln!(out, "  {}: {}", name(result), plain(&verdict(result)))?;
+        write!(out, "  {}: ", name(result))?;
+        out.result(result.status.as_str())?;
+        match result.because() {
+            Some(because) => writeln!(out, ": {}", plain(&because))?,
+            None => writeln!(out)?,
+        }
         for made in &result.made {
             writeln!(out, "    {} {}", made.change.as_str(), plain(&made.id.to_string()))?;
         }
@@ -64,7 +70,9 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
         }
         if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
             for line in trace.to_string().lines() {
-                writeln!(out, "    | {line}")?;
+                write!(out, "    | ")?;
+                out.trace(line)?;
+                writeln!(out)?;
             }
         }
     }
@@ -80,7 +88,7 @@ fn text(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
         for made in &changed {
             let (id, before) = (made.id.to_string(), made.before.as_ref());
             let text = difference(&format!("{id} as given"), &id, before, Some(&made.object));
-            out.write_all(text.as_bytes())?;
+            out.difference(&text)?;
         }
     } else if args.output.is_none() && !changed.is_empty() {
         writeln!(out)?;
@@ -141,7 +149,7 @@ fn message(result: &RuleResult) -> String {
     }
 }
 
-fn table(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
+fn table(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
     let mut header = vec!["POLICY", "RULE", "RESOURCE", "RESULT"];
     if args.detailed_results {
         header.push("MESSAGE");

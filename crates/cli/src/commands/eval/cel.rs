@@ -27,7 +27,8 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The expression
-    expression: String,
+    #[arg(required_unless_present = "functions")]
+    expression: Option<String>,
 
     /// A JSON or YAML file with a map of variables; standard input without it
     #[arg(long, short, value_name = "FILE")]
@@ -44,6 +45,10 @@ pub(crate) struct Args {
     /// Which functions there are
     #[arg(long, value_enum, default_value_t = Environment::Policies)]
     environment: Environment,
+
+    /// List the functions and macros there are
+    #[arg(long, visible_alias = "list")]
+    functions: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,19 +60,22 @@ enum Environment {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    let variables = variables(global, args)?;
     let base = match args.environment {
         Environment::Policies => Env::policies(PolicyScope::Cluster),
         Environment::Suite => Env::suite(),
     };
+    let Some(expression) = args.expression.as_deref() else {
+        return list_functions(ui, &base);
+    };
+    let variables = variables(global, args)?;
     let mut builder = base.extend();
     for (name, _) in &variables {
         builder = builder.variable(name, Type::Dyn);
     }
     let env = builder.build();
-    let source = Arc::new(Source::new("<expression>", args.expression.as_str()));
+    let source = Arc::new(Source::new("<expression>", expression));
     if args.only_type {
-        return match env.check(&args.expression) {
+        return match env.check(expression) {
             Ok(report) => {
                 let mut out = ui.data();
                 writeln!(out, "{}", report.result)?;
@@ -77,7 +85,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             Err(error) => Ok(refuse(ui, &source, &error, &variables)),
         };
     }
-    let program = match env.compile(&args.expression) {
+    let program = match env.compile(expression) {
         Ok(program) => program,
         Err(error) => return Ok(refuse(ui, &source, &error, &variables)),
     };
@@ -96,6 +104,15 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             Ok(Outcome::No)
         }
     }
+}
+
+fn list_functions(ui: &Ui, env: &Env) -> CommandResult {
+    let mut out = ui.data();
+    for function in env.functions() {
+        writeln!(out, "{function}")?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
 }
 
 /// The variables: the keys of the input, then those given one by one, which count more.

@@ -20,15 +20,16 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The template
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "functions"])]
     template: Option<String>,
 
     /// The JSON or YAML file that the template sees; standard input without it
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 
-    /// Which functions there are
-    #[arg(long, value_enum, default_value_t = Set::Sprig)]
+    /// List the functions there are; with a word, and a template, which functions it has
+    #[arg(long, value_enum, value_name = "SET", num_args = 0..=1, default_value_t = Set::Sprig,
+          default_missing_value = "list")]
     functions: Set,
 
     /// An option of the template: missingkey=default, missingkey=zero or missingkey=error
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     integers: bool,
 
-    /// List the functions there are
+    /// The same as --functions without a word
     #[arg(long)]
     list: bool,
 }
@@ -50,14 +51,18 @@ enum Set {
     Builtin,
     /// Sprig's, too
     Sprig,
+    /// List them
+    #[value(hide = true)]
+    List,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let set = match args.functions {
         Set::Builtin => FunctionSet::Builtin,
-        Set::Sprig => FunctionSet::Sprig,
+        Set::Sprig | Set::List => FunctionSet::Sprig,
     };
-    let Some(source) = args.template.as_deref().filter(|_| !args.list) else {
+    let lists = args.list || args.functions == Set::List;
+    let Some(source) = args.template.as_deref().filter(|_| !lists) else {
         return list_functions(ui, set);
     };
     let options = Options {

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     parse: bool,
 
     /// List the functions there are
-    #[arg(long)]
+    #[arg(long, visible_alias = "list")]
     functions: bool,
 }
 

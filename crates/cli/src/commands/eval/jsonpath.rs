@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use kiln_jsonpath::{Expression, Item, Limits};
+use kiln_jsonpath::{Expression, Item, Limits, functions};
 use kiln_value::{Map, Value};
 
 use super::{print_result, read_one};
@@ -17,7 +17,8 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The expression
-    expression: String,
+    #[arg(required_unless_present = "functions")]
+    expression: Option<String>,
 
     /// The JSON or YAML file to evaluate on; standard input without it
     #[arg(long, short, value_name = "FILE")]
@@ -26,10 +27,21 @@ pub(crate) struct Args {
     /// Print what a patch would select, and the captured keys
     #[arg(long)]
     select: bool,
+
+    /// List the functions there are
+    #[arg(long, visible_alias = "list")]
+    functions: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    let source = args.expression.as_str();
+    let Some(source) = args.expression.as_deref() else {
+        let mut out = ui.data();
+        for (call, about) in functions() {
+            writeln!(out, "{call:<20} {about}")?;
+        }
+        out.flush()?;
+        return Ok(Outcome::Done);
+    };
     let expression = match Expression::compile(source) {
         Ok(expression) => expression,
         Err(error) => {

@@ -1,5 +1,6 @@
 //! `kiln plan`
 
+mod bookkeeping;
 mod next_write;
 mod secrets;
 mod show;
@@ -49,6 +50,10 @@ pub(super) struct PlanArgs {
     /// Name the objects, and do not show how they differ
     #[arg(long)]
     pub(super) brief: bool,
+
+    /// Show the engine's own labels and annotations in differences, too
+    #[arg(long, conflicts_with = "brief")]
+    pub(super) full: bool,
 
     /// The namespace that the engine lives in
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
@@ -145,7 +150,12 @@ pub(super) fn plan(
         waiting: set.rules().filter(|rule| waits(rule)).map(|rule| rule.id.clone()).collect(),
     };
     secrets::hide(&mut plan);
-    show::plan(ui, args.brief, &plan)?;
+    let shown = match (args.brief, args.full) {
+        (true, _) => show::Shown::Names,
+        (_, true) => show::Shown::All,
+        _ => show::Shown::Content,
+    };
+    show::plan(ui, shown, &plan)?;
     if compiled.has_errors() {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));

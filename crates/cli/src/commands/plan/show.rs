@@ -8,18 +8,30 @@ use kiln_rules::RuleId;
 use kiln_value::{Map, Value, json};
 
 use super::Plan;
+use super::bookkeeping::fold;
 use super::next_write::NextWrite;
 use crate::args::Format;
-use crate::ui::{Ui, counted, difference, plain, table};
+use crate::ui::{Paint, Style, Ui, counted, difference, plain, table};
 
-pub(super) fn plan(ui: &Ui, brief: bool, plan: &Plan) -> io::Result<()> {
+pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
         Format::Table => rows(&mut out, plan)?,
-        _ => text(&mut out, brief, plan)?,
+        _ => text(&mut out, shown, plan)?,
     }
     out.flush()
+}
+
+/// How much of the objects is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Their names.
+    Names,
+    /// How they differ, without the engine's bookkeeping.
+    Content,
+    /// How they differ.
+    All,
 }
 
 /// A rule by its policy and its own name.
@@ -40,34 +52,32 @@ fn named(id: &ObjectId) -> String {
     plain(&id.to_string())
 }
 
-fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
+fn text(out: &mut impl Paint, shown: Shown, plan: &Plan) -> io::Result<()> {
     for planned in &plan.now.changes {
         let by = by(&planned.rules);
-        writeln!(out, "{} {}{by}", planned.action(), named(&planned.target))?;
-        if !brief {
-            write_difference(
-                out,
-                &planned.target,
-                planned.before.as_ref(),
-                planned.after.as_ref(),
-            )?;
-        }
+        out.result(planned.action())?;
+        writeln!(out, " {}{by}", named(&planned.target))?;
+        let (before, after) = (planned.before.as_ref(), planned.after.as_ref());
+        write_difference(out, shown, &planned.target, before, after)?;
     }
     if !plan.next_write.is_empty() {
         writeln!(out, "on their next write:")?;
     }
     for write in &plan.next_write {
         let (target, by) = (named(&write.target), by(&write.rules));
-        match &write.refused {
-            Some(why) => writeln!(out, "refuse {target}{by}: {}", plain(why))?,
-            None => writeln!(out, "change {target}{by}")?,
-        }
-        if !brief && write.refused.is_none() {
-            write_difference(out, &write.target, Some(&write.before), Some(&write.after))?;
+        if let Some(why) = &write.refused {
+            out.result("refuse")?;
+            writeln!(out, " {target}{by}: {}", plain(why))?;
+        } else {
+            out.result("change")?;
+            writeln!(out, " {target}{by}")?;
+            let (before, after) = (Some(&write.before), Some(&write.after));
+            write_difference(out, shown, &write.target, before, after)?;
         }
     }
     for undone in &plan.now.undone {
-        writeln!(out, "not done: {}: {}", plain(&undone.what), plain(&undone.why))?;
+        out.result("not done")?;
+        writeln!(out, ": {}: {}", plain(&undone.what), plain(&undone.why))?;
     }
     for id in &plan.waiting {
         writeln!(
@@ -80,14 +90,31 @@ fn text(out: &mut impl Write, brief: bool, plan: &Plan) -> io::Result<()> {
 }
 
 fn write_difference(
-    out: &mut impl Write,
+    out: &mut impl Paint,
+    shown: Shown,
     id: &ObjectId,
     before: Option<&Value>,
     after: Option<&Value>,
 ) -> io::Result<()> {
     let id = named(id);
-    let text = difference(&format!("{id} as it is"), &id, before, after);
-    out.write_all(text.as_bytes())
+    let text = |before: Option<&Value>, after: Option<&Value>| {
+        difference(&format!("{id} as it is"), &id, before, after)
+    };
+    match shown {
+        Shown::Names => Ok(()),
+        Shown::All => out.difference(&text(before, after)),
+        Shown::Content => {
+            let folded = fold(before, after);
+            out.difference(&text(folded.before.as_ref(), folded.after.as_ref()))?;
+            if folded.count > 0 {
+                let (one, many) = ("label or annotation", "labels and annotations");
+                let count = counted(folded.count, one, many);
+                out.paint(Style::Faint, &format!("({count} of the engine; --full shows them)"))?;
+                writeln!(out)?;
+            }
+            Ok(())
+        }
+    }
 }
 
 /// How many changes of each kind.
@@ -123,7 +150,7 @@ fn summary(plan: &Plan) -> String {
     text
 }
 
-fn rows(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
+fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
     let row = |action: &str, what: &str, rules: &[RuleId], why: &str| {
         let policies = rules.iter().map(|id| id.policy.key()).collect::<Vec<_>>().join(", ");
         let rules = rules.iter().map(|id| id.rule.as_str()).collect::<Vec<_>>().join(", ");
@@ -230,7 +257,7 @@ mod tests {
             waiting: Vec::new(),
         };
         let (mut lines, mut table) = (Vec::new(), Vec::new());
-        text(&mut lines, true, &plan).unwrap();
+        text(&mut lines, Shown::Names, &plan).unwrap();
         rows(&mut table, &plan).unwrap();
         for said in [lines, table] {
             let said = String::from_utf8(said).unwrap();

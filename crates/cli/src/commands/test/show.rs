@@ -8,11 +8,11 @@ use kiln_yaml::emit;
 
 use super::Args;
 use crate::args::Format;
-use crate::ui::{counted, table};
+use crate::ui::{Paint, counted, table};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(
-    out: &mut impl Write,
+    out: &mut impl Paint,
     format: Format,
     args: &Args,
     report: &Report,
@@ -41,7 +41,7 @@ fn only_failed(report: &Report) -> Report {
     report
 }
 
-fn rows(out: &mut impl Write, args: &Args, report: &Report) -> io::Result<()> {
+fn rows(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
     let mut header = vec!["ID", "POLICY", "RULE", "RESOURCE", "RESULT", "REASON"];
     if args.detailed_results {
         header.push("MESSAGE");

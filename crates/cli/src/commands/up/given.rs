@@ -11,7 +11,7 @@ use kiln_value::{Path, Value};
 use kiln_yaml::Document;
 
 use crate::args::Global;
-use crate::commands::rules::{compile_rules, more_kinds, read_all};
+use crate::commands::rules::{compile_for_stored, compile_rules, more_kinds, read_all};
 use crate::exit::Failure;
 use crate::ui::Ui;
 
@@ -126,6 +126,7 @@ impl Given {
         global: &Global,
         rules: &[String],
         resources: &[String],
+        has_data: bool,
     ) -> Result<Self, Failure> {
         let rules = read_all(rules, global)?;
         let resources = read_all(resources, global)?;
@@ -136,7 +137,12 @@ impl Given {
         }
         let kinds = more_kinds(kinds, rules.iter().chain(&resources))?;
         let all: Vec<Document> = rules.iter().chain(&resources).cloned().collect();
-        if compile_rules(ui, &all, &[], &kinds).has_errors() {
+        let compiled = if has_data {
+            compile_for_stored(ui, &all, &kinds)
+        } else {
+            compile_rules(ui, &all, &[], &kinds)
+        };
+        if compiled.has_errors() {
             return Err(Failure::BadInput(Vec::new()));
         }
         Ok(Given { rules: items(rules), resources: items(resources), kinds })

@@ -123,7 +123,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .hint("the sandbox is for development: listen on 127.0.0.1")
         .into());
     }
-    let mut given = Given::read(ui, global, &args.rules, &args.resources)?;
+    let mut given = Given::read(ui, global, &args.rules, &args.resources, has_data(args))?;
     if args.demo {
         given.rules.push(Item::own(demo::rule()));
     }
@@ -132,6 +132,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let outcome = runtime.block_on(serve(ui, args, &given));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
+}
+
+/// Whether a sandbox goes on with what an earlier one kept.
+fn has_data(args: &Args) -> bool {
+    let entries = args.data.as_ref().and_then(|data| std::fs::read_dir(data).ok());
+    entries.is_some_and(|mut entries| entries.next().is_some())
 }
 
 /// Says something, at once: whoever waits for the line may start.
