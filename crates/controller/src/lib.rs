@@ -73,6 +73,7 @@ mod mirror;
 mod passed_over;
 mod plan;
 mod policies;
+pub mod provenance;
 mod questions;
 mod record;
 pub mod rehearsal;

@@ -73,6 +73,7 @@ pub mod watch;
 
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
+pub use kiln_controller::provenance;
 pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};

@@ -34,4 +34,5 @@ mod test;
 mod test_live;
 mod transcripts;
 mod up;
+mod verdicts;
 mod walk;

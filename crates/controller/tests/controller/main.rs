@@ -11,6 +11,7 @@ mod generating_tables;
 mod late_answers;
 mod operation;
 mod panics;
+mod provenance;
 mod rehearsal;
 mod reports;
 mod requests;

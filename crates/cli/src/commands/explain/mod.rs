@@ -1,12 +1,15 @@
 //! `kiln explain`
 
+mod made_by;
 mod show;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    ClaimLabels, Effect, Event, Outcome as Evaluated, RuleSet, Step, User, Verdict, World,
+    ClaimLabels, Effect, Event, Outcome as Evaluated, PatchTarget, RuleSet, Status, Step, User,
+    World,
 };
+use kiln_live::provenance::Books;
 use kiln_live::{Around, Reader};
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocking_step;
@@ -21,21 +24,26 @@ use super::rules::rule_set;
 use crate::args::Format;
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::Ui;
+use made_by::MadeBy;
 
-/// Say of an object in a cluster what each rule makes of it, and why
+/// Say of an object in a cluster which rule made it, what each rule makes of it, and why
 ///
-/// Reads the policies, exceptions and settings of the cluster, takes the object as just created, and says for
-/// every rule whether it acts: the first thing that does not match, the filter or exclusion that applies, what it
-/// wants, whether that is there and whose it is, and what UpdateRequests say. Nothing is changed.
+/// Reads the policies, exceptions and settings of the cluster. Of an object that a rule made it says which one, for
+/// which trigger, from which source, and whether it is in step. Then it takes the object as just created, and says for
+/// every rule that matches what it wants, whether that is there, and if not, why: the object is older than the rule, the
+/// engine made it itself, a filter or exclusion applies, or the engine waits for something, as UpdateRequests tell.
+/// Nothing is changed.
+///
+/// Exit code 1 when a rule fails or refuses the object.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The object, as KIND/NAME; kinds have all the names that kubectl knows
-    #[arg(value_name = "KIND/NAME")]
-    object: String,
+    /// The object, as KIND/NAME or KIND NAME; kinds have all the names that kubectl knows
+    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
+    object: Vec<String>,
 
-    /// The namespace of the object
-    #[arg(long, short, value_name = "NAME", default_value = "default")]
-    namespace: String,
+    /// The namespace of the object; otherwise that of the kubeconfig's context
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
 
     /// Who sent the request, such as system:serviceaccount:shop:robot
     #[arg(long, value_name = "NAME")]
@@ -44,6 +52,10 @@ pub(crate) struct Args {
     /// A group of that user
     #[arg(long, value_name = "NAME", requires = "user")]
     group: Vec<String>,
+
+    /// Show the policies that do not match, too, and why they do not
+    #[arg(long)]
+    all: bool,
 
     /// Show everything that was asked and answered
     #[arg(long)]
@@ -64,11 +76,15 @@ pub(crate) struct Args {
 /// What is said of an object.
 struct Explanation {
     object: ObjectId,
+    /// The rule that made it.
+    made_by: Option<MadeBy>,
     /// Why no rule sees it at all.
     unseen: Option<String>,
     /// What policies themselves say that keeps them from acting.
     conditions: Vec<PolicyCondition>,
     rules: Vec<RuleExplanation>,
+    /// Why the API server would not store what rules make of it.
+    refused: Option<String>,
     /// Requests about it that wait or failed.
     requests: Vec<Request>,
 }
@@ -76,9 +92,10 @@ struct Explanation {
 /// What is said of one rule.
 struct RuleExplanation {
     rule: RuleId,
-    /// `pass`, `skip`, `no match` or `error`.
-    verdict: &'static str,
+    status: Status,
     why: Option<String>,
+    /// The rule is about objects of this kind, whatever else keeps it from matching.
+    about_kind: bool,
     /// What the rule wants, and how that stands.
     targets: Vec<(ObjectId, String)>,
     trace: Option<Step>,
@@ -90,7 +107,15 @@ struct Request {
     policy: String,
     state: String,
     message: String,
-    retries: i64,
+    retries: usize,
+}
+
+impl Explanation {
+    /// Whether a rule, or the API server because of one, keeps the object from being written.
+    fn is_no(&self) -> bool {
+        let fails = |rule: &RuleExplanation| matches!(rule.status, Status::Fail | Status::Error);
+        self.refused.is_some() || self.rules.iter().any(fails)
+    }
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
@@ -111,78 +136,157 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let services = super::run::all(&args.allow_service);
     let around = around(&reader, &args.engine_namespace, &services)?;
     let rules = rule_set(&stored_rules(ui, &reader, &around.settings)?);
-    let mut explanation = explain(&reader, args, &id, &object, &rules, &around)?;
+    let looking = Looking { reader: &reader, args, rules: &rules, around: &around };
+    let mut explanation = looking.explain(&id, &object)?;
     explanation.conditions =
         stored_policies(&reader)?.iter().flat_map(|policy| unmet(policy.value())).collect();
-    show::explanation(ui, args.trace, &explanation)?;
-    Ok(Outcome::Done)
+    show::explanation(ui, args, &explanation)?;
+    Ok(if explanation.is_no() { Outcome::No } else { Outcome::Done })
 }
 
 /// The object that a user means.
 fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
-    let (kind, name) = args.object.split_once('/').ok_or_else(|| {
-        Diagnostic::error(format!("{:?} is not KIND/NAME", args.object))
-            .hint("write namespace/shop, for example")
-    })?;
+    let (kind, name) = match args.object.as_slice() {
+        [kind, name] => (kind.as_str(), name.as_str()),
+        [one] => one.split_once('/').ok_or_else(|| {
+            Diagnostic::error(format!("{one:?} is not KIND/NAME"))
+                .hint("write namespace/shop, or namespace shop, for example")
+        })?,
+        // Nothing else can be typed.
+        _ => return Err(Diagnostic::error("no object is given").hint("write KIND/NAME")),
+    };
     let kind = reader.kinds().find(kind).ok_or_else(|| {
         Diagnostic::error(format!("the cluster does not serve the kind {kind:?}"))
             .hint("`kubectl api-resources` lists the kinds")
     })?;
-    let namespace = if kind.is_namespaced() { args.namespace.as_str() } else { "" };
+    let namespace = args.namespace.as_deref().unwrap_or_else(|| reader.namespace());
+    let namespace = if kind.is_namespaced() { namespace } else { "" };
     Ok(ObjectId::new(kind.gvk(), namespace, name))
 }
 
-fn explain(
-    reader: &Reader,
-    args: &Args,
-    id: &ObjectId,
-    object: &Value,
-    rules: &RuleSet,
-    around: &Around,
-) -> Result<Explanation, Failure> {
-    let user = args.user.as_ref().map(|name| User {
-        username: name.as_str().into(),
-        groups: args.group.iter().map(|group| group.as_str().into()).collect(),
-        ..User::default()
-    });
-    let mut event = Event::created(object.clone());
-    event.user.clone_from(&user);
-    let outside = around.outside();
-    let world = World {
-        view: reader,
-        kinds: reader.kinds(),
-        sources: &Surroundings,
-        outside: &outside,
-        limits: around.settings.limits.traced(),
-        protected: &around.settings.protected,
-    };
-    let mut outcomes = rules.mutate(&event, &world).outcomes;
-    outcomes.extend(rules.evaluate(&event, &world));
-    let mut explained: Vec<RuleExplanation> =
-        outcomes.into_iter().map(|outcome| about(reader, outcome)).collect();
-    for rule in rules.rules() {
-        if !explained.iter().any(|done| done.rule == rule.id) {
-            explained.push(RuleExplanation {
-                rule: rule.id.clone(),
-                verdict: "no match",
-                why: Some(format!(
-                    "it is not about objects like {}/{}",
-                    id.gvk.api_version(),
-                    id.gvk.kind
-                )),
-                targets: Vec::new(),
-                trace: None,
-            });
-        }
+/// The rules of a cluster, and what they are asked about.
+struct Looking<'a> {
+    reader: &'a Reader,
+    args: &'a Args,
+    rules: &'a RuleSet,
+    around: &'a Around,
+}
+
+impl Looking<'_> {
+    /// Lets rules look at something.
+    fn with_world<T>(&self, look: impl FnOnce(&World<'_>) -> T) -> T {
+        let outside = self.around.outside();
+        look(&World {
+            view: self.reader,
+            kinds: self.reader.kinds(),
+            sources: &Surroundings,
+            outside: &outside,
+            limits: self.around.settings.limits.traced(),
+            protected: &self.around.settings.protected,
+        })
     }
-    explained.sort_by(|a, b| a.rule.cmp(&b.rule));
-    Ok(Explanation {
-        object: id.clone(),
-        unseen: unseen(&around.settings, args, id, user.as_ref()),
-        conditions: Vec::new(),
-        rules: explained,
-        requests: requests(reader, args, id, object)?,
-    })
+
+    fn explain(&self, id: &ObjectId, object: &Value) -> Result<Explanation, Failure> {
+        let user = self.args.user.as_ref().map(|name| User {
+            username: name.as_str().into(),
+            groups: self.args.group.iter().map(|group| group.as_str().into()).collect(),
+            ..User::default()
+        });
+        let mut event = Event::created(object.clone());
+        event.user.clone_from(&user);
+        let (mutated, outcomes) = self.with_world(|world| {
+            let mutated = self.rules.mutate(&event, world);
+            let mut outcomes = mutated.outcomes;
+            outcomes.extend(self.rules.evaluate(&event, world));
+            (mutated.object, outcomes)
+        });
+        let requests = self.requests(id, object)?;
+        let unseen = unseen(&self.around.settings, self.args, id, user.as_ref());
+        let why = WhyNothing {
+            rules: self.rules,
+            books: self.books(),
+            trigger: object,
+            requests: &requests,
+            unseen: unseen.is_some(),
+        };
+        let mut explained: Vec<RuleExplanation> =
+            outcomes.into_iter().map(|outcome| about(self.reader, &why, outcome)).collect();
+        for rule in self.rules.rules() {
+            if !explained.iter().any(|done| done.rule == rule.id) {
+                explained.push(RuleExplanation {
+                    rule: rule.id.clone(),
+                    status: Status::NoMatch,
+                    why: Some(format!(
+                        "it is not about objects like {}/{}",
+                        id.gvk.api_version(),
+                        id.gvk.kind
+                    )),
+                    about_kind: false,
+                    targets: Vec::new(),
+                    trace: None,
+                });
+            }
+        }
+        explained.sort_by(|a, b| a.rule.cmp(&b.rule));
+        let is_changed = mutated != *object && !mutated.is_null();
+        Ok(Explanation {
+            object: id.clone(),
+            made_by: self.made_by(id, object),
+            unseen,
+            conditions: Vec::new(),
+            refused: is_changed.then(|| self.reader.refuses(&mutated)).flatten(),
+            rules: explained,
+            requests,
+        })
+    }
+
+    /// What the engine wrote down. Who may not read it is told less.
+    fn books(&self) -> Books {
+        let namespace = &self.args.engine_namespace;
+        let found = self.reader.all(&Gvk::new("v1", "ConfigMap"), namespace).unwrap_or_default();
+        Books::read(&found)
+    }
+
+    /// The requests about an object that the engine has not carried out.
+    fn requests(&self, id: &ObjectId, object: &Value) -> Result<Vec<Request>, Failure> {
+        let uid = object.str_at(["metadata", "uid"]);
+        let is_meant = |reference: &Value| {
+            let text = |key: &str| reference.str_at([key]).unwrap_or_default();
+            text("kind") == id.gvk.kind
+                && text("name") == id.name
+                && text("namespace") == id.namespace
+                && (text("uid").is_empty() || Some(text("uid")) == uid)
+        };
+        let all = self
+            .reader
+            .all(&Gvk::new("kyverno.io/v2", "UpdateRequest"), &self.args.engine_namespace)
+            .map_err(|error| Diagnostic::error(format!("cannot list UpdateRequests: {error}")))?;
+        let about_it = all.iter().filter(|request| {
+            let of_rules = request.get_path(["spec", "ruleContext"]).and_then(Value::as_list);
+            let triggers = of_rules
+                .into_iter()
+                .flat_map(|rules| rules.iter())
+                .filter_map(|rule| rule.get("trigger"));
+            request.get_path(["spec", "resource"]).into_iter().chain(triggers).any(is_meant)
+        });
+        Ok(about_it
+            .map(|request| {
+                let text = |path: [&str; 2]| request.str_at(path).unwrap_or_default().to_owned();
+                let state = text(["status", "state"]);
+                Request {
+                    name: text(["metadata", "name"]),
+                    policy: text(["spec", "policy"]),
+                    state: if state.is_empty() { "Pending".to_owned() } else { state },
+                    message: text(["status", "message"]),
+                    retries: request
+                        .get_path(["status", "retryCount"])
+                        .and_then(Value::as_i64)
+                        .and_then(|count| usize::try_from(count).ok())
+                        .unwrap_or(0),
+                }
+            })
+            .collect())
+    }
 }
 
 /// Why the settings keep the object or the user from all rules.
@@ -201,30 +305,62 @@ fn unseen(settings: &Settings, args: &Args, id: &ObjectId, user: Option<&User>) 
     })
 }
 
-fn about(reader: &Reader, outcome: Evaluated) -> RuleExplanation {
+/// Why what a rule wants is not there, as far as the cluster says.
+struct WhyNothing<'a> {
+    rules: &'a RuleSet,
+    books: Books,
+    trigger: &'a Value,
+    requests: &'a [Request],
+    /// Why is said already.
+    unseen: bool,
+}
+
+impl WhyNothing<'_> {
+    /// The end of a sentence; empty when nothing is known.
+    fn said(&self, id: &RuleId) -> String {
+        let known = || {
+            if self.unseen {
+                return None;
+            }
+            let key = id.policy.key();
+            if let Some(request) = self.requests.iter().find(|request| request.policy == key) {
+                return Some(format!("UpdateRequest {} says why", request.name));
+            }
+            let rule = self.rules.rule(id)?;
+            let policy = self.rules.policies().iter().find(|policy| policy.id == id.policy)?;
+            self.books.why_nothing(rule, policy.origin.document().value(), self.trigger)
+        };
+        known().map(|why| format!(": {why}")).unwrap_or_default()
+    }
+}
+
+fn about(reader: &Reader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> RuleExplanation {
     let rule = outcome.rule.clone();
-    let (verdict, targets) = match outcome.verdict {
-        Verdict::Pass => ("pass", targets(reader, &outcome)),
-        Verdict::NoMatch => ("no match", Vec::new()),
-        Verdict::Skip | Verdict::Lapsed => ("skip", Vec::new()),
-        Verdict::Error => ("error", targets(reader, &outcome)),
-    };
+    let status = outcome.status();
+    let acts = matches!(status, Status::Pass | Status::Warn | Status::Error);
+    let targets = if acts { targets(reader, why_nothing, &outcome) } else { Vec::new() };
+    let refused = outcome.refusal().map(|message| format!("rejected by {message}"));
     let failed = outcome.failures.first().map(|failure| failure.message.clone());
-    let why = failed
+    let why = refused
+        .or(failed)
         .or_else(|| outcome.why.as_ref().map(ToString::to_string))
-        .or_else(|| outcome.trace.as_ref().filter(|_| verdict != "pass").and_then(reason));
-    RuleExplanation { rule, verdict, why, targets, trace: outcome.trace }
+        .or_else(|| outcome.trace.as_ref().filter(|_| !acts).and_then(reason));
+    RuleExplanation { rule, status, why, about_kind: true, targets, trace: outcome.trace }
 }
 
 /// What a rule wants, and how that stands in the cluster.
-fn targets(reader: &Reader, outcome: &Evaluated) -> Vec<(ObjectId, String)> {
+fn targets(
+    reader: &Reader,
+    why_nothing: &WhyNothing<'_>,
+    outcome: &Evaluated,
+) -> Vec<(ObjectId, String)> {
     let mut targets = Vec::new();
     for effect in &outcome.effects {
         match effect {
             Effect::Ensure(ensure) => {
                 let state = match reader.object(&ensure.target) {
                     Err(error) => format!("cannot be read: {error}"),
-                    Ok(None) => "is not there".to_owned(),
+                    Ok(None) => format!("is not there{}", why_nothing.said(&outcome.rule)),
                     Ok(Some(object)) => match ClaimLabels::read(&object) {
                         None => "is there, and no rule made it".to_owned(),
                         Some(claim) if claim.names(&outcome.rule) => {
@@ -236,12 +372,14 @@ fn targets(reader: &Reader, outcome: &Evaluated) -> Vec<(ObjectId, String)> {
                 targets.push((ensure.target.clone(), state));
             }
             Effect::Patch(patch) => {
-                let state = if patch.before == patch.after {
-                    "is as the rule wants it"
-                } else {
-                    "is to be patched"
+                let state = match &patch.target {
+                    _ if patch.before == patch.after => "is as the rule wants it".to_owned(),
+                    PatchTarget::Trigger => "would be patched on its next write".to_owned(),
+                    PatchTarget::Stored { .. } => {
+                        format!("is to be patched{}", why_nothing.said(&outcome.rule))
+                    }
                 };
-                targets.extend(ObjectId::of(&patch.after).ok().map(|id| (id, state.to_owned())));
+                targets.extend(ObjectId::of(&patch.after).ok().map(|id| (id, state)));
             }
             Effect::Reject { .. } | Effect::Delete(_) | Effect::Warn(_) => {}
         }
@@ -256,48 +394,4 @@ fn reason(trace: &Step) -> Option<String> {
         Some(why) => format!("{}: {why}", step.what),
         None => step.what.clone(),
     })
-}
-
-/// The requests about an object that the engine has not carried out.
-fn requests(
-    reader: &Reader,
-    args: &Args,
-    id: &ObjectId,
-    object: &Value,
-) -> Result<Vec<Request>, Failure> {
-    let uid = object.str_at(["metadata", "uid"]);
-    let is_meant = |reference: &Value| {
-        let text = |key: &str| reference.str_at([key]).unwrap_or_default();
-        text("kind") == id.gvk.kind
-            && text("name") == id.name
-            && text("namespace") == id.namespace
-            && (text("uid").is_empty() || Some(text("uid")) == uid)
-    };
-    let all = reader
-        .all(&Gvk::new("kyverno.io/v2", "UpdateRequest"), &args.engine_namespace)
-        .map_err(|error| Diagnostic::error(format!("cannot list UpdateRequests: {error}")))?;
-    let about_it = all.iter().filter(|request| {
-        let of_rules = request.get_path(["spec", "ruleContext"]).and_then(Value::as_list);
-        let triggers = of_rules
-            .into_iter()
-            .flat_map(|rules| rules.iter())
-            .filter_map(|rule| rule.get("trigger"));
-        request.get_path(["spec", "resource"]).into_iter().chain(triggers).any(is_meant)
-    });
-    Ok(about_it
-        .map(|request| {
-            let text = |path: [&str; 2]| request.str_at(path).unwrap_or_default().to_owned();
-            let state = text(["status", "state"]);
-            Request {
-                name: text(["metadata", "name"]),
-                policy: text(["spec", "policy"]),
-                state: if state.is_empty() { "Pending".to_owned() } else { state },
-                message: text(["status", "message"]),
-                retries: request
-                    .get_path(["status", "retryCount"])
-                    .and_then(Value::as_i64)
-                    .unwrap_or(0),
-            }
-        })
-        .collect())
 }

@@ -1,60 +1,103 @@
 //! What `kiln explain` prints.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use kiln_engine::Status;
 use kiln_object::ObjectId;
 use serde_json::json;
 
 use super::super::conditions::PolicyCondition;
-use super::{Explanation, Request, RuleExplanation};
+use super::made_by::MadeBy;
+use super::{Args, Explanation, Request, RuleExplanation};
 use crate::args::Format;
-use crate::ui::{Ui, plain};
+use crate::ui::{Paint, Style, Ui, counted, plain};
 
-pub(super) fn explanation(ui: &Ui, trace: bool, explanation: &Explanation) -> io::Result<()> {
+pub(super) fn explanation(ui: &Ui, args: &Args, explanation: &Explanation) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
         Format::Json => writeln!(out, "{:#}", as_json(explanation))?,
-        _ => text(&mut out, trace, explanation)?,
+        _ => text(&mut out, args.all, args.trace, explanation)?,
     }
     out.flush()
 }
 
-fn text(out: &mut impl Write, trace: bool, explanation: &Explanation) -> io::Result<()> {
-    writeln!(out, "{}", plain(&explanation.object.to_string()))?;
-    if let Some(why) = &explanation.unseen {
+fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io::Result<()> {
+    writeln!(out, "{}", plain(&shown.object.to_string()))?;
+    if let Some(made) = &shown.made_by {
+        made_by(out, made)?;
+    }
+    if let Some(why) = &shown.unseen {
         writeln!(out, "  unseen: {why}; without that:")?;
     }
-    if explanation.rules.is_empty() {
+    if shown.rules.is_empty() {
         writeln!(out, "  the cluster has no rules")?;
     }
-    for PolicyCondition { policy, condition, message, .. } in &explanation.conditions {
+    for PolicyCondition { policy, condition, message, .. } in &shown.conditions {
         let (policy, condition) = (plain(policy), plain(condition));
         writeln!(out, "policy {policy} is not {condition}: {}", plain(message))?;
     }
-    for rule in &explanation.rules {
-        writeln!(out, "{}", super::super::plan::rule(&rule.rule))?;
+    // Where nothing acts, those that came near are what the reader asks about.
+    let acts = shown.rules.iter().any(|rule| rule.status != Status::NoMatch);
+    let is_shown =
+        |rule: &RuleExplanation| all || rule.status != Status::NoMatch || !acts && rule.about_kind;
+    for rule in shown.rules.iter().filter(|rule| is_shown(rule)) {
+        out.paint(Style::Strong, &super::super::plan::rule(&rule.rule))?;
+        write!(out, "\n  ")?;
+        out.result(rule.status.as_str())?;
         match &rule.why {
-            Some(why) => writeln!(out, "  {}: {}", rule.verdict, plain(why))?,
-            None => writeln!(out, "  {}", rule.verdict)?,
+            Some(why) => writeln!(out, ": {}", plain(why))?,
+            None => writeln!(out)?,
         }
         for (target, state) in &rule.targets {
             writeln!(out, "    {} {}", plain(&target.to_string()), plain(state))?;
         }
         if let Some(steps) = rule.trace.as_ref().filter(|_| trace) {
             for line in steps.to_string().lines() {
-                writeln!(out, "    | {}", plain(line))?;
+                write!(out, "    | ")?;
+                out.trace(&plain(line))?;
+                writeln!(out)?;
             }
         }
     }
-    for Request { name, policy, state, message, retries } in &explanation.requests {
+    if let Some(line) = others(&shown.rules, is_shown) {
+        writeln!(out, "{line}")?;
+    }
+    if let Some(why) = &shown.refused {
+        writeln!(out, "the API server refuses what rules make of it: {}", plain(why))?;
+    }
+    for Request { name, policy, state, message, retries } in &shown.requests {
         let [name, policy, state] = [name, policy, state].map(|text| plain(text));
-        write!(
-            out,
-            "UpdateRequest {name} of policy {policy}: {state}, tried again {retries} times"
-        )?;
+        let retries = counted(*retries, "time", "times");
+        write!(out, "UpdateRequest {name} of policy {policy}: {state}, tried again {retries}")?;
         if message.is_empty() { writeln!(out)? } else { writeln!(out, ": {}", plain(message))? }
     }
     Ok(())
+}
+
+fn made_by(out: &mut impl Write, made: &MadeBy) -> io::Result<()> {
+    let rule = made.rule.as_ref().map(|rule| format!(", rule {rule}")).unwrap_or_default();
+    let trigger = made.trigger.as_ref().map(|id| format!(", for {id}")).unwrap_or_default();
+    let said = format!("made by policy {}{rule}{trigger}", made.policy);
+    writeln!(out, "  {} (as its labels say; not verified)", plain(&said))?;
+    if !made.sources.is_empty() {
+        writeln!(out, "  from {}", plain(&made.sources.join(", ")))?;
+    }
+    writeln!(out, "  {}", plain(&made.state))
+}
+
+/// How many policies are not shown because nothing of them matches.
+fn others(
+    rules: &[RuleExplanation],
+    is_shown: impl Fn(&RuleExplanation) -> bool,
+) -> Option<String> {
+    let (shown, hidden): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| is_shown(rule));
+    let shown: BTreeSet<_> = shown.iter().map(|rule| &rule.rule.policy).collect();
+    let hidden: BTreeSet<_> = hidden.iter().map(|rule| &rule.rule.policy).collect();
+    let count = hidden.difference(&shown).count();
+    let other = if shown.is_empty() { "" } else { "other " };
+    let (one, many) = (format!("{other}policy does"), format!("{other}policies do"));
+    (count > 0).then(|| format!("{} not match; --all shows why", counted(count, &one, &many)))
 }
 
 fn as_json(explanation: &Explanation) -> serde_json::Value {
@@ -68,10 +111,20 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
         json!({
             "policy": rule.rule.policy.key(),
             "rule": rule.rule.rule,
-            "verdict": rule.verdict,
+            "verdict": rule.status.as_str(),
             "why": rule.why,
             "targets": targets(&rule.targets),
             "trace": rule.trace,
+        })
+    };
+    let made = |made: &MadeBy| {
+        json!({
+            "policy": made.policy,
+            "rule": made.rule,
+            "trigger": made.trigger,
+            "sources": made.sources,
+            "state": made.state,
+            "verified": false,
         })
     };
     let request = |request: &Request| {
@@ -93,6 +146,8 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
     json!({
         "conditions": explanation.conditions.iter().map(condition).collect::<Vec<_>>(),
         "object": explanation.object.to_string(),
+        "madeBy": explanation.made_by.as_ref().map(made),
+        "refused": explanation.refused,
         "unseen": explanation.unseen,
         "rules": explanation.rules.iter().map(rule).collect::<Vec<_>>(),
         "updateRequests": explanation.requests.iter().map(request).collect::<Vec<_>>(),
