@@ -43,7 +43,7 @@ fn says_of_every_rule_why_it_acts_or_not() {
         run.stdout,
         "v1/Namespace/shop\n\
          policy zk-kafka-address, rule k-kafka-address\n  pass\n    \
-         v1/ConfigMap/shop/zk-kafka-address is not there\n\
+         v1/ConfigMap/shop/zk-kafka-address is not there: UpdateRequest ur-1 says why\n\
          UpdateRequest ur-1 of policy zk-kafka-address: Failed, tried again 3 times: no room\n",
         "{}",
         run.stderr
@@ -59,7 +59,7 @@ fn says_of_every_rule_why_it_acts_or_not() {
     }
     let run = explain(&["namespace/default"]);
     assert!(run.stdout.contains("no match: namespaces: \"default\" is one of"), "{}", run.stdout);
-    let run = explain(&["configmap/kyverno", "--namespace=kyverno"]);
+    let run = explain(&["configmap/kyverno", "--namespace=kyverno", "--all"]);
     assert!(
         run.stdout.contains("a resource filter in the ConfigMap kyverno/kyverno"),
         "{}",
@@ -72,6 +72,13 @@ fn says_of_every_rule_why_it_acts_or_not() {
     );
     let run = explain(&["namespace/shop", "--user=system:node:one", "--group=system:nodes"]);
     assert!(run.stdout.contains("excludes the user system:node:one"), "{}", run.stdout);
+    let run = explain(&["configmap", "kyverno", "--namespace=kyverno"]);
+    assert!(run.stdout.contains("1 policy does not match; --all shows why"), "{}", run.stdout);
+    let set = ["config", "set-context", "--current", "--namespace=kyverno"];
+    cluster.kubectl(&set).unwrap();
+    let run = explain(&["configmap/kyverno"]);
+    assert!(run.stdout.starts_with("v1/ConfigMap/kyverno/kyverno\n"), "{}", run.stderr);
+    cluster.kubectl(&["config", "set-context", "--current", "--namespace=default"]).unwrap();
     let run = explain(&["namespace/shop", "--trace"]);
     assert!(run.stdout.contains("kinds: yes"), "{}", run.stdout);
     let run = explain(&["namespace/shop", "--format=json"]);
