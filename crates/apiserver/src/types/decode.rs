@@ -224,8 +224,7 @@ impl Decoder {
     }
 
     fn schema_or(&mut self, value: &Value, or: SchemaOr, at: &At) -> Result<Value, String> {
-        let schema =
-            types().structs.iter().position(|of| of.name == "apiextensions/v1.JSONSchemaProps");
+        let schema = types().named("apiextensions/v1.JSONSchemaProps");
         match (value, or, schema) {
             (Value::Map(_), _, Some(id)) => self.fields(value, id, at).map(Value::Map),
             (Value::List(list), SchemaOr::Array, Some(id)) => {

@@ -284,7 +284,7 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, Problem
 fn schema_or(message: &[u8], or: SchemaOr, depth: usize) -> Result<Value, Problem> {
     let schema = types()
         .kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        .and(types().structs.iter().position(|of| of.name == "apiextensions/v1.JSONSchemaProps"));
+        .and(types().named("apiextensions/v1.JSONSchemaProps"));
     let Some(schema) = schema else { return Ok(Value::Null) };
     let (mut allows, mut one, mut many) = (true, None, Vec::new());
     for part in parts(message)? {

@@ -8,6 +8,7 @@ use kiln_rules::{
     Change, Exception, Filters, FindParams, MissingParams, Mutate, Named, Params, PatchForm, Rule,
     Script, ScriptedPatch, TakenTargets, Targets, Unmet,
 };
+use kiln_schema::types::undeclared;
 use kiln_schema::{Schema, Version};
 use kiln_value::{Map, Str, Value};
 
@@ -395,6 +396,15 @@ fn patched(
     let patch = match step.form {
         PatchForm::Configuration { over_atomic } => {
             let patch = value.to_patch_object(OUTPUT).map_err(wrong)?;
+            // Kubernetes: such a patch cannot be typed, so nothing of it is applied.
+            let (version, kind) = (object.str_at(["apiVersion"]), object.str_at(["kind"]));
+            let unknown = version.zip(kind).and_then(|(v, k)| undeclared(v, k, &patch));
+            if let Some(path) = unknown {
+                return Err(wrong(format!(
+                    "error applying patch: failed to convert patch object to typed object: {path}: field not \
+                     declared in schema"
+                )));
+            }
             let atomic = if over_atomic { Atomic::Replaced } else { Atomic::Refused };
             let schema = Schema::builtin(Version::V1_36);
             structured_merge(&mut after, &patch, &schema, atomic)
