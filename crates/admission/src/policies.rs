@@ -5,7 +5,7 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::Compiled;
 use kiln_engine::{Event, User};
 use kiln_object::{Gvk, Kinds, metadata};
-use kiln_rules::{Operation, Policy, PolicyId, Rule, RuleId};
+use kiln_rules::{Operation, Policy, PolicyId, Rule};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
@@ -88,7 +88,11 @@ impl Check {
         }
         let others: Vec<&Rule> = others.collect();
         for policy in &compiled.policies {
-            self.warnings.extend(loops(policy, &others));
+            let own = policy.rules.iter().map(AsRef::as_ref);
+            let others = others.iter().copied().filter(|rule| rule.id.policy != policy.id);
+            let circles = kiln_dialects::circles(own, others).into_iter();
+            self.warnings
+                .extend(circles.map(|circle| format!("{} ({})", circle.message(), circle.hint())));
             match access::needs(policy, kinds) {
                 Ok(needs) => {
                     self.of_author.extend(needs.iter().cloned());
@@ -219,61 +223,4 @@ fn check_conditions(policy: &Policy) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Rules that fire on each other's objects, round in a circle. Only those that see what the engine itself
-/// writes can.
-fn loops(policy: &Policy, others: &[&Rule]) -> Vec<String> {
-    let sees = |rule: &Rule| !rule.trigger.ignore_own_requests;
-    let own: Vec<&Rule> =
-        policy.rules.iter().map(AsRef::as_ref).filter(|rule| sees(rule)).collect();
-    let all: Vec<&Rule> = own
-        .iter()
-        .copied()
-        .chain(others.iter().copied().filter(|rule| sees(rule) && rule.id.policy != policy.id))
-        .collect();
-    let mut found = Vec::new();
-    for start in &own {
-        // What is reached from the rule, and by which rule it was reached first.
-        let mut reached: Vec<(&Rule, Option<usize>)> = vec![(start, None)];
-        let mut at = 0;
-        while at < reached.len() {
-            let (rule, _) = reached[at];
-            for next in all.iter().filter(|next| makes_triggers_of(rule, next)) {
-                if next.id == start.id && reached.len() > 1 {
-                    found.push(circle(&reached, at, &start.id));
-                    at = reached.len();
-                    break;
-                }
-                if !reached.iter().any(|(known, _)| known.id == next.id) {
-                    reached.push((next, Some(at)));
-                }
-            }
-            at += 1;
-        }
-    }
-    found
-}
-
-fn circle(reached: &[(&Rule, Option<usize>)], last: usize, start: &RuleId) -> String {
-    let mut names = vec![start.to_string()];
-    let mut at = Some(last);
-    while let Some(index) = at {
-        names.push(reached[index].0.id.to_string());
-        at = reached[index].1;
-    }
-    names.reverse();
-    format!(
-        "rules fire on each other's objects in a circle: {} (leave skipBackgroundRequests on, or exclude \
-         the objects that they make)",
-        names.join(" -> ")
-    )
-}
-
-fn makes_triggers_of(maker: &Rule, fired: &Rule) -> bool {
-    let kiln_rules::Program::Generate(program) = &maker.program else { return false };
-    program
-        .emitters()
-        .flat_map(|(_, _, emitter)| emitter.target_kinds())
-        .any(|kind| fired.trigger.may_fire_for(&kind, ""))
 }

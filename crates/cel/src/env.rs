@@ -15,7 +15,8 @@ use crate::error::{CompileError, Issue};
 use crate::eval::Program;
 use crate::library::{self, Run};
 use crate::syntax::{self, Dialect};
-use crate::{PolicyScope, Span, Type, Val};
+use crate::written::written;
+use crate::{PolicyScope, Span, Type, Val, Written};
 
 /// What expressions may mention.
 #[derive(Clone)]
@@ -153,6 +154,12 @@ impl Env {
         Ok(CheckReport { result })
     }
 
+    /// The maps, structures and lists that an expression writes out, outermost ones only, each with its place; none when
+    /// it cannot be read, which whoever compiles it says.
+    pub fn written(&self, source: &str) -> Vec<(Span, Written)> {
+        syntax::parse(source, &self.0.dialect).map_or_else(|_| Vec::new(), |ast| written(&ast))
+    }
+
     /// The names of the variables that must be bound before an expression that uses them runs.
     pub fn variable_names(&self) -> impl Iterator<Item = &str> {
         self.0.slots.iter().map(Str::as_str)
@@ -182,6 +189,16 @@ impl Env {
         calls.sort();
         calls.dedup();
         calls.into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// What a misspelt name may have meant, among variables and functions.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        let functions = self.0.functions.keys().map(Str::as_str);
+        let known = self.0.variables.keys().map(Str::as_str).chain(functions);
+        // Operators have names, too.
+        let mut known: Vec<&str> = known.filter(|name| !name.contains('_')).collect();
+        known.sort_unstable();
+        kiln_diagnostic::did_you_mean(name, known)
     }
 
     pub(crate) fn declarations(&self) -> &Declarations {

@@ -29,6 +29,7 @@ mod span;
 mod syntax;
 mod types;
 mod value;
+mod written;
 
 pub use budget::{Budget, Interrupt};
 pub use env::{CheckReport, Env, EnvBuilder, Structure};
@@ -43,3 +44,4 @@ pub use span::Span;
 pub use syntax::{Token, lex};
 pub use types::Type;
 pub use value::{List, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};
+pub use written::Written;

@@ -56,6 +56,15 @@ impl<'d> Report<'d> {
         self.add(Diagnostic::warning(message).at(self.places().value(path)).maybe_hint(hint));
     }
 
+    pub(crate) fn warn_at_key(
+        &self,
+        path: &Path,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        self.add(Diagnostic::warning(message).at(self.places().key(path)).maybe_hint(hint));
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         self.found.borrow().iter().any(|found| found.severity == Severity::Error)
     }

@@ -16,12 +16,15 @@
 //! );
 //! ```
 
+mod circles;
 mod fields;
+mod known_fields;
 mod kubemod;
 pub mod kyverno;
 mod policies;
 mod spelling;
 
+pub use circles::{Circle, circles};
 pub use policies::controllers as pod_controllers;
 pub use spelling::unknown_kinds;
 
@@ -119,6 +122,9 @@ fn language(document: &Document) -> Option<Language> {
         ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
             Some(Language::Mutating)
         }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            Some(Language::NotRun("validate"))
+        }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
             Some(Language::AdmissionBinding)
@@ -172,6 +178,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
     policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
     for policy in &compiled.policies {
         compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
+        compiled.diagnostics.extend(spelling::retired_versions(policy, kinds));
     }
     let modrules = compiled.policies.iter().map(|policy| &**policy);
     compiled.diagnostics.extend(kubemod::overlaps(modrules));

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
-use kiln_object::Kinds;
-use kiln_rules::{Policy, Program};
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::{Policy, Program, Rule};
 use kiln_value::Str;
 
 /// Warnings about kinds that rules are for, without their group, and that are neither known nor like a known one.
@@ -68,4 +68,80 @@ pub(crate) fn misspelt_kinds(policy: &Policy, kinds: &Kinds) -> Vec<Diagnostic> 
         }
     }
     warnings
+}
+
+/// Warnings about kinds of Kubernetes under a version that no cluster of today serves.
+pub(crate) fn retired_versions(policy: &Policy, kinds: &Kinds) -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    for rule in &policy.rules {
+        let mut told: Vec<Gvk> = Vec::new();
+        for (gvk, path) in named_versions(rule) {
+            let Some(served) = served_instead(&gvk, kinds).filter(|_| !told.contains(&gvk)) else {
+                continue;
+            };
+            let place =
+                path.map_or_else(|| rule.origin.place(), |path| rule.origin.place_of(&path));
+            let message = format!(
+                "rule {}: {} is not served as {}",
+                rule.id.rule,
+                gvk.kind,
+                gvk.api_version()
+            );
+            warnings.push(Diagnostic::warning(message).at(place).hint(format!("write {served}")));
+            told.push(gvk);
+        }
+    }
+    warnings
+}
+
+/// The kinds that a rule names with their versions, and where; triggers only if none of them can be known.
+fn named_versions(rule: &Rule) -> Vec<(Gvk, Option<kiln_value::Path>)> {
+    let mut named = Vec::new();
+    let patterns = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+    for pattern in patterns.filter(|pattern| pattern.names_one_kind()) {
+        let is_written = |text: &str| !kiln_text::wildcard::contains_wildcard(text);
+        if is_written(&pattern.group) && is_written(&pattern.version) {
+            let (group, version) = (pattern.group.clone(), pattern.version.clone());
+            named.push((Gvk { group, version, kind: pattern.kind.clone() }, None));
+        }
+    }
+    match &rule.program {
+        Program::Generate(generate) => {
+            for (_, _, emitter) in generate.emitters() {
+                let kinds = emitter.target_kinds().into_iter();
+                named.extend(kinds.map(|gvk| (gvk, Some(emitter.path.clone()))));
+            }
+        }
+        Program::Mutate(mutate) => {
+            for target in mutate.named_targets() {
+                let plain = |template: &kiln_variables::Template| {
+                    let text = template.is_plain().then(|| template.document().as_str())??;
+                    (!kiln_text::wildcard::contains_wildcard(text)).then(|| text.to_owned())
+                };
+                let version = target.api_version.as_ref().and_then(plain);
+                if let (Some(version), Some(kind)) = (version, plain(&target.kind)) {
+                    let kind = kind.split('/').next().unwrap_or_default();
+                    named.push((Gvk::new(&version, kind), Some(target.path.clone())));
+                }
+            }
+        }
+        Program::Modify(_) => {}
+    }
+    named
+}
+
+/// The apiVersion under which a kind of Kubernetes is served, if the one that was written is none.
+fn served_instead(gvk: &Gvk, kinds: &Kinds) -> Option<String> {
+    // Others may have kinds of the same name.
+    let of_kubernetes = !gvk.group.contains('.') || gvk.group.ends_with(".k8s.io");
+    if !of_kubernetes || kinds.get(gvk).is_some() {
+        return None;
+    }
+    let served = kinds.preferred(&gvk.group, &gvk.kind).or_else(|| {
+        let known = kinds.by_kind(&gvk.kind);
+        known
+            .into_iter()
+            .find(|kind| !kind.group().contains('.') || kind.group().ends_with(".k8s.io"))
+    })?;
+    Some(format!("`apiVersion: {}`", served.group_version()))
 }

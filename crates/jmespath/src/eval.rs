@@ -1,11 +1,12 @@
 //! Evaluation of a tree on a root.
 //!
 //! Values are borrowed from the root and from the literals of the tree for as long as they are only
-//! looked at; what has to be made is owned. A missing key is a [`Fault`] that costs nothing, because
+//! looked at; what has to be made is owned. A missing key is a [`Fault`] that costs next to nothing, because
 //! projections throw away thousands of them.
 
 use std::borrow::Cow;
 
+use kiln_diagnostic::did_you_mean;
 use kiln_value::{Key, List, Map, Value};
 
 use crate::error::{Error, ErrorKind};
@@ -19,8 +20,9 @@ use crate::weight;
 /// Why a part of an expression has no value.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// A map has not the key that this node names.
-    NotFound(NodeId),
+    /// A map has not the key that this node names. The map is kept for whoever asks what was meant, which copies a
+    /// pointer; names at the top have none.
+    NotFound(NodeId, Value),
     /// Anything else.
     Raised(Error),
 }
@@ -68,13 +70,20 @@ impl<'s> Search<'s> {
     fn surface(&self, fault: Fault) -> Error {
         match fault {
             Fault::Raised(error) => error,
-            Fault::NotFound(id) => {
+            Fault::NotFound(id, map) => {
                 let key = match self.tree.node(id) {
                     Node::Field(key) => key.as_str(),
                     _ => "",
                 };
+                let keys = map.as_map().into_iter().flat_map(Map::keys);
+                let hint = match did_you_mean(key, keys.map(Key::as_str)) {
+                    Some(meant) => {
+                        format!("did you mean {meant:?}? if not, give a default with `|| ''`")
+                    }
+                    None => "give a default with `|| ''`".to_owned(),
+                };
                 Error::new(ErrorKind::NotFound, self.tree.span(id), format!("no key {key:?} here"))
-                    .hint("give a default with `|| ''`")
+                    .hint(hint)
                     .with_key(key)
             }
         }
@@ -122,7 +131,7 @@ impl<'s> Search<'s> {
                 Current::Value(value) => field(id, key, value),
                 Current::Root => match self.root.field(key) {
                     Ok(Some(value)) => Ok(value),
-                    Ok(None) => Err(Fault::NotFound(id)),
+                    Ok(None) => Err(Fault::NotFound(id, Value::Null)),
                     Err(failure) => {
                         let message = format!("loading {:?} failed: {failure}", key.as_str());
                         Err(self.root_failed(id, message).caused_by(failure).into())
@@ -459,7 +468,7 @@ impl<'s> Search<'s> {
 
 fn or_null(outcome: Outcome<'_>) -> Outcome<'_> {
     match outcome {
-        Err(Fault::NotFound(_)) => Ok(Cow::Borrowed(&NULL)),
+        Err(Fault::NotFound(..)) => Ok(Cow::Borrowed(&NULL)),
         other => other,
     }
 }
@@ -472,7 +481,7 @@ fn field<'a>(id: NodeId, key: &str, value: &'a Value) -> Outcome<'a> {
 #[inline]
 fn find<'a>(id: NodeId, key: &str, value: &'a Value) -> Result<&'a Value, Fault> {
     match value {
-        Value::Map(map) => map.get(key).ok_or(Fault::NotFound(id)),
+        Value::Map(map) => map.get(key).ok_or_else(|| Fault::NotFound(id, value.clone())),
         _ => Ok(&NULL),
     }
 }

@@ -5,10 +5,12 @@ use kiln_jsonpath::Expression;
 use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, Test};
 use kiln_text::Regex;
 use kiln_value::Str;
+use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::compile::loose_text;
 use super::structure;
 use crate::fields::{Fields, Node};
+use crate::known_fields;
 
 const MATCH: &[&str] = &[
     "select",
@@ -217,12 +219,34 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
         None => None,
         Some(node) => {
             let text = loose_text(&node)?;
+            metadata(&node, &pointer, &text);
             let template = template(&node, &text)?;
             structure::warn(&node, &template);
             Some(template)
         }
     };
     Some(PatchItem { action, select, pointer, from, value, path: node.path.clone() })
+}
+
+/// Warns about labels and annotations that are no text: a value is read as YAML, and an API server refuses the object.
+fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
+    let Some(at) =
+        ["/metadata/labels", "/metadata/annotations"].iter().find_map(|part| pointer.find(part))
+    else {
+        return;
+    };
+    let below = &pointer[at + "/metadata".len()..];
+    if text.contains("{{") {
+        return;
+    }
+    let value = read_bytes("value", text.as_bytes(), ReadOptions::kubernetes());
+    let value = value.ok().and_then(|mut documents| documents.pop()).map(Document::into_value);
+    for slip in value.iter().flat_map(|value| known_fields::metadata_slips(below, value)) {
+        let message =
+            format!("metadata.{} must be text: an API server refuses anything else", slip.path);
+        let hint = format!("values are read as YAML, so quote it twice: '\"{}\"'", text.trim());
+        node.report.warn(&node.path, message, Some(hint));
+    }
 }
 
 /// Compiles a value or a message.

@@ -12,6 +12,7 @@ use kiln_value::Path;
 use kiln_yaml::Document;
 
 use crate::fields::{Node, Report};
+use crate::known_fields;
 use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
 use crate::kyverno::generate::Compiler;
@@ -171,7 +172,7 @@ fn compile_rule(
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
     let (program, lifecycle) = match rule.operation {
-        OperationDoc::Mutate(_) => mutate(doc, &head, block, &rule.name, &mut variables)?,
+        OperationDoc::Mutate(_) => mutate(doc, &head, block, (&rule.name, kinds), &mut variables)?,
         _ => generate(doc, &head, block, kinds, &mut variables)?,
     };
     // Kyverno: what the engine writes itself passes through mutate rules like everything else; only
@@ -250,11 +251,12 @@ fn mutate(
     doc: &PolicyDoc<'_, '_>,
     head: &HeadDoc<'_, '_>,
     block: &Node<'_, '_>,
-    rule: &str,
+    (rule, kinds): (&str, &Kinds),
     variables: &mut Check<'_, '_>,
 ) -> Option<(Program, Lifecycle)> {
     let compiled = mutate::compile(block, doc, rule)?;
     mutate::only_metadata(doc, &head.include, &compiled);
+    known_fields::patches(block.report, &head.include.filters, &compiled.program, kinds);
     variables.mutate(&compiled.program);
     let lifecycle = Lifecycle {
         synchronize: false,

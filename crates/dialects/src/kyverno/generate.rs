@@ -10,6 +10,7 @@ use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
 use crate::fields::Node;
+use crate::known_fields;
 use crate::kyverno::check;
 use crate::kyverno::filters::holds_variables;
 use crate::kyverno::parse::{
@@ -97,6 +98,9 @@ impl Compiler<'_> {
         let named = self.target(&doc.target, Lenient::No)?;
         if let Some(data) = &doc.data {
             check::content(data);
+            if let Some(kind) = &named.known {
+                known_fields::warn(data.report, &data.path, known_fields::slips(kind, data.value));
+            }
             if !matches!(data.value, Value::Map(_)) && !holds_variables(data.value) {
                 data.error_with(
                     format!("data must be a map, and this is a {}", data.value.type_name()),
@@ -142,6 +146,7 @@ impl Compiler<'_> {
             name,
             namespace: TargetDoc::filled(clone.namespace.as_ref()),
         };
+        onto_itself(&clone.node, &source, &named.target);
         Some(Emitter {
             name: None,
             what: What::Clone { source: Box::new(source), target: Box::new(named.target) },
@@ -224,6 +229,15 @@ impl Compiler<'_> {
             )
         });
         self.own_target_namespace(target);
+        let from = select.namespace.as_ref().and_then(|node| node.value.as_str());
+        let to = target.namespace.as_ref().and_then(|node| node.value.as_str());
+        if from.is_some() && from == to {
+            report.warn(
+                &select.node.path,
+                "the copies go to where their sources are, so nothing is ever made",
+                Some("clone into another namespace".into()),
+            );
+        }
         self.warn_variables(&[select.namespace.as_ref(), select.selector.as_ref()]);
         Some(Emitter {
             name: None,
@@ -251,7 +265,12 @@ impl Compiler<'_> {
             let kind = named.known.as_ref().filter(|kind| kind.group.is_empty());
             match kind.and_then(|kind| wrapped(&kind.kind, data)) {
                 Some(whole) => Template::compile_part(&whole, &data.path),
-                None => Template::compile_part(data.value, &data.path),
+                None => {
+                    let slips =
+                        named.known.as_ref().map(|kind| known_fields::slips(kind, data.value));
+                    known_fields::warn(data.report, &data.path, slips.unwrap_or_default());
+                    Template::compile_part(data.value, &data.path)
+                }
             }
         });
         Some(Emitter {
@@ -289,6 +308,7 @@ impl Compiler<'_> {
             name: from.target.name,
             namespace,
         };
+        onto_itself(&pair.node, &source, &to.target);
         Some(Emitter {
             name: None,
             what: What::Clone { source: Box::new(source), target: Box::new(to.target) },
@@ -512,6 +532,33 @@ fn one_way(node: &Node<'_, '_>, ways: &[&str]) {
          dataList with one of them",
         format!("write one rule each for {}", ways.join(" and ")),
     );
+}
+
+/// Warns about a copy that is its own source. Equal text with variables gives equal names, too.
+fn onto_itself(node: &Node<'_, '_>, source: &Source, target: &Target) {
+    let namespace = match &target.namespace {
+        TargetNamespace::Written(namespace) => Some(namespace),
+        TargetNamespace::None => None,
+        TargetNamespace::OfTrigger => return,
+    };
+    let same = |a: &Template, b: &Template| a.document() == b.document();
+    let same_namespace = match (&source.namespace, namespace) {
+        (Some(source), Some(target)) => same(source, target),
+        (None, None) => true,
+        _ => false,
+    };
+    let parts = [
+        (&source.api_version, &target.api_version),
+        (&source.kind, &target.kind),
+        (&source.name, &target.name),
+    ];
+    if same_namespace && parts.into_iter().all(|(a, b)| same(a, b)) {
+        node.report.warn(
+            &node.path,
+            "the source is cloned onto itself, so nothing is ever made",
+            Some("give the copy another name or namespace".into()),
+        );
+    }
 }
 
 /// Warns about fields of a target that mean nothing beside something else.

@@ -41,8 +41,14 @@ impl<'c, 'd> Check<'c, 'd> {
             for template in templates(&entry.load) {
                 self.template(template);
             }
-            if let Load::Variable { value: None, query: Some(query), .. } = &entry.load {
-                self.query(query, &entry.path.join("variable").join("jmesPath"));
+            match &entry.load {
+                Load::Variable { value: None, query: Some(query), .. } => {
+                    self.query(query, &entry.path.join("variable").join("jmesPath"));
+                }
+                load => {
+                    let path = entry.path.join(load.word()).join("jmesPath");
+                    self.functions(asked(load), &path);
+                }
             }
             self.declare(std::slice::from_ref(entry));
         }
@@ -156,10 +162,23 @@ impl<'c, 'd> Check<'c, 'd> {
             }
             self.refuse(&refusal, &path);
         }
+        for variable in template.variables().iter().filter(|variable| !variable.nested) {
+            if let Ok(expression) = Expression::compile(variable.expression) {
+                self.functions(Some(&expression), &joined(base, variable.path));
+            }
+        }
         for lookalike in template.lookalikes() {
             let path = joined(base, lookalike.path);
             let message = format!("{:?} looks like a variable and is none", lookalike.text);
             self.report.warn(&path, message, Some("close it with }}, or escape it as \\{{".into()));
+        }
+    }
+
+    /// Warns about calls that fail whatever the data is.
+    fn functions(&self, expression: Option<&Expression>, path: &Path) {
+        for error in expression.iter().flat_map(|expression| expression.check()) {
+            let hint = error.hint_text().map(str::to_owned);
+            self.report.warn(path, error.message(), hint);
         }
     }
 
@@ -204,6 +223,7 @@ impl<'c, 'd> Check<'c, 'd> {
             QueryText::Ready(expression) => expression,
             QueryText::Unfilled(template) => return self.template(template),
         };
+        self.functions(Some(expression), path);
         for root in expression.roots() {
             let declared = self.names.iter().any(|name| name.split('.').next() == Some(root));
             let given = GIVEN.contains(&root) || (root == "target" && self.allowed.target);
@@ -222,6 +242,21 @@ impl<'c, 'd> Check<'c, 'd> {
 
 fn joined(base: &Path, path: &Path) -> Path {
     base.segments().iter().chain(path.segments()).cloned().collect()
+}
+
+/// What a context entry looks for in what it loads, where that is known.
+fn asked(load: &Load) -> Option<&Expression> {
+    let query = match load {
+        Load::Variable { query, .. } | Load::Global { query, .. } | Load::Image { query, .. } => {
+            query
+        }
+        Load::Call(call) => &call.query,
+        Load::ConfigMap { .. } => &None,
+    };
+    match query {
+        Some(QueryText::Ready(expression)) => Some(expression),
+        _ => None,
+    }
 }
 
 /// Every template of a context entry.

@@ -86,7 +86,7 @@ pub(super) fn compile(
                 let range = issue.span.range();
                 let part = text.offset + range.start..text.offset + range.end;
                 let place = part_of(&report.place(&text.path), text.whole, part);
-                let hint = hint(&issue.message);
+                let hint = hint(&issue.message).or_else(|| meant(env, &issue.message));
                 report.add(Diagnostic::error(&issue.message).at(place).maybe_hint(hint));
             }
             return None;
@@ -98,6 +98,12 @@ pub(super) fn compile(
         return None;
     }
     Some(Expression { program, path: text.path.clone(), offset: text.offset })
+}
+
+/// The name that a name nobody declared was probably meant to be.
+fn meant(env: &Env, message: &str) -> Option<String> {
+    let name = message.strip_prefix("undeclared reference to '")?.split('\'').next()?;
+    env.nearest(name).map(|meant| format!("did you mean {meant:?}?"))
 }
 
 /// What to do about a slip, where that can be said.

@@ -11,7 +11,7 @@ use kiln_yaml::Document;
 use super::constraints::OldLabels;
 use super::expressions::{self, Wanted};
 use super::head::{self, Body, Head, Rules, switch};
-use super::{template, tokens};
+use super::{template, tokens, written};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 
@@ -94,6 +94,12 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
 /// What the policy makes, and whether an expression in it looks at the namespace of the trigger.
 fn program(head: &Head<'_, '_>, script: &Script, kinds: &Kinds) -> Option<(Generate, bool)> {
     let entries = head.spec.get("generate").map(|node| node.elements()).unwrap_or_default();
+    for variable in head.spec.get("variables").map(|node| node.elements()).unwrap_or_default() {
+        if let Some(expression) = variable.any_fields().and_then(|fields| fields.get("expression"))
+        {
+            written::look(&expression, &script.env);
+        }
+    }
     if entries.is_empty() {
         // The API server's words.
         let message = format!(
@@ -144,6 +150,7 @@ fn emitter(entry: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emitt
 
 fn asked(node: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<What> {
     let expression = expressions::node(&script.env, node, Wanted::Calls)?;
+    written::look(node, &script.env);
     let source = expression.program.source();
     if tokens::generates_in_exists(source) {
         node.report.warn(

@@ -11,6 +11,7 @@
 //! | `mutating` | MutatingPolicy |
 //! | `controllers` | MutatingPolicies for Pods, rewritten for the controllers of Pods |
 //! | `admission` | MutatingAdmissionPolicy and its bindings |
+//! | `written` | objects that expressions write out: what they lack, and what they have too much |
 //! | `template` | documents with `(( expressions ))` in them |
 //! | `exception` | PolicyException |
 
@@ -24,6 +25,7 @@ mod head;
 mod mutating;
 mod template;
 mod tokens;
+mod written;
 
 pub(crate) use admission::compile as compile_admission;
 pub(crate) use exception::compile as compile_exception;

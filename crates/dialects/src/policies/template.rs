@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use kiln_cel::Env;
 use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_object::Gvk;
 use kiln_rules::{Part, Piece};
 use kiln_value::{Path, Value};
 use kiln_yaml::{Document, ReadOptions, Reader, part_of};
 
 use super::expressions::{self, Text, Wanted};
 use crate::fields::Node;
+use crate::known_fields;
 
 /// Reads the documents of a text; `None` when something is wrong with them.
 pub(super) fn read(node: &Node<'_, '_>, env: &Env, interpolate: bool) -> Option<Vec<Part>> {
@@ -71,7 +73,26 @@ impl DocumentReader<'_, '_, '_> {
             );
             return None;
         }
+        self.look(document);
         Some(part)
+    }
+
+    /// Warns about what the object lacks, and what it has too much.
+    fn look(&self, document: &Document) {
+        let value = document.value();
+        let warn = |inner: &Place, message: String, hint: String| {
+            let outer = self.node.report.place(&self.node.path);
+            let place = part_of(&outer, self.text, inner.span());
+            self.node.report.add(Diagnostic::warning(message).at(place).hint(hint));
+        };
+        let Some(kind) = Gvk::of(value) else { return };
+        if known_fields::lacks_name(value, false) {
+            let message = format!("this {} has no metadata.name, so it cannot be made", kind.kind);
+            warn(&document.place(), message, "add name to its metadata".to_owned());
+        }
+        for slip in known_fields::slips(&kind, value) {
+            warn(&document.locate_key(&slip.path), slip.message, slip.hint);
+        }
     }
 
     fn part(&self, value: &Value, path: &Path, document: &Document) -> Option<Part> {

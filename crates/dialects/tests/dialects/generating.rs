@@ -451,7 +451,9 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "generate:\n- template:\n    interpolate: cel\n    value: |\n      apiVersion: v1\n      kind: ConfigMap\n      metadata: {name: (( objekt.metadata.name )), namespace: a}",
-            vec!["error: policy.yaml:18:29: undeclared reference to 'objekt' (in container '')"],
+            vec![
+                "error: policy.yaml:18:29: undeclared reference to 'objekt' (in container '') (did you mean \"object\"?)",
+            ],
         ),
         (
             "generate:\n- template:\n    interpolate: cel\n    value: |\n      (( 'k' )): v",

@@ -24,5 +24,6 @@ mod refused;
 mod rule_set;
 mod scope;
 mod support;
+mod suspicious;
 mod threats;
 mod values;

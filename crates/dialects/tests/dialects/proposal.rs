@@ -455,7 +455,7 @@ spec:
     generate: {apiVersion: v1, kind: ConfigMap, name: c, namespace: x, data: {foo: bar}}
 ",
     );
-    assert_eq!(warnings(&shipped), [""; 0]);
+    assert_eq!(warnings(&shipped), ["a ConfigMap has no field foo"]);
     assert_eq!(
         made(&shipped, NAMESPACE, ""),
         "# r: pass\napiVersion: v1\nfoo: bar\nkind: ConfigMap\nmetadata:\n  name: c\n  namespace: x\n---\n"

@@ -427,7 +427,7 @@ impl<'c> Arguments<'c> {
     /// Evaluates an expression reference on a value; a missing key is null.
     fn apply<'a>(&'a self, reference: NodeId, value: &'a Value) -> Outcome<'a> {
         match self.search.eval_on(reference, value) {
-            Err(Fault::NotFound(_)) => Ok(Cow::Owned(Value::Null)),
+            Err(Fault::NotFound(..)) => Ok(Cow::Owned(Value::Null)),
             other => other,
         }
     }

@@ -1,0 +1,155 @@
+//! Rules that compile and cannot do what their author meant: each is a warning with place and next step.
+
+use crate::support::{compiled, messages};
+
+fn rule(rest: &str) -> String {
+    format!(
+        "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  rules:\n  - name: r\n{rest}"
+    )
+}
+
+fn check_all(cases: &[(String, &str)]) {
+    let wrong: Vec<_> = cases
+        .iter()
+        .map(|(text, wanted)| (messages(&compiled(text)), wanted))
+        .filter(|(found, wanted)| found[..] != [format!("warning: policy.yaml:{wanted}")])
+        .map(|(found, wanted)| format!("found {found:#?}\nwanted {wanted}\n"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+const NAMESPACES: &str = "    match: {any: [{resources: {kinds: [Namespace]}}]}\n";
+const PODS: &str = "    match: {any: [{resources: {kinds: [Pod]}}]}\n";
+
+#[test]
+fn what_a_built_in_kind_does_not_have_is_told() {
+    let made = |target: &str| rule(&format!("{NAMESPACES}    generate: {{{target}}}\n"));
+    let patched = |patch: &str| rule(&format!("{PODS}    mutate: {patch}\n"));
+    check_all(&[
+        (
+            made(
+                "apiVersion: extensions/v1beta1, kind: NetworkPolicy, name: made, namespace: x, data: {spec: {}}",
+            ),
+            "8:15: rule r: NetworkPolicy is not served as extensions/v1beta1 (write `apiVersion: networking.k8s.io/v1`)",
+        ),
+        (
+            made("apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: {ZOO: a}"),
+            "8:82: a ConfigMap has no field ZOO (put it below data, one level deeper: data: {ZOO: …})",
+        ),
+        (
+            made(
+                "apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: {data: {port: 80}}",
+            ),
+            "8:89: data.port of a ConfigMap must be text, and this is a number (put it in quotes: \"80\")",
+        ),
+        (
+            patched("{patchStrategicMerge: {spec: {contianers: []}}}"),
+            "8:43: a Pod has no field spec.contianers (did you mean \"containers\"?)",
+        ),
+        (
+            patched(
+                "{patchesJson6902: '[{\"op\": \"add\", \"path\": \"/spec/nodeSelektor\", \"value\": {}}]'}",
+            ),
+            "8:31: a Pod has no field spec.nodeSelektor (did you mean \"nodeSelector\"?)",
+        ),
+        (
+            patched("{patchStrategicMerge: {metadata: {name: '{{ to_loer(request.name) }}'}}}"),
+            "8:53: unknown function \"to_loer\" (did you mean \"to_lower\"?)",
+        ),
+    ]);
+}
+
+#[test]
+fn copies_onto_their_own_source_are_told() {
+    check_all(&[
+        (
+            rule(&format!(
+                "{NAMESPACES}    generate: {{apiVersion: v1, kind: Secret, name: s, namespace: home, clone: {{name: s, namespace: home}}}}\n"
+            )),
+            "8:79: the source is cloned onto itself, so nothing is ever made (give the copy another name or namespace)",
+        ),
+        (
+            rule(&format!(
+                "{NAMESPACES}    generate: {{namespace: home, cloneList: {{kinds: [v1/Secret], namespace: home}}}}\n"
+            )),
+            "8:44: the copies go to where their sources are, so nothing is ever made (clone into another namespace)",
+        ),
+    ]);
+}
+
+#[test]
+fn objects_of_generating_policies_have_names_and_known_fields() {
+    let policy = |object: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: GeneratingPolicy\nmetadata: {{name: p}}\nspec:\n  matchConstraints:\n    resourceRules:\n    - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}}\n  variables:\n  - name: made\n    expression: >-\n      [{object}]\n  generate:\n  - expression: generator.Apply(object.metadata.name, variables.made)\n"
+        )
+    };
+    let told = |object: &str| -> Vec<String> {
+        let text = policy(object);
+        let all = messages(&compiled(&text));
+        all.iter()
+            .map(|m| m.split_once(": policy.yaml:").map_or(m.clone(), |(_, m)| m.to_owned()))
+            .collect()
+    };
+    assert_eq!(
+        told(
+            "{'apiVersion': dyn('v1'), 'kind': dyn('ConfigMap'), 'metadata': dyn({'labels': {'a': 'b'}})}"
+        ),
+        [
+            "11:60: this ConfigMap has no metadata.name, so it cannot be made (add \"name\" to its metadata)"
+        ]
+    );
+    assert_eq!(
+        told(
+            "{'apiVersion': dyn('v1'), 'kind': dyn('ConfigMap'), 'metadata': dyn({'name': 'a'}), 'dataa': dyn({'a': 'b'})}"
+        ),
+        ["11:92: a ConfigMap has no field dataa (did you mean \"data\"?)"]
+    );
+    assert_eq!(
+        told(
+            "{'apiVersion': dyn('v1'), 'kind': dyn('ConfigMap'), 'metadata': dyn({'name': object.metadata.name}), 'data': dyn({'a': 'b'})}"
+        ),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn labels_of_modrules_are_text() {
+    let policy = |value: &str| {
+        format!(
+            "apiVersion: api.kubemod.io/v1beta1\nkind: ModRule\nmetadata: {{name: m, namespace: home}}\nspec:\n  type: Patch\n  match: [{{select: $.kind, matchValue: Pod}}]\n  patch:\n  - {{op: add, path: /metadata/labels/x, value: {value}}}\n"
+        )
+    };
+    let told = |value: &str| messages(&compiled(&policy(value)));
+    assert_eq!(
+        told("'true'"),
+        [
+            "warning: policy.yaml:8:48: metadata.labels.x must be text: an API server refuses anything else (values are read as YAML, so quote it twice: '\"true\"')"
+        ]
+    );
+    assert_eq!(told("'7'").len(), 1);
+    for value in ["'\"true\"'", "yes-it-is", "'{{ .Target.kind }}'"] {
+        assert_eq!(told(value), Vec::<String>::new(), "{value}");
+    }
+}
+
+#[test]
+fn variables_anchors_and_custom_kinds_are_left_alone() {
+    for text in [
+        rule(&format!(
+            "{PODS}    mutate: {{patchStrategicMerge: {{spec: {{(hostNetwork): 'true', +(priorityClassName): low, containers: [{{(name): '*', image: '{{{{ element }}}}'}}]}}}}}}\n"
+        )),
+        rule(&format!(
+            "{NAMESPACES}    generate: {{apiVersion: example.com/v1, kind: Widget, name: made, namespace: x, data: {{anything: 1}}}}\n"
+        )),
+        rule(&format!(
+            "{NAMESPACES}    generate: {{apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: '{{{{ request.object.x }}}}'}}\n"
+        )),
+    ] {
+        let told: Vec<String> = messages(&compiled(&text))
+            .into_iter()
+            .filter(|message| message.contains("no field") || message.contains("must be"))
+            .collect();
+        assert_eq!(told, Vec::<String>::new());
+    }
+}
