@@ -29,6 +29,7 @@ impl Files for Given<'_> {
 pub(crate) fn check(bytes: &[u8]) {
     let parts = bytes.split(|byte| *byte == 0).collect();
     let options = Options {
+        definitions: &[],
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),

@@ -1,6 +1,7 @@
 //! What can be typed: the options every command has, and the list of commands.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, ValueEnum};
 
@@ -46,6 +47,8 @@ pub(crate) enum Format {
     Json,
     /// JUnit XML, of test results
     Junit,
+    /// A Markdown table, of test results
+    Markdown,
 }
 
 impl Format {
@@ -57,8 +60,25 @@ impl Format {
             Format::Yaml => "yaml",
             Format::Json => "json",
             Format::Junit => "junit",
+            Format::Markdown => "markdown",
         }
     }
+}
+
+/// What `-o` asks for: the word of a form means that form, as kubectl's users type it; anything else is a path.
+pub(crate) fn form_or_path(output: &Path, forms: &[Format]) -> Result<Format, PathBuf> {
+    let form = forms.iter().find(|form| output.as_os_str() == form.word());
+    form.copied().ok_or_else(|| output.to_owned())
+}
+
+/// Paths of an option that may be given several times, or once with commas in between. A comma in the name of a file
+/// that is there is part of it.
+pub(crate) fn separated(paths: &[String]) -> Vec<String> {
+    let split = |path: &String| match path.contains(',') && !Path::new(path).exists() {
+        true => path.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+        false => vec![path.clone()],
+    };
+    paths.iter().flat_map(split).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -174,6 +194,18 @@ mod tests {
             let wanted: Vec<OsString> = meant.split(' ').map(OsString::from).collect();
             assert_eq!(words, wanted, "{typed}");
         }
+    }
+
+    #[test]
+    fn a_word_is_a_form_and_the_rest_are_paths() {
+        let forms = [Format::Json, Format::Junit];
+        let read = |text: &str| form_or_path(Path::new(text), &forms);
+        assert_eq!(read("json"), Ok(Format::Json));
+        for path in ["./json", "yaml", "json/", "out.json", "JSON"] {
+            assert_eq!(read(path), Err(PathBuf::from(path)), "{path}");
+        }
+        let paths = ["a.yaml,b.yaml".to_owned(), "c".to_owned()];
+        assert_eq!(separated(&paths), ["a.yaml", "b.yaml", "c"]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn refused(address: &str) -> Error {
 }
 
 /// The content behind an address.
-fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
+pub(crate) fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
     let agent = agent();
     let mut address = url.to_owned();
     for _ in 0..=MOST_REDIRECTS {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod addresses;
 mod args;
 mod commands;
 mod exit;

@@ -9,14 +9,16 @@ use kiln_object::ObjectId;
 use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
 use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
-use kiln_yaml::{Places, ReadOptions, Reader};
+use kiln_yaml::{Document, Places, ReadOptions, Reader};
 
 use crate::answers::Asked;
 use crate::compare::{difference, find, same};
 use crate::files::Files;
 use crate::format::{Expectation, Named, Wanted};
-use crate::load::{Expected, Loaded, load};
-use crate::names::{describe, is_named, means_key, means_policy, means_rule, shown, shown_name};
+use crate::load::{Expected, Loaded, load, read_suites};
+use crate::names::{
+    describe, is_named, means_key, means_name, means_policy, means_rule, shown, shown_name,
+};
 use crate::report::{Row, Suite, Verdict};
 use crate::select::Selector;
 
@@ -30,12 +32,33 @@ pub struct Options<'o> {
     pub read: ReadOptions,
     /// Who is asked for what a suite says no answer to.
     pub services: &'o dyn Outside,
+    /// Definitions of custom resources that all suites may use.
+    pub definitions: &'o [Document],
 }
 
-/// Runs the suite at this path. Whatever is wrong with it is in the result, so that other suites can run.
+/// Runs the suites in the file at this path. Whatever is wrong with them is in the result, so that others can run.
 pub fn run(path: &str, files: &dyn Files, options: &Options<'_>) -> Suite {
+    let mut all =
+        Suite { path: path.to_owned(), name: None, problems: Vec::new(), rows: Vec::new() };
+    let documents = match read_suites(path, files, Reader::new(options.read)) {
+        Ok(documents) => documents,
+        Err(problem) => {
+            all.problems.push(problem);
+            return all;
+        }
+    };
+    for document in &documents {
+        let one = run_one(path, document, files, options);
+        all.name = all.name.or(one.name);
+        all.problems.extend(one.problems);
+        all.rows.extend(one.rows);
+    }
+    all
+}
+
+fn run_one(path: &str, document: &Document, files: &dyn Files, options: &Options<'_>) -> Suite {
     let reader = Reader::new(options.read);
-    let mut loaded = match load(path, files, reader) {
+    let mut loaded = match load(path, document, files, reader, options.definitions) {
         Ok(loaded) => loaded,
         Err(problems) => {
             return Suite { path: path.to_owned(), name: None, problems, rows: Vec::new() };
@@ -150,8 +173,52 @@ impl Checking<'_> {
                 rows.extend(self.one(expected, named, &rules, &ran));
             }
         }
+        self.never_made(expected, &rules, &mut rows);
         self.rows.extend(rows);
         self.runs.push((key, ran));
+    }
+
+    /// Objects that the rules were expected to change, and that are not as expected although no rule matched anything:
+    /// what was never made is not to be taken for excluded.
+    fn never_made(&self, expected: &Expected, rules: &[RuleId], rows: &mut [Row]) {
+        let has_targets = |rule: &RuleId| {
+            let program = self.loaded.rules.rule(rule).map(|rule| &rule.program);
+            matches!(program, Some(Program::Mutate(mutate)) if mutate.targets.is_some())
+        };
+        let nothing_ran = rows.iter().all(|row| row.verdict == Verdict::Excluded);
+        if expected.expectation.wanted != Wanted::Pass
+            || !nothing_ran
+            || !rules.iter().any(has_targets)
+        {
+            return;
+        }
+        let Some(row) = rows.first_mut() else { return };
+        let is = |object: &Value, id: &ObjectId| {
+            ObjectId::of(object).is_ok_and(|other| other.same_object(id))
+        };
+        for wanted in &expected.patched {
+            let Ok(id) = ObjectId::of(wanted) else { continue };
+            if self.loaded.resources.iter().any(|object| is(object, &id)) {
+                continue;
+            }
+            let given = self.loaded.others.iter().find(|object| is(object, &id));
+            let unlike = match given {
+                Some(given) => {
+                    let given = kiln_offline::with_namespace(given.clone(), &self.loaded.kinds);
+                    difference(wanted, &id, &given)
+                }
+                None => {
+                    row.verdict = Verdict::Failed;
+                    row.reason = format!("{} was expected and never made", describe(&id));
+                    continue;
+                }
+            };
+            if let Some(unlike) = unlike {
+                row.verdict = Verdict::Failed;
+                row.reason = format!("{} was never changed: {}", describe(&id), row.reason);
+                row.differences.push(unlike);
+            }
+        }
     }
 
     /// The rules that an expectation means; none, after saying so in a row, when Kiln does not run them.
@@ -166,7 +233,8 @@ impl Checking<'_> {
         }
         let not_run = self.loaded.compiled.not_run.iter().find(|not_run| {
             means_key(policy, &not_run.policy)
-                && (rule.is_empty() || not_run.rule.as_ref().is_none_or(|name| name == rule))
+                && (rule.is_empty()
+                    || not_run.rule.as_ref().is_none_or(|name| means_name(rule, name)))
         });
         if let Some(not_run) = not_run {
             let names = expectation.resources.iter();
@@ -177,8 +245,9 @@ impl Checking<'_> {
             self.rows.push(row);
             return Err(None);
         }
-        let problem = if of_policy.is_empty() {
-            let policies = self.loaded.rules.policies();
+        let policies = self.loaded.rules.policies();
+        let is_there = policies.iter().any(|known| means_policy(policy, &known.id));
+        let problem = if !is_there {
             let known: Vec<String> = policies.iter().map(|policy| policy.id.key()).collect();
             let hint = match did_you_mean(policy, known.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant:?}?"),
@@ -187,13 +256,27 @@ impl Checking<'_> {
             let message = format!("this suite has no policy {:?}", policy.as_str());
             Diagnostic::error(message).at(self.places.value(&path.join("policy"))).hint(hint)
         } else {
-            let known: Vec<&str> = of_policy.iter().map(|id| id.rule.as_str()).collect();
+            let not_run = self.loaded.compiled.not_run.iter();
+            let not_run = not_run.filter(|not_run| means_key(policy, &not_run.policy));
+            let known = of_policy.iter().map(|id| id.rule.as_str());
+            let known: Vec<&str> =
+                known.chain(not_run.filter_map(|not_run| not_run.rule.as_deref())).collect();
             let hint = match did_you_mean(rule, known.iter().copied()) {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => format!("its rules are {}", known.join(", ")),
             };
             let message = format!("policy {:?} has no rule {:?}", policy.as_str(), rule.as_str());
-            Diagnostic::error(message).at(self.places.value(&path.join("rule"))).hint(hint)
+            let place = self.places.value(&path.join("rule"));
+            let warning = Diagnostic::warning(format!("{message}, so nothing is tested here"));
+            self.problems.push(warning.at(place).hint(hint));
+            // Kyverno: such a result is excluded.
+            let names = expectation.resources.iter();
+            let names = names.map(|n| shown(&n.kind, n.namespace.as_deref(), &n.name));
+            let names: Vec<String> = names.collect();
+            let row =
+                self.row(expectation, rule, names.join(", "), None, Verdict::Excluded, message);
+            self.rows.push(row);
+            return Err(None);
         };
         Err(Some(problem))
     }
@@ -341,8 +424,8 @@ impl Checking<'_> {
         let found = self.loaded.rules.rule(rule);
         let finds_objects = found.is_some_and(|r| matches!(r.program, Program::Modify(_)));
         let object = id.and_then(|id| {
-            let given = self.loaded.resources.iter();
-            given.clone().find(|o| ObjectId::of(o).is_ok_and(|other| other.same_object(id)))
+            let mut given = self.loaded.resources.iter().chain(&self.loaded.others);
+            given.find(|o| ObjectId::of(o).is_ok_and(|other| other.same_object(id)))
         });
         let differs = id.zip(object).and_then(|(id, object)| {
             let (_, wanted) = find(&expected.patched, id)?;

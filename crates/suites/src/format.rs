@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_offline::{Values, remark_kind};
 use kiln_rules::Operation;
-use kiln_value::{Path, Str, Value};
+use kiln_value::{Path, Str, Value, from_value};
 use kiln_yaml::Document;
 use serde::Deserialize;
 
@@ -308,7 +308,113 @@ pub(crate) struct Expectation {
     pub(crate) reject_message: Option<Str>,
 }
 
+/// The fields of a suite, of a result and of what a result names.
+const FIELDS: [&[&str]; 3] = [
+    &[
+        "apiVersion",
+        "kind",
+        "metadata",
+        "name",
+        "policies",
+        "resources",
+        "targetResources",
+        "paramResources",
+        "clusterResources",
+        "exceptions",
+        "crds",
+        "variables",
+        "values",
+        "userinfo",
+        "context",
+        "apiCallResponses",
+        "globalContextEntries",
+        "results",
+        "checks",
+        "jsonPayload",
+        "jsonPayloads",
+        "httpPayloads",
+        "envoyPayloads",
+    ],
+    &[
+        "policy",
+        "rule",
+        "kind",
+        "resources",
+        "resourceSpecs",
+        "result",
+        "operation",
+        "patchedResources",
+        "generatedResource",
+        "generatedResources",
+        "cloneSourceResource",
+        "failOnMissingResources",
+        "rejectMessage",
+        "status",
+        "resource",
+        "namespace",
+        "patchedResource",
+        "isValidatingAdmissionPolicy",
+        "isMutatingAdmissionPolicy",
+        "isValidatingPolicy",
+        "isImageValidatingPolicy",
+        "isMutatingPolicy",
+        "isGeneratingPolicy",
+        "isDeletingPolicy",
+    ],
+    &["group", "version", "kind", "namespace", "name", "subresource"],
+];
+
+/// Fields that Go would read although they are in another letter case, put right; each with where it is and its name.
+fn respelt(
+    value: &mut Value,
+    fields: &[&[&'static str]],
+    path: &Path,
+    found: &mut Vec<(Path, &'static str)>,
+) {
+    let Some((known, deeper)) = fields.split_first() else { return };
+    let Some(map) = value.as_map_mut() else { return };
+    let wrong = |key: &str| {
+        let same = |name: &&&'static str| name.eq_ignore_ascii_case(key);
+        known.iter().find(same).copied().filter(|_| !known.contains(&key))
+    };
+    let keys: Vec<(String, &'static str)> =
+        map.keys().filter_map(|key| Some((key.as_str().to_owned(), wrong(key)?))).collect();
+    for (key, name) in keys {
+        if let Some(value) = map.remove(&key) {
+            found.push((path.join(key.as_str()), name));
+            map.insert(name, value);
+        }
+    }
+    for inner in ["results", "resourceSpecs"] {
+        let Some(list) = map.get_mut(inner).and_then(Value::as_list_mut) else { continue };
+        for (at, element) in list.iter_mut().enumerate() {
+            respelt(element, deeper, &path.join(inner).join(at), found);
+        }
+    }
+}
+
 impl TestFile {
+    /// Reads a suite, and what is wrong with the letter case of its fields, which Go does not mind.
+    ///
+    /// # Errors
+    /// With the place of what does not fit.
+    pub(crate) fn read(document: &Document) -> Result<(Self, Vec<Diagnostic>), Diagnostic> {
+        let problem = match document.read() {
+            Ok(test) => return Ok((test, Vec::new())),
+            Err(problem) => problem,
+        };
+        let mut value = document.value().clone();
+        let mut found = Vec::new();
+        respelt(&mut value, &FIELDS, &Path::root(), &mut found);
+        let Ok(test) = from_value(&value) else { return Err(problem) };
+        let places = document.places();
+        let remark = |(path, name): (Path, &str)| {
+            let message = format!("{path} is in another letter case");
+            Diagnostic::warning(message).at(places.key(&path)).hint(format!("write {name}"))
+        };
+        Ok((test, found.into_iter().map(remark).collect()))
+    }
+
     /// The name of the suite, if it has one.
     pub(crate) fn title(&self) -> Option<Str> {
         let name = self.metadata.get("name").and_then(Value::as_str).map(Str::from);

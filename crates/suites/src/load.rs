@@ -44,24 +44,41 @@ pub(crate) struct Expected {
     pub(crate) clone_sources: Vec<Value>,
 }
 
-/// Loads the suite at this path.
+/// The suites in the file at this path.
+///
+/// # Errors
+/// When it cannot be read, or holds none.
+pub(crate) fn read_suites(
+    path: &str,
+    files: &dyn Files,
+    reader: Reader,
+) -> Result<Vec<Document>, Diagnostic> {
+    let documents = Folder::of(path, files, reader).read_suite(path)?;
+    match documents.is_empty() {
+        true => Err(Diagnostic::error(format!("{path} is empty"))),
+        false => Ok(documents),
+    }
+}
+
+/// Loads a suite of the file at this path.
 ///
 /// # Errors
 /// When something that it names cannot be read or compiled: everything that is wrong, with places.
 pub(crate) fn load(
     path: &str,
+    document: &Document,
     files: &dyn Files,
     reader: Reader,
+    definitions: &[Document],
 ) -> Result<Loaded, Vec<Diagnostic>> {
-    let mut folder = Folder::of(path, files, reader);
-    let documents = folder.read_suite(path).map_err(|problem| vec![problem])?;
-    let document = only(documents, path).map_err(|problem| vec![problem])?;
+    let folder = Folder::of(path, files, reader);
     if document.value().as_map().is_none() {
         let problem = Diagnostic::error("a suite is a map of fields such as policies and results");
         return Err(vec![problem.at(document.place())]);
     }
-    let test: TestFile = document.read().map_err(|problem| vec![problem])?;
-    let mut reading = Reading { folder, document: &document, problems: test.remarks(&document) };
+    let (test, mut problems) = TestFile::read(document).map_err(|problem| vec![problem])?;
+    problems.extend(test.remarks(document));
+    let mut reading = Reading { folder, document, definitions, problems };
     let loaded = reading.everything(test);
     let problems = reading.problems;
     match loaded {
@@ -73,11 +90,12 @@ pub(crate) fn load(
     }
 }
 
+/// The only document of a file that a suite names.
 fn only(documents: Vec<Document>, path: &str) -> Result<Document, Diagnostic> {
     if let [_, second, ..] = documents.as_slice() {
         return Err(Diagnostic::error(format!("{path} has {} documents", documents.len()))
             .at(second.place())
-            .hint("a file holds one suite: keep one document in it"));
+            .hint("keep one document in it"));
     }
     documents.into_iter().next().ok_or_else(|| Diagnostic::error(format!("{path} is empty")))
 }
@@ -86,6 +104,8 @@ fn only(documents: Vec<Document>, path: &str) -> Result<Document, Diagnostic> {
 struct Reading<'r> {
     folder: Folder<'r>,
     document: &'r Document,
+    /// Definitions that were given for all suites.
+    definitions: &'r [Document],
     problems: Vec<Diagnostic>,
 }
 
@@ -125,7 +145,7 @@ impl Reading<'_> {
 
         let defining = [&policies, &resources, &targets, &definitions].into_iter().flatten();
         let mut kinds = Kinds::builtin();
-        for definition in defining {
+        for definition in self.definitions.iter().chain(defining) {
             kinds = self.define(kinds, definition);
         }
         let resources = self.distinct(resources);

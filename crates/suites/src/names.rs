@@ -25,6 +25,12 @@ pub(crate) fn means_rule(name: &str, id: &RuleId) -> bool {
     id.rule == name || rewritten.iter().any(|p| id.rule.strip_prefix(p) == Some(name))
 }
 
+/// Whether an expectation means a rule that is not run, and so has no rules that were rewritten from it.
+pub(crate) fn means_name(name: &str, rule: &str) -> bool {
+    let rewritten = ["autogen-cronjob-", "autogen-"];
+    name == rule || rewritten.iter().any(|prefix| name.strip_prefix(prefix) == Some(rule))
+}
+
 /// Whether an expectation names this object.
 pub(crate) fn is_named(named: &Named, id: &ObjectId) -> bool {
     let namespace = if id.namespace.is_empty() { "default" } else { id.namespace.as_str() };

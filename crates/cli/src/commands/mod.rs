@@ -30,6 +30,7 @@ mod test;
 mod uninstall;
 mod up;
 mod version;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -40,7 +41,8 @@ use crate::ui::Ui;
 /// The commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    Apply(apply::Args),
+    // It has more options than all others.
+    Apply(Box<apply::Args>),
     Build(build::Args),
     Init(init::Args),
     Create(create::Args),
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     Test(test::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
+    /// Evaluate a JMESPath expression: short for kiln eval jmespath
+    #[command(hide = true)]
+    Jp(eval::JmesPathArgs),
     Explain(explain::Args),
     Plan(plan::Args),
     Adopt(adopt::Args),
@@ -79,6 +84,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
+        Command::Jp(command) => eval::run_jmespath(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),
         Command::Adopt(command) => adopt::run(&ui, &command),
         Command::Doctor(command) => doctor::run(&ui, &command),

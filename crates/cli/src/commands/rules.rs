@@ -103,7 +103,7 @@ pub(super) fn compile_for_stored(ui: &Ui, documents: &[Document], kinds: &Kinds)
     compiled
 }
 
-/// The objects of documents, lists taken apart.
+/// The objects of documents, lists taken apart. Those with `generateName` need no name.
 ///
 /// # Errors
 /// When a document is no Kubernetes object; each is named with its place.

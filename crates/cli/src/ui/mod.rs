@@ -15,7 +15,7 @@ use crate::args::{Color, Format, Global};
 use clean::Clean;
 pub(crate) use difference::difference;
 pub(crate) use paint::{Paint, Style};
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Counter, Progress};
 pub(crate) use table::table;
 
 /// A number of things, in words: `1 rule`, `2 rules`.
@@ -65,6 +65,11 @@ impl Ui {
     /// The form of output that was asked for.
     pub(crate) fn format(&self) -> Format {
         self.format
+    }
+
+    /// The same, with another form of output.
+    pub(crate) fn in_form(&self, format: Format) -> Ui {
+        Ui { format, ..*self }
     }
 
     /// Refuses the form of output that was asked for, if it is none of these.

@@ -1,5 +1,6 @@
 //! Saying that a long command is still at work: only on a terminal, and only after a while.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -37,6 +38,44 @@ impl Progress {
             }
         });
         Progress(Some((done, shower)))
+    }
+}
+
+/// How many of several things are done: a line on the terminal that goes away with this.
+pub(crate) struct Counter {
+    of: usize,
+    done: Cell<usize>,
+    is_wanted: bool,
+    start: Instant,
+}
+
+impl Counter {
+    /// Counts up to so many, if anybody can see it.
+    pub(crate) fn start(of: usize, format: Format) -> Self {
+        let is_wanted = is_wanted(io::stderr().is_terminal(), format);
+        Counter { of, done: Cell::new(0), is_wanted, start: Instant::now() }
+    }
+
+    /// Makes room for a message.
+    pub(crate) fn hide(&self) {
+        if self.is_wanted {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// One more is done.
+    pub(crate) fn done(&self) {
+        self.done.set(self.done.get() + 1);
+        if self.is_wanted && self.done.get() < self.of {
+            let line = format!("{} of {} suites", self.done.get(), self.of);
+            let _ = write!(io::stderr(), "\r{line} … {} s\x1b[K", self.start.elapsed().as_secs());
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.hide();
     }
 }
 

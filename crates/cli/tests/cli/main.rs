@@ -5,6 +5,7 @@ mod apply;
 mod authors;
 mod build;
 mod build_remote;
+mod check;
 mod claims;
 mod doctor;
 mod doctor_patient;
@@ -23,6 +24,7 @@ mod live;
 mod modrule;
 mod modrule_live;
 mod named_tests;
+mod pipelines;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plugins;

@@ -339,3 +339,151 @@ fn watching_runs_again_when_a_file_changes() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn words_of_forms_are_forms_as_for_kyverno() {
+    let folder = folder(GOOD);
+    for (word, begins) in
+        [("json", "{"), ("yaml", "suites:"), ("junit", "<?xml"), ("markdown", "| ID |")]
+    {
+        for option in ["-o", "--output-format"] {
+            let run = folder.kiln(&["test", option, word]);
+            assert!(run.code == 0 && run.stdout.starts_with(begins), "{word}: {}", run.stdout);
+            assert!(!folder.path().join(word).exists());
+        }
+    }
+    assert_eq!(folder.kiln(&["test", "-o", "./json"]).stdout, "");
+    assert!(folder.read("json").starts_with("s/kyverno-test.yaml\n"));
+}
+
+#[test]
+fn a_file_holds_several_suites() {
+    let folder = folder(GOOD);
+    let one = suite(GOOD);
+    folder.write("s/kyverno-test.yaml", format!("{one}---\n{one}"));
+    let run = folder.kiln(&["test"]);
+    assert!(
+        run.code == 0 && run.stdout.ends_with("1 suite: 4 passed, 0 failed; 2 objects compared\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn letter_case_and_unknown_rules_are_warned_about() {
+    let run = test(
+        "- {policy: add-label, rule: label, kind: ConfigMap, resources: [good], isMUtatingPolicy: false, result: pass}\n",
+        &[],
+    );
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("warning: results[0].isMUtatingPolicy is in another letter case")
+            && run.stderr.contains("write isMutatingPolicy"),
+        "{}",
+        run.stderr
+    );
+    let unknown =
+        "- {policy: add-label, rule: lable, kind: ConfigMap, resources: [good], result: pass}\n";
+    let run = test(unknown, &[]);
+    assert!(run.code == 0 && run.stdout.contains("excluded"), "{}", run.stdout);
+    assert!(
+        run.stderr.contains(
+            "warning: policy \"add-label\" has no rule \"lable\", so nothing is tested here"
+        ) && run.stderr.contains("did you mean \"label\"?"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(test(unknown, &["--warnings-as-errors"]).code, 1);
+}
+
+#[test]
+fn targets_that_were_expected_and_never_made_fail() {
+    let policy = "\
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: mark}
+spec:
+  rules:
+  - name: mark
+    match: {any: [{resources: {kinds: [Namespace], names: [other]}}]}
+    mutate:
+      targets: [{apiVersion: v1, kind: Secret, name: s, namespace: a}]
+      patchStrategicMerge: {metadata: {labels: {marked: 'yes'}}}
+";
+    let target = |labels: &str| {
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: a{labels}}}\n")
+    };
+    let suite = "\
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [ns.yaml]
+targetResources: [target.yaml]
+results:
+- {policy: mark, rule: mark, kind: Namespace, resources: [shop], patchedResources: patched.yaml, result: pass}
+";
+    let folder = Folder::with(&[
+        ("policy.yaml", policy),
+        ("ns.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"),
+        ("target.yaml", &target("")),
+        ("patched.yaml", &target(", labels: {marked: 'yes'}")),
+        ("kyverno-test.yaml", suite),
+    ]);
+    let run = folder.kiln(&["test"]);
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    assert!(run.stdout.contains("Secret a/s was never changed"), "{}", run.stdout);
+    folder.write("patched.yaml", target("").replace("name: s", "name: nobody"));
+    let run = folder.kiln(&["test"]);
+    assert!(
+        run.code == 1 && run.stdout.contains("Secret a/nobody was expected and never made"),
+        "{}",
+        run.stdout
+    );
+    // What is as it was given was not to be changed.
+    folder.write("patched.yaml", target(""));
+    assert_eq!(folder.kiln(&["test"]).code, 0);
+}
+
+#[test]
+fn rules_that_are_not_run_are_known_by_rewritten_names() {
+    let folder = folder(
+        "- {policy: add-label, rule: autogen-label, kind: ConfigMap, resources: [good], result: fail}\n",
+    );
+    folder.write(
+        "s/policy.yaml",
+        POLICY
+            .replace(
+                "mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}",
+                "validate: {message: no, deny: {}}",
+            )
+            .replace("kyverno.io/v1", "kyverno.io/v2beta1"),
+    );
+    let run = folder.kiln(&["test"]);
+    assert!(
+        run.code == 0 && run.stdout.contains("not run by Kiln: validate"),
+        "{} {}",
+        run.stdout,
+        run.stderr
+    );
+}
+
+#[test]
+fn many_suites_come_in_order() {
+    let names: Vec<String> = (0..24).map(|n| format!("s{n:02}")).collect();
+    let folder = Folder::with(&[]);
+    for name in &names {
+        folder.write(&format!("{name}/policy.yaml"), POLICY);
+        folder.write(&format!("{name}/resources.yaml"), RESOURCES);
+        folder.write(&format!("{name}/patched.yaml"), PATCHED);
+        folder.write(&format!("{name}/kyverno-test.yaml"), suite(GOOD));
+    }
+    let run = folder.kiln(&["test", "--jobs", "4"]);
+    let shown: Vec<&str> =
+        run.stdout.lines().filter(|line| line.ends_with("kyverno-test.yaml")).collect();
+    let wanted: Vec<String> =
+        names.iter().map(|name| format!("{name}/kyverno-test.yaml")).collect();
+    assert_eq!(shown, wanted);
+    assert!(run.stdout.contains("\n48   add-label"), "rows are counted through: {}", run.stdout);
+    assert!(run.stdout.ends_with("24 suites: 48 passed, 0 failed; 24 objects compared\n"));
+}

@@ -96,9 +96,20 @@ impl Bindings {
     }
 }
 
-/// What stands in parentheses, if all of a text does.
+/// What stands in parentheses, if all of a text does. chainsaw: text of several lines is text, and so is one with blanks
+/// around it; the name of the language may stand in front, with a semicolon.
 pub(super) fn parenthesised(text: &str) -> Option<&str> {
-    text.trim().strip_prefix('(')?.strip_suffix(')').filter(|inner| !inner.is_empty())
+    let inner = text.strip_prefix('(')?.strip_suffix(')')?;
+    if inner.is_empty() || inner.contains('\n') {
+        return None;
+    }
+    let is_word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    match inner.split_once(';') {
+        Some((word, rest)) if is_word(word) && !rest.is_empty() => Some(rest),
+        _ => Some(inner),
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +117,22 @@ mod tests {
     use kiln_value::value;
 
     use super::*;
+
+    #[test]
+    fn only_one_line_in_parentheses_is_an_expression() {
+        for (text, inner) in [
+            ("(x.y)", Some("x.y")),
+            ("(jp;x.y)", Some("x.y")),
+            ("(a && b) || (c)", Some("a && b) || (c")),
+            ("(a &&\nb)", None),
+            ("(a)\n", None),
+            (" (a)", None),
+            ("()", None),
+            ("a", None),
+        ] {
+            assert_eq!(parenthesised(text), inner, "{text:?}");
+        }
+    }
 
     #[test]
     fn bindings_stand_for_their_values() {

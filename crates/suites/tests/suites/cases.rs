@@ -159,6 +159,7 @@ fn suite(case: &Case) -> Suite {
         (path.as_str().to_owned(), text.to_owned())
     });
     let options = Options {
+        definitions: &[],
         services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),

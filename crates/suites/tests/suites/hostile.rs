@@ -54,6 +54,7 @@ fn suite(text: &str) -> Suite {
         ("t/bare.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: c}}"),
     ]);
     let options = Options {
+        definitions: &[],
         services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),
@@ -73,7 +74,7 @@ fn documents_that_are_no_suites_say_so() {
         ("# nothing", "is empty"),
         ("[]", "map"),
         ("just text", "map"),
-        ("a: 1\n---\nb: 2\n", "2 documents"),
+        ("a: 1\n---\nb: 2\n", "unknown field \"b\""),
         ("{kind: Test}", "names no policies"),
         ("policies: {a: b}", "policies"),
         ("policies: [p.yaml]\nresults: [1]", "results[0]"),
@@ -130,6 +131,7 @@ fn many_results_for_many_resources_take_one_run() {
     let files =
         Memory::with(&[("s.yaml", &results), ("p.yaml", POLICY), ("many.yaml", &resources)]);
     let options = Options {
+        definitions: &[],
         services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),

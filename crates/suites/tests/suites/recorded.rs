@@ -32,6 +32,7 @@ fn suites(name: &str, wanted: fn(&[&str]) -> bool) -> Option<Report> {
     let index = corpus_json("kyverno-cli/index.json")?;
     let mut tally = Tally::new(name);
     let options = Options {
+        definitions: &[],
         services: &kiln_engine::Offline,
         sources: &NoSources,
         selector: Selector::default(),

@@ -1,21 +1,23 @@
 //! `kiln apply`
 
 mod show;
+mod unnamed;
 
 use std::path::{Path, PathBuf};
 
-use kiln_diagnostic::Diagnostic;
-use kiln_dialects::is_policy;
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_dialects::{Compiled, is_exception, is_policy};
 use kiln_engine::Limits;
-use kiln_offline::{Job, Report, UserFile, Values, remark_kind, run as run_offline};
+use kiln_offline::{Change, Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_services::{Allowed, Services};
 use kiln_value::Value;
-use kiln_yaml::emit_documents;
+use kiln_yaml::{Document, emit_documents};
 
 use super::eval::Surroundings;
 use super::plan::{PlanArgs, plan};
 use super::rules::{compile_rules, kinds_of, objects_of, read_all, read_only, rule_set};
-use crate::args::{Format, Global};
+use crate::addresses::Fetched;
+use crate::args::{Format, Global, form_or_path, separated};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::input;
 use crate::ui::Ui;
@@ -28,14 +30,17 @@ use crate::ui::Ui;
 ///
 /// With --resource - --format yaml, everything that is piped in comes out again in order, changed or not, and what rules
 /// make follows: so it can be a post-renderer of Helm.
+///
+/// Policies whose rules are all of kinds that Kiln does not run are warned about; when nothing else was given, the exit
+/// code is 1, since nothing was judged.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a command")]
 pub(crate) struct Args {
-    /// Policies: files, folders, or - for standard input
+    /// Policies: files, folders, addresses of files or git repositories, or - for standard input
     #[arg(required = true, value_name = "RULES")]
     rules: Vec<String>,
 
-    /// Resources: files, folders, or - for standard input
+    /// Resources: files, folders, addresses of files, or - for standard input; several with commas, too
     #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "resources")]
     resource: Vec<String>,
 
@@ -55,11 +60,37 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     userinfo: Option<String>,
 
+    /// PolicyExceptions: files or folders. Those among RULES hold as well
+    #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "exceptions")]
+    exception: Vec<String>,
+
+    /// Let PolicyExceptions among the resources hold, too
+    #[arg(long, alias = "exceptions-with-resources")]
+    exceptions_within_resources: bool,
+
+    /// Definitions of custom resources: files or folders, with commas in between
+    #[arg(long, value_name = "FILES", num_args = 1.., alias = "crd-path")]
+    crd_paths: Vec<String>,
+
+    /// A file of kind Context: objects that a cluster is said to hold
+    #[arg(long, value_name = "FILE")]
+    context_file: Option<String>,
+
+    /// Objects that policies take as parameters
+    #[arg(long, value_name = "FILES", num_args = 1..)]
+    parameter_resource: Vec<String>,
+
+    /// The branch of repositories among RULES whose address names none
+    #[arg(long, short = 'b', value_name = "BRANCH")]
+    git_branch: Option<String>,
+
     /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
     #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
     allow_service: Vec<Allowed>,
 
-    /// Write the objects to a file, or into a folder, one file per policy
+    /// Write the objects to a file, or into a folder, which is made if its name ends with a slash: what was patched as
+    /// RESOURCE-mutated.yaml, what was generated as POLICY-generated.yaml. The word of a form (json, yaml, table) means
+    /// --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -74,6 +105,18 @@ pub(crate) struct Args {
     /// Print the results as a policy report
     #[arg(long, short)]
     policy_report: bool,
+
+    /// The API group of the policy report
+    #[arg(long, value_name = "GROUP", value_enum, default_value_t = ReportGroup::Openreports)]
+    report_group: ReportGroup,
+
+    /// The form of the policy report
+    #[arg(long, value_name = "FORM", value_parser = ["yaml", "json"], default_value = "yaml")]
+    output_format: String,
+
+    /// Print the objects alone, to be piped on: --format yaml
+    #[arg(long, short = 'i')]
+    stdin: bool,
 
     /// Print the results as a table
     #[arg(long, short)]
@@ -91,32 +134,152 @@ pub(crate) struct Args {
     #[arg(long)]
     warn_no_pass: bool,
 
+    /// Exit code 1 when there is a warning, about a policy or by a rule
+    #[arg(long)]
+    warnings_as_errors: bool,
+
     /// Take all objects of a cluster for resources, and say what would be created, changed and deleted there
     ///
     /// This is `kiln plan --all`: nothing is changed.
     #[arg(long, short, conflicts_with_all = [
         "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
-        "detailed_results", "warn_exit_code", "warn_no_pass",
+        "detailed_results", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "exception",
+        "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
     ])]
     cluster: bool,
 
     #[command(flatten)]
     plan: PlanArgs,
 
-    /// Accepted for compatibility: one bad policy never stops the others
-    #[arg(long, hide = true)]
-    continue_on_fail: bool,
+    #[command(flatten)]
+    kyverno: Accepted,
 }
 
+/// The API groups of policy reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReportGroup {
+    /// openreports.io, as Kyverno 1.19 has it
+    #[value(name = "openreports.io")]
+    Openreports,
+    /// wgpolicyk8s.io, as it was before
+    #[value(name = "wgpolicyk8s.io")]
+    Wgpolicy,
+}
+
+/// Options of Kyverno's command line that pipelines give, and that need nothing done here or cannot be had.
+#[derive(Debug, clap::Args)]
+struct Accepted {
+    /// One bad policy never stops the others
+    #[arg(long, hide = true)]
+    continue_on_fail: bool,
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
+    continue_on_error: Option<bool>,
+    /// PolicyExceptions among the policies always hold
+    #[arg(long, hide = true)]
+    exceptions_within_policies: bool,
+    /// No rule that is run only audits
+    #[arg(long, hide = true)]
+    audit_warn: bool,
+    /// NO_COLOR and --color are honoured
+    #[arg(long, hide = true)]
+    remove_color: bool,
+    /// With --cluster everything is looked at
+    #[arg(long, hide = true)]
+    cluster_wide_resources: bool,
+    #[arg(long, short = 'n', hide = true)]
+    namespace: Option<String>,
+    #[arg(long, short = 'v', hide = true)]
+    v: Option<u32>,
+    #[arg(long, hide = true)]
+    concurrent: Option<u32>,
+    #[arg(long, hide = true)]
+    batch_size: Option<u32>,
+    #[arg(long, hide = true)]
+    show_performance: bool,
+    #[arg(long, hide = true)]
+    registry: bool,
+    #[arg(long, hide = true)]
+    username: Option<String>,
+    #[arg(long, hide = true)]
+    password: Option<String>,
+    #[arg(long, hide = true)]
+    generate_exceptions: bool,
+    #[arg(long, hide = true)]
+    json: Vec<String>,
+    #[arg(long, hide = true)]
+    http_payload: Vec<String>,
+    #[arg(long, hide = true)]
+    envoy_payload: Vec<String>,
+}
+
+impl Accepted {
+    /// Says what cannot be had.
+    fn check(&self, ui: &Ui, with_cluster: bool) -> Result<(), Diagnostic> {
+        if self.username.is_some() || self.password.is_some() {
+            return Err(Diagnostic::error("Kiln hands no passwords to git").hint(
+                "leave --username and --password out: git asks your credential helper, or use ssh",
+            ));
+        }
+        let payloads = [
+            (!self.json.is_empty(), "--json"),
+            (!self.http_payload.is_empty(), "--http-payload"),
+            (!self.envoy_payload.is_empty(), "--envoy-payload"),
+            (self.generate_exceptions, "--generate-exceptions"),
+        ];
+        if let Some((_, option)) = payloads.into_iter().find(|(given, _)| *given) {
+            return Err(Diagnostic::error(format!(
+                "{option} is for rules that validate, which Kiln does not run"
+            ))
+            .hint("use kyverno apply for them"));
+        }
+        if self.registry {
+            ui.problem(
+                &Diagnostic::warning("Kiln asks no registries: --registry has no effect")
+                    .hint("give what rules want to know of images in a values file"),
+            );
+        }
+        if self.namespace.is_some() && with_cluster {
+            ui.problem(
+                &Diagnostic::warning("--namespace has no effect: all namespaces are looked at")
+                    .hint("give the objects of one with --resource"),
+            );
+        }
+        Ok(())
+    }
+}
+
+const FORMS: [Format; 4] = [Format::Text, Format::Table, Format::Yaml, Format::Json];
+
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    args.kyverno.check(ui, args.cluster)?;
+    let mut fetched = Fetched::default();
+    let limit = global.max_input_size;
+    let rules = fetched.bring(&args.rules, args.git_branch.as_deref(), limit)?;
     if args.cluster {
         let services = super::run::all(&args.allow_service);
-        return plan(ui, global, &args.rules, true, &services, &args.plan);
+        return plan(ui, global, &rules, true, &services, &args.plan);
     }
-    ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json])?;
-    let rules = read_all(&args.rules, global)?;
-    let resources = read_all(&args.resource, global)?;
-    let others = read_all(&args.target_resource, global)?;
+    let (form, output) = match args.output.as_deref().map(|path| form_or_path(path, &FORMS)) {
+        Some(Ok(form)) => (form, None),
+        Some(Err(path)) => (ui.format(), Some(path)),
+        None if args.stdin => (Format::Yaml, None),
+        None => (ui.format(), None),
+    };
+    let ui = &ui.in_form(form);
+    ui.has_forms(&FORMS)?;
+    if args.resource.is_empty() {
+        return Err(Diagnostic::error("there are no resources to try the rules on")
+            .hint(
+                "name files or folders with --resource, or take those of a cluster with --cluster",
+            )
+            .into());
+    }
+    let paths = fetched.bring(&separated(&args.resource), args.git_branch.as_deref(), limit)?;
+    let mut rules = read_all(&rules, global)?;
+    let mut resources = read_all(&paths, global)?;
+    let mut others = read_all(&separated(&args.target_resource), global)?;
+    others.extend(read_all(&separated(&args.parameter_resource), global)?);
+    let definitions = read_all(&separated(&args.crd_paths), global)?;
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
@@ -124,12 +287,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             )
             .into());
     }
-    if resources.is_empty() && !args.resource.is_empty() {
+    rules.extend(exceptions(args, global, &mut resources)?);
+    if resources.is_empty() {
         let nothing = format!("there is no resource in {}", args.resource.join(", "));
         ui.problem(&Diagnostic::warning(nothing).hint("rules are tried on nothing"));
     }
-    let kinds = kinds_of(rules.iter().chain(&resources).chain(&others))?;
+    let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
     let compiled = compile_rules(ui, &rules, &resources, &kinds);
+    let unjudged = warn_of_unjudged(ui, &compiled);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
         Some(path) => {
@@ -143,11 +308,16 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let limits =
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
+    let mut others = objects_of(others)?;
+    others.extend(context_objects(ui, global, args)?);
+    let mut resources = objects_of(resources)?;
+    unnamed::name(&mut resources);
+    unnamed::name(&mut others);
     let job = Job {
         rules: &rules,
         kinds: &kinds,
-        resources: objects_of(resources)?,
-        others: objects_of(others)?,
+        resources,
+        others,
         values: values(ui, global, args)?,
         user,
         limits,
@@ -155,18 +325,99 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         explain: args.trace,
         only_given_kinds: false,
     };
-    let report = run_offline(&job, &Surroundings);
+    let mut report = run_offline(&job, &Surroundings);
+    unnamed::forget(&mut report);
     for warning in &report.warnings {
         ui.problem(warning);
     }
-    if let Some(path) = &args.output {
+    if let Some(path) = &output {
         write_objects(path, &report)?;
     }
-    show::report(ui, args, &report)?;
+    show::report(ui, args, output.is_some(), &report)?;
     if ui.format() == Format::Yaml {
         show::refusals(ui, &report);
     }
-    end(args, &compiled, &report)
+    end(args, &compiled, unjudged, &report)
+}
+
+/// The exceptions that were given, and, where that is asked for, those among the resources.
+fn exceptions(
+    args: &Args,
+    global: &Global,
+    resources: &mut Vec<Document>,
+) -> Result<Vec<Document>, Failure> {
+    let mut found = read_all(&separated(&args.exception), global)?;
+    if let Some(other) = found.iter().find(|document| !is_exception(document)) {
+        return Err(Diagnostic::error("this is no PolicyException").at(other.place()).into());
+    }
+    if args.exceptions_within_resources {
+        let (among, rest) = std::mem::take(resources).into_iter().partition(is_exception);
+        *resources = rest;
+        found.extend::<Vec<Document>>(among);
+    }
+    Ok(found)
+}
+
+/// Warns about policies none of whose rules is run: Kyverno would have judged the resources by them.
+fn warn_of_unjudged(ui: &Ui, compiled: &Compiled) -> Unjudged {
+    let is_run = |policy: &str| {
+        compiled.policies.iter().any(|p| !p.rules.is_empty() && p.id.key() == policy)
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for not_run in compiled.not_run.iter().filter(|not_run| !is_run(&not_run.policy)) {
+        if !names.contains(&not_run.policy.as_str()) {
+            names.push(&not_run.policy);
+        }
+    }
+    if names.is_empty() {
+        return Unjudged::None;
+    }
+    let (none, them) = match names.as_slice() {
+        [only] => (format!("no rule of policy {only} is run"), "it"),
+        _ => (format!("no rule of the policies {} is run", names.join(", ")), "them"),
+    };
+    ui.problem(
+        &Diagnostic::warning(format!("{none}: nothing here was judged by {them}"))
+            .hint("Kiln runs rules that generate and mutate; leave the others to kyverno apply"),
+    );
+    match compiled.policies.iter().all(|policy| policy.rules.is_empty()) {
+        true => Unjudged::All,
+        false => Unjudged::Some,
+    }
+}
+
+/// How many of the policies have no rule that is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unjudged {
+    None,
+    Some,
+    All,
+}
+
+/// The objects of a file of kind Context.
+fn context_objects(ui: &Ui, global: &Global, args: &Args) -> Result<Vec<Value>, Failure> {
+    let Some(path) = &args.context_file else { return Ok(Vec::new()) };
+    let document = read_only(path, global)?;
+    remark_kind(&document, "context file", "Context").iter().for_each(|said| ui.problem(said));
+    let spec = document.value().get("spec");
+    if spec.is_some_and(|spec| spec.get("images").is_some_and(|images| !images.is_null())) {
+        ui.problem(
+            &Diagnostic::warning(
+                "images of a context file are for kiln test: no registry is stood in for here",
+            )
+            .at(document.place()),
+        );
+    }
+    let objects = spec.and_then(|spec| spec.get("resources")).and_then(Value::as_list);
+    let objects: Vec<Value> = objects.into_iter().flatten().cloned().collect();
+    match objects.iter().find_map(|object| kiln_object::ObjectId::of(object).err()) {
+        None => Ok(objects),
+        Some(missing) => {
+            Err(Diagnostic::error(format!("spec.resources holds no Kubernetes object: {missing}"))
+                .at(document.place())
+                .into())
+        }
+    }
 }
 
 fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
@@ -191,40 +442,57 @@ fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
     Ok(values)
 }
 
-/// Writes the objects: to one file, or for a folder to one file per policy, as Kyverno does.
+/// Writes the objects: to one file, or into a folder under the names that Kyverno gives them.
 fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
-    if !path.is_dir() {
+    let is_folder = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
+    if !is_folder {
         let text = emit_documents(report.objects().iter().map(|made| &made.object));
         return Ok(input::write_file(path, &text)?);
     }
-    // Each object belongs to the policy that made it first.
+    std::fs::create_dir_all(path)
+        .map_err(|error| input::cannot("make", &path.display().to_string(), &error))?;
     let mut files: Vec<(String, Vec<Value>)> = Vec::new();
     for made in report.objects() {
-        let maker = report.results.iter().find(|r| r.made.iter().any(|m| m.id == made.id));
-        let Some(maker) = maker else { continue };
-        // Names of policies may hold anything, file names may not.
-        let policy = maker.rule.policy.name.replace(['/', '\\', '\0'], "_");
-        match files.iter_mut().find(|(name, _)| *name == policy) {
+        // What was patched belongs to the resource; what was made, to the policy that made it first.
+        let file = match made.change {
+            Change::Patched => format!("{}-mutated", made.id.name),
+            _ => {
+                let maker = report.results.iter().find(|r| r.made.iter().any(|m| m.id == made.id));
+                let Some(maker) = maker else { continue };
+                format!("{}-generated", maker.rule.policy.name)
+            }
+        };
+        // Names may hold anything, file names may not.
+        let file = file.replace(['/', '\\', '\0', ':'], "_");
+        match files.iter_mut().find(|(name, _)| *name == file) {
             Some((_, objects)) => objects.push(made.object),
-            None => files.push((policy, vec![made.object])),
+            None => files.push((file, vec![made.object])),
         }
     }
-    for (policy, objects) in files {
-        let text = emit_documents(&objects);
-        input::write_file(&path.join(format!("{policy}-generated.yaml")), &text)?;
+    for (file, objects) in files {
+        input::write_file(&path.join(format!("{file}.yaml")), &emit_documents(&objects))?;
     }
     Ok(())
 }
 
-fn end(args: &Args, compiled: &kiln_dialects::Compiled, report: &Report) -> CommandResult {
+fn end(args: &Args, compiled: &Compiled, unjudged: Unjudged, report: &Report) -> CommandResult {
     let counts = report.counts();
     if compiled.has_errors() {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));
     }
-    if counts.fail + counts.error > 0 {
+    let warned = counts.warn > 0 || (args.warn_no_pass && counts.pass == 0);
+    let remarked = || {
+        let mut told = compiled.diagnostics.iter().chain(&report.warnings);
+        warned
+            || unjudged != Unjudged::None
+            || told.any(|found| found.severity == Severity::Warning)
+    };
+    if counts.fail + counts.error > 0
+        || unjudged == Unjudged::All
+        || (args.warnings_as_errors && remarked())
+    {
         return Ok(Outcome::No);
     }
-    let warned = counts.warn > 0 || (args.warn_no_pass && counts.pass == 0);
     Ok(if warned { Outcome::Code(args.warn_exit_code) } else { Outcome::Done })
 }

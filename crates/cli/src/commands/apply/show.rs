@@ -9,14 +9,25 @@ use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
 
-use super::Args;
+use super::{Args, ReportGroup};
 use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, difference, plain};
 
 /// Prints the report in the form that was asked for.
-pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
+pub(super) fn report(ui: &Ui, args: &Args, written: bool, report: &Report) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
+        _ if args.policy_report && ui.format() != Format::Table => {
+            for (at, shown) in policy_reports(args.report_group, report).iter().enumerate() {
+                if at > 0 {
+                    writeln!(out, "---")?;
+                }
+                match ui.format() == Format::Json || args.output_format == "json" {
+                    true => writeln!(out, "{}", json::to_string_pretty(shown))?,
+                    false => out.write_all(emit(shown).as_bytes())?,
+                }
+            }
+        }
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(args, report)))?,
         // What was piped in comes out, changed or not, and what rules make follows.
         Format::Yaml if args.resource.iter().any(|path| path == "-") => {
@@ -27,10 +38,9 @@ pub(super) fn report(ui: &Ui, args: &Args, report: &Report) -> io::Result<()> {
             let text = emit_documents(objects.iter().map(|made| &made.object));
             out.write_all(text.as_bytes())?;
         }
-        _ if args.policy_report => out.write_all(emit(&policy_report(report)).as_bytes())?,
         Format::Table => table(&mut out, args, report)?,
         _ if args.table => table(&mut out, args, report)?,
-        _ => text(&mut out, args, report)?,
+        _ => text(&mut out, args, written, report)?,
     }
     out.flush()
 }
@@ -42,7 +52,7 @@ fn stream(report: &Report) -> String {
     emit_documents(report.resources.iter().chain(made.map(|made| &made.object)))
 }
 
-fn text(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
+fn text(out: &mut impl Paint, args: &Args, written: bool, report: &Report) -> io::Result<()> {
     let mut last = None;
     for result in &report.results {
         if last != Some(&result.rule) {
@@ -90,7 +100,7 @@ fn text(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
             let text = difference(&format!("{id} as given"), &id, before, Some(&made.object));
             out.difference(&text)?;
         }
-    } else if args.output.is_none() && !changed.is_empty() {
+    } else if !written && !changed.is_empty() {
         writeln!(out)?;
         for made in &changed {
             write!(out, "---\n{}", emit(&made.object))?;
@@ -244,36 +254,64 @@ fn as_value(args: &Args, report: &Report) -> Value {
     ]))
 }
 
-/// The results as the report kind that clusters have.
-fn policy_report(report: &Report) -> Value {
-    let results: Value = report
-        .results
-        .iter()
-        .map(|result| {
-            let id = &result.trigger;
-            let mut resource = Map::from_iter([
-                ("apiVersion", Value::from(id.gvk.api_version())),
-                ("kind", Value::from(id.gvk.kind.clone())),
-                ("name", Value::from(id.name.clone())),
-            ]);
-            if !id.namespace.is_empty() {
-                resource.insert("namespace", id.namespace.clone());
-            }
-            Value::from(Map::from_iter([
-                ("policy", Value::from(result.rule.policy.key())),
-                ("rule", Value::from(result.rule.rule.clone())),
-                ("result", Value::from(result.status.as_str())),
-                ("message", Value::from(message(result))),
-                ("source", Value::from("kiln")),
-                ("resources", Value::from_iter([resource])),
-            ]))
-        })
-        .collect();
+/// The results as the report kinds that clusters have: one for all policies of the cluster, one for each policy of a
+/// namespace.
+fn policy_reports(group: ReportGroup, report: &Report) -> Vec<Value> {
+    let of_cluster = |result: &&RuleResult| result.rule.policy.namespace.is_none();
+    let clustered: Vec<&RuleResult> = report.results.iter().filter(of_cluster).collect();
+    let mut namespaced: Vec<(String, Vec<&RuleResult>)> = Vec::new();
+    for result in report.results.iter().filter(|result| !of_cluster(result)) {
+        let key = result.rule.policy.key();
+        match namespaced.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, results)) => results.push(result),
+            None => namespaced.push((key, vec![result])),
+        }
+    }
+    let (version, of_cluster, of_namespace) = match group {
+        ReportGroup::Openreports => ("openreports.io/v1alpha1", "ClusterReport", "Report"),
+        ReportGroup::Wgpolicy => ("wgpolicyk8s.io/v1alpha2", "ClusterPolicyReport", "PolicyReport"),
+    };
+    let mut reports = Vec::new();
+    if !clustered.is_empty() || namespaced.is_empty() {
+        let metadata = Map::from_iter([("name", "merged")]);
+        reports.push(policy_report(version, of_cluster, metadata, &clustered));
+    }
+    for (key, results) in namespaced {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+        let metadata = Map::from_iter([("name", name), ("namespace", namespace)]);
+        reports.push(policy_report(version, of_namespace, metadata, &results));
+    }
+    reports
+}
+
+fn policy_report(version: &str, kind: &str, metadata: Map, results: &[&RuleResult]) -> Value {
+    let one = |result: &&RuleResult| {
+        let id = &result.trigger;
+        let mut resource = Map::from_iter([
+            ("apiVersion", Value::from(id.gvk.api_version())),
+            ("kind", Value::from(id.gvk.kind.clone())),
+            ("name", Value::from(id.name.clone())),
+        ]);
+        if !id.namespace.is_empty() {
+            resource.insert("namespace", id.namespace.clone());
+        }
+        Value::from(Map::from_iter([
+            ("policy", Value::from(result.rule.policy.key())),
+            ("rule", Value::from(result.rule.rule.clone())),
+            ("result", Value::from(result.status.as_str())),
+            ("message", Value::from(message(result))),
+            ("source", Value::from("kiln")),
+            ("resources", Value::from_iter([resource])),
+        ]))
+    };
+    let count = |status: Status| results.iter().filter(|result| result.status == status).count();
+    let summary = [Status::Pass, Status::Fail, Status::Warn, Status::Error, Status::Skip]
+        .map(|status| (status.as_str(), Value::from(count(status))));
     Value::from(Map::from_iter([
-        ("apiVersion", Value::from("wgpolicyk8s.io/v1alpha2")),
-        ("kind", Value::from("ClusterPolicyReport")),
-        ("metadata", Value::from(Map::from_iter([("name", "merged")]))),
-        ("results", results),
-        ("summary", counts_as_value(report)),
+        ("apiVersion", Value::from(version)),
+        ("kind", Value::from(kind)),
+        ("metadata", Value::from(metadata)),
+        ("results", results.iter().map(one).collect()),
+        ("summary", Value::from(Map::from_iter(summary))),
     ]))
 }

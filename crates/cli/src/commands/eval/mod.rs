@@ -18,6 +18,7 @@ use crate::args::{Format, Global};
 use crate::exit::CommandResult;
 use crate::input;
 use crate::ui::Ui;
+pub(crate) use jmespath::Args as JmesPathArgs;
 
 /// Evaluate an expression on JSON or YAML
 ///
@@ -40,8 +41,16 @@ enum Language {
     Conditions(conditions::Args),
 }
 
+const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
+
+/// `kiln jp`
+pub(crate) fn run_jmespath(ui: &Ui, global: &Global, args: &JmesPathArgs) -> CommandResult {
+    ui.has_forms(&FORMS)?;
+    jmespath::run(ui, global, args)
+}
+
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_forms(&FORMS)?;
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
         Language::JsonPath(args) => jsonpath::run(ui, global, args),

@@ -10,6 +10,7 @@ use kiln_object::Gvk;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::live::{Answer, Bed, Beds, Waited};
 use kiln_value::{Value, json};
+use kiln_yaml::Document;
 use tokio::runtime::Runtime;
 
 use crate::commands::up::config;
@@ -22,21 +23,27 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long the engine may take to register.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Where policies are.
+const OF_POLICIES: [&str; 3] =
+    ["/apis/kyverno.io/", "/apis/policies.kyverno.io/", "/apis/api.kubemod.io/"];
+
 /// Sandboxes, as many as there are tests.
-pub(super) struct Sandboxes {
+pub(super) struct Sandboxes<'d> {
     runtime: Runtime,
+    /// Definitions that are there before the first step.
+    definitions: &'d [Document],
 }
 
-impl Sandboxes {
-    pub(super) fn new() -> Result<Self, Diagnostic> {
+impl<'d> Sandboxes<'d> {
+    pub(super) fn new(definitions: &'d [Document]) -> Result<Self, Diagnostic> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
-        Ok(Sandboxes { runtime })
+        Ok(Sandboxes { runtime, definitions })
     }
 }
 
-impl Beds for Sandboxes {
+impl Beds for Sandboxes<'_> {
     fn bed(&self) -> Result<Box<dyn Bed + '_>, Diagnostic> {
         let folder = private_folder()?;
         let begun = self.runtime.block_on(async {
@@ -46,6 +53,12 @@ impl Beds for Sandboxes {
                 .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
             let kubeconfig = folder.path().join("engine");
             config::write(&kubeconfig, sandbox.kubeconfig())?;
+            for definition in self.definitions {
+                sandbox.apply(definition.value(), "kiln").map_err(|why| {
+                    Diagnostic::error(format!("the sandbox refuses the definition: {why}"))
+                        .at(definition.place())
+                })?;
+            }
             // Kyverno: its own runs of such tests take exceptions from everywhere.
             let (engine, shown) = Engine::begin(&sandbox, &kubeconfig, Some("*"))?;
             let view = engine::connected(shown).await?;
@@ -109,6 +122,10 @@ impl Bed for Cluster<'_> {
         if method != "GET" {
             // What controllers do about it is done before the next step: roles that are put together, say.
             self.sandbox.server().settle();
+            if OF_POLICIES.iter().any(|group| path.starts_with(group)) {
+                // The next step finds the policy at work; what is wrong with it, its status says.
+                self.runtime.block_on(self.view.at_work(&self.sandbox));
+            }
         }
         let answer = Answer { status: response.status, value: response.value() };
         if matches!(method, "POST" | "PUT" | "PATCH") && answer.status < 300 && is_policy(&answer) {

@@ -2,31 +2,35 @@
 
 mod live;
 mod show;
-mod watch;
+mod side_by_side;
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_services::{Allowed, Services};
-use kiln_suites::{Files, Options, Report, Selector};
-use kiln_yaml::ReadOptions;
+use kiln_suites::{Files, Options, Report, Selector, Suite};
+use kiln_yaml::{Document, ReadOptions};
 
 use super::eval::Surroundings;
-use crate::args::{Format, Global};
+use super::rules::{kinds_of, read_all};
+use super::watch;
+use crate::addresses::Fetched;
+use crate::args::{Format, Global, form_or_path, separated};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::input;
-use crate::ui::Ui;
+use crate::ui::{Counter, Ui};
 
 /// Run test suites: what rules are expected to make of resources, against what they make of them
 ///
 /// A suite is a file kyverno-test.yaml in the format of Kyverno's command line, or a file chainsaw-test.yaml in the
 /// format of chainsaw, whose steps run on a sandbox with the engine at work; folders are searched for both.
-/// Prints a table of all results, and how objects differ from the expected ones. Exit code 1 when a test failed,
-/// 2 when a suite cannot be used; the other suites run all the same.
+/// Prints a table of all results, each suite as soon as it is done, and how objects differ from the expected ones. Exit
+/// code 1 when a test failed, 2 when a suite cannot be used; the other suites run all the same.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders that are searched for suites, or suites
+    /// Folders that are searched for suites, suites, or addresses of git repositories
     #[arg(value_name = "DIR", default_value = ".")]
     paths: Vec<String>,
 
@@ -54,101 +58,193 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
     allow_service: Vec<Allowed>,
 
+    /// Definitions of custom resources that all suites may use, also on their sandboxes: files or folders
+    #[arg(long, value_name = "FILES", num_args = 1.., alias = "crd-paths")]
+    crds: Vec<String>,
+
+    /// The branch of repositories among DIR whose address names none
+    #[arg(long, short = 'b', value_name = "BRANCH")]
+    git_branch: Option<String>,
+
+    /// Exit code 1 when there is a warning about a suite or a policy
+    #[arg(long)]
+    warnings_as_errors: bool,
+
+    /// How many suites run side by side; twice as many as there are processors if nobody says
+    #[arg(long, short, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
+
     /// Run again whenever a file below the folders changes, until interrupted
     #[arg(long, conflicts_with = "output")]
     watch: bool,
 
-    /// Write the report to a file
-    #[arg(long, short, value_name = "PATH")]
+    /// Write the report to a file; the word of a form (json, yaml, junit, markdown, table) means --format
+    #[arg(long, short, value_name = "PATH", alias = "output-format")]
     output: Option<PathBuf>,
 
     /// Accepted for compatibility: NO_COLOR and --color are honoured
     #[arg(long, hide = true)]
     remove_color: bool,
+
+    /// Accepted for compatibility: no registry is asked
+    #[arg(long, hide = true)]
+    registry: bool,
+
+    /// Accepted for compatibility
+    #[arg(long, short = 'v', hide = true)]
+    v: Option<u32>,
 }
 
 /// The names of suites if nobody says.
 const USUAL: [&str; 2] = ["kyverno-test.yaml", "chainsaw-test.yaml"];
 
+const FORMS: [Format; 6] =
+    [Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit, Format::Markdown];
+
+/// What is the same for all suites of a run.
+struct Run<'r> {
+    args: &'r Args,
+    global: &'r Global,
+    selector: Selector,
+    definitions: Vec<Document>,
+    read: ReadOptions,
+}
+
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit])?;
+    let (form, output) = match args.output.as_deref().map(|path| form_or_path(path, &FORMS)) {
+        Some(Ok(form)) => (form, None),
+        Some(Err(path)) => (ui.format(), Some(path)),
+        None => (ui.format(), None),
+    };
+    let ui = &ui.in_form(form);
+    ui.has_forms(&FORMS)?;
+    if args.registry {
+        ui.problem(
+            &Diagnostic::warning("Kiln asks no registries: --registry has no effect")
+                .hint("say in a suite's context what registries know of images"),
+        );
+    }
     let selector = Selector::parse(&args.test_case_selector)
         .map_err(|error| Diagnostic::error(format!("--test-case-selector: {error}")))?;
-    let services = Services::new(super::run::all(&args.allow_service));
-    let options = Options {
-        services: &services,
-        sources: &Surroundings,
+    let mut fetched = Fetched::default();
+    let paths = fetched.bring(&args.paths, args.git_branch.as_deref(), global.max_input_size)?;
+    let definitions = read_all(&separated(&args.crds), global)?;
+    // Those that cannot be used are told once, and not by every suite.
+    kinds_of(&definitions)?;
+    let run = Run {
+        args,
+        global,
         selector,
+        definitions,
         read: ReadOptions::kubernetes()
             .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX)),
     };
     if args.watch {
-        return watch::run(ui, &args.paths, || once(ui, global, args, &options));
+        return watch::run(ui, &paths, || run.once(ui, &paths, None));
     }
-    once(ui, global, args, &options)
+    run.once(ui, &paths, output.as_deref())
 }
 
-/// One run of all suites.
-fn once(ui: &Ui, global: &Global, args: &Args, options: &Options<'_>) -> CommandResult {
-    let names: Vec<&str> = match &args.file_name {
-        Some(name) => vec![name],
-        None => USUAL.to_vec(),
-    };
-    let suites = suites(&args.paths, &names)?;
-    if suites.is_empty() {
-        let problem = Diagnostic::new(
-            kiln_diagnostic::Severity::Warning,
-            format!("there is no {} below {}", names[0], args.paths.join(", ")),
-        );
-        ui.problem(&problem.hint("--file-name says how suites are called"));
-    }
-    let disk = Disk { limit: global.max_input_size };
-    let mut sandboxes = None;
-    let mut report = Report::default();
-    for path in &suites {
-        if !kiln_suites::live::is_live(path, &disk, options.read) {
-            report.suites.push(kiln_suites::run(path, &disk, options));
-            continue;
-        }
-        let beds = match &sandboxes {
-            Some(beds) => beds,
-            None => sandboxes.insert(live::Sandboxes::new()?),
+impl Run<'_> {
+    /// One run of all suites.
+    fn once(&self, ui: &Ui, paths: &[String], output: Option<&Path>) -> CommandResult {
+        let args = self.args;
+        let names: Vec<&str> = match &args.file_name {
+            Some(name) => vec![name],
+            None => USUAL.to_vec(),
         };
-        report.suites.push(kiln_suites::live::run(path, &disk, options.read, beds));
-    }
-    for problem in report.suites.iter().flat_map(|suite| &suite.problems) {
-        ui.problem(problem);
-    }
-    match &args.output {
-        Some(path) => {
-            let mut text = Vec::new();
-            show::report(&mut text, ui.format(), args, &report)?;
-            input::write_file(path, &String::from_utf8_lossy(&text))?;
+        let suites = suites(paths, &names)?;
+        if suites.is_empty() {
+            let problem = Diagnostic::new(
+                Severity::Warning,
+                format!("there is no {} below {}", names[0], paths.join(", ")),
+            );
+            ui.problem(&problem.hint("--file-name says how suites are called"));
         }
-        None => show::report(&mut ui.stdout(), ui.format(), args, &report)?,
+        let mut report = Report::default();
+        let mut shown = show::Shown::new(ui, args, output.is_none());
+        let progress = Counter::start(suites.len(), ui.format());
+        let mut failed = None;
+        side_by_side::run(
+            &suites,
+            args.jobs,
+            |path| self.suite(path),
+            |suite| {
+                progress.hide();
+                for problem in &suite.problems {
+                    ui.problem(problem);
+                }
+                if let Err(error) = shown.suite(&suite) {
+                    failed.get_or_insert(error);
+                }
+                report.suites.push(suite);
+                progress.done();
+                failed.is_none()
+            },
+        );
+        drop(progress);
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        match output {
+            Some(path) => {
+                let mut text = Vec::new();
+                show::report(&mut text, ui.format(), args, &report)?;
+                input::write_file(path, &String::from_utf8_lossy(&text))?;
+            }
+            None => shown.end(&report)?,
+        }
+        self.end(&report)
     }
-    let counts = report.counts();
-    if counts.broken > 0 {
-        // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+
+    /// What comes of one suite. Whoever runs it may be on a thread of its own, and so has services of its own.
+    fn suite(&self, path: &str) -> Suite {
+        let disk = Disk { limit: self.global.max_input_size };
+        if kiln_suites::live::is_live(path, &disk, self.read) {
+            let beds = live::Sandboxes::new(&self.definitions);
+            return match beds {
+                Ok(beds) => kiln_suites::live::run(path, &disk, self.read, &beds),
+                Err(problem) => Suite {
+                    path: path.to_owned(),
+                    name: None,
+                    problems: vec![problem],
+                    rows: Vec::new(),
+                },
+            };
+        }
+        let services = Services::new(super::run::all(&self.args.allow_service));
+        let options = Options {
+            services: &services,
+            sources: &Surroundings,
+            selector: self.selector.clone(),
+            read: self.read,
+            definitions: &self.definitions,
+        };
+        kiln_suites::run(path, &disk, &options)
     }
-    let nothing = counts.passed + counts.failed + counts.excluded == 0 || counts.not_run > 0;
-    Ok(if counts.failed > 0 || (args.require_tests && nothing) {
-        Outcome::No
-    } else {
-        Outcome::Done
-    })
+
+    fn end(&self, report: &Report) -> CommandResult {
+        let counts = report.counts();
+        if counts.broken > 0 {
+            // What is wrong has been shown already.
+            return Err(Failure::BadInput(Vec::new()));
+        }
+        let nothing = counts.passed + counts.failed + counts.excluded == 0 || counts.not_run > 0;
+        let warned = || {
+            let mut problems = report.suites.iter().flat_map(|suite| &suite.problems);
+            problems.any(|problem| problem.severity == Severity::Warning)
+        };
+        let failed = counts.failed > 0
+            || (self.args.require_tests && nothing)
+            || (self.args.warnings_as_errors && warned());
+        Ok(if failed { Outcome::No } else { Outcome::Done })
+    }
 }
 
 /// The suites at or below paths, in the order of the paths, then of names.
 fn suites(paths: &[String], names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     for path in paths {
-        if path.contains("://") {
-            return Err(Diagnostic::error(format!("{path} is not on this machine"))
-                .hint("clone the repository, and name its folder")
-                .into());
-        }
         if !Path::new(path).is_dir() {
             // A missing one is named when it is read.
             fs::metadata(path).map_err(|error| input::cannot("read", path, &error))?;

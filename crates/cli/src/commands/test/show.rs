@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use kiln_suites::{Counts, Report, Row, Verdict, junit};
+use kiln_suites::{Counts, Report, Row, Suite, Verdict, junit};
 use kiln_value::json;
 use kiln_yaml::emit;
 
 use super::Args;
 use crate::args::Format;
-use crate::ui::{Paint, counted, table};
+use crate::ui::{Paint, Ui, counted, table};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(
@@ -23,6 +23,7 @@ pub(super) fn report(
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&shown.as_value()))?,
         Format::Yaml => out.write_all(emit(&shown.as_value()).as_bytes())?,
         Format::Junit => out.write_all(junit(shown).as_bytes())?,
+        Format::Markdown => markdown(out, shown)?,
         Format::Table => rows(out, args, shown)?,
         Format::Text => {
             rows(out, args, shown)?;
@@ -31,6 +32,50 @@ pub(super) fn report(
         }
     }
     out.flush()
+}
+
+/// A report that is printed while it comes into being.
+pub(super) struct Shown<'s> {
+    ui: &'s Ui,
+    args: &'s Args,
+    /// Whether each suite is printed when it is done; forms for programs are printed as a whole.
+    streams: bool,
+    number: usize,
+}
+
+impl<'s> Shown<'s> {
+    pub(super) fn new(ui: &'s Ui, args: &'s Args, to_standard_output: bool) -> Self {
+        let streams = to_standard_output && matches!(ui.format(), Format::Text | Format::Table);
+        Shown { ui, args, streams, number: 0 }
+    }
+
+    /// A suite that is done.
+    pub(super) fn suite(&mut self, suite: &Suite) -> io::Result<()> {
+        if !self.streams {
+            return Ok(());
+        }
+        let mut one = Report { suites: vec![suite.clone()] };
+        if self.args.fail_only {
+            one = only_failed(&one);
+        }
+        let mut out = self.ui.stdout();
+        self.number = numbered_rows(&mut out, self.args, &one, self.number)?;
+        out.flush()
+    }
+
+    /// All suites are done.
+    pub(super) fn end(&self, report: &Report) -> io::Result<()> {
+        let mut out = self.ui.stdout();
+        if !self.streams {
+            return self::report(&mut out, self.ui.format(), self.args, report);
+        }
+        if self.ui.format() == Format::Text {
+            let failed_only = self.args.fail_only.then(|| only_failed(report));
+            differences(&mut out, failed_only.as_ref().unwrap_or(report))?;
+            writeln!(out, "{}", summary(report))?;
+        }
+        out.flush()
+    }
 }
 
 fn only_failed(report: &Report) -> Report {
@@ -42,11 +87,20 @@ fn only_failed(report: &Report) -> Report {
 }
 
 fn rows(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
+    numbered_rows(out, args, report, 0).map(drop)
+}
+
+/// Prints the rows of suites, counting on; the number of the last one.
+fn numbered_rows(
+    out: &mut impl Paint,
+    args: &Args,
+    report: &Report,
+    mut number: usize,
+) -> io::Result<usize> {
     let mut header = vec!["ID", "POLICY", "RULE", "RESOURCE", "RESULT", "REASON"];
     if args.detailed_results {
         header.push("MESSAGE");
     }
-    let mut number = 0;
     for suite in report.suites.iter().filter(|suite| !suite.rows.is_empty()) {
         writeln!(out, "{}", suite.path)?;
         let cells = suite.rows.iter().map(|row| {
@@ -56,7 +110,20 @@ fn rows(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
         table(out, &header, cells.collect::<Vec<_>>())?;
         writeln!(out)?;
     }
-    Ok(())
+    Ok(number)
+}
+
+/// A table of all results for places that show Markdown.
+fn markdown(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(out, "| ID | POLICY | RULE | RESOURCE | RESULT | REASON |")?;
+    writeln!(out, "|---|---|---|---|---|---|")?;
+    let rows = report.suites.iter().flat_map(|suite| &suite.rows);
+    for (at, row) in rows.enumerate() {
+        let cells = cells(at + 1, row, false);
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        writeln!(out, "| {} |", cells.join(" | "))?;
+    }
+    writeln!(out, "\n{}", summary(report))
 }
 
 fn cells(number: usize, row: &Row, detailed: bool) -> Vec<String> {

@@ -17,7 +17,7 @@ type Seen = BTreeMap<String, Option<(SystemTime, u64)>>;
 
 /// Runs, and again whenever a file at or below the paths appears, changes or goes. It ends when whoever reads
 /// the output goes away, or by being interrupted.
-pub(super) fn run(
+pub(crate) fn run(
     ui: &Ui,
     paths: &[String],
     mut once: impl FnMut() -> CommandResult,

@@ -1,0 +1,96 @@
+//! `kiln check`
+
+mod tree;
+
+use std::io::Write;
+
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_dialects::{circles, is_policy};
+
+use super::rules::compile_rules;
+use super::watch;
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::{Ui, counted};
+
+/// Check rules without running them
+///
+/// Looks at fields, types, expressions, functions, variables, scopes and circles, and says with places what is wrong or
+/// suspicious. Objects that rules make or patch are held against the fields that Kubernetes' kinds have.
+/// Definitions of custom resources among the files tell which other kinds exist. In folders, what is hidden, what holds no
+/// Kubernetes object and templates of Helm charts are passed over, each with a line.
+/// Exit code 2 when a policy is not valid.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<String>,
+
+    /// Pass over files and folders of this name or path, with * and ?; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+
+    /// Check again whenever a file changes, until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
+    if args.watch {
+        return watch::run(ui, &args.files, || once(ui, global, args));
+    }
+    once(ui, global, args)
+}
+
+fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    let tree = tree::read(ui, global, &args.files, &args.exclude);
+    for problem in &tree.problems {
+        ui.problem(problem);
+    }
+    if !tree.documents.iter().any(is_policy) {
+        if !tree.problems.is_empty() {
+            return Err(Failure::BadInput(Vec::new()));
+        }
+        return Err(Diagnostic::error("there is no policy in these files")
+            .hint(
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, MutatingAdmissionPolicy and ModRule",
+            )
+            .into());
+    }
+    let mut compiled = compile_rules(ui, &tree.documents, &[], &tree.kinds);
+    let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);
+    let circles: Vec<Diagnostic> = circles(rules, [])
+        .iter()
+        .map(|circle| {
+            let place = circle.start.origin.place();
+            Diagnostic::warning(circle.message()).at(place).hint(circle.hint())
+        })
+        .collect();
+    circles.iter().for_each(|problem| ui.problem(problem));
+    compiled.diagnostics.extend(circles);
+    if ui.format() == Format::Text {
+        let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
+        let serious = |d: &&Diagnostic| d.severity > Severity::Note;
+        let problems = tree.problems.len() + compiled.diagnostics.iter().filter(serious).count();
+        let mut out = ui.stdout();
+        write!(
+            out,
+            "{} with {}: {}, {} not run by Kiln",
+            counted(compiled.policies.len(), "policy", "policies"),
+            counted(rules, "rule", "rules"),
+            counted(problems, "problem", "problems"),
+            compiled.not_run.len()
+        )?;
+        if tree.passed_over > 0 {
+            write!(out, "; {} passed over", counted(tree.passed_over, "entry", "entries"))?;
+        }
+        writeln!(out)?;
+        out.flush()?;
+    }
+    if compiled.has_errors() || !tree.problems.is_empty() {
+        // What is wrong has been shown already.
+        return Err(Failure::BadInput(Vec::new()));
+    }
+    Ok(Outcome::Done)
+}
