@@ -49,8 +49,14 @@ pub enum Trust {
     Tool,
     /// What runs a function in a container: it must end in time.
     Container,
-    /// A plugin: it must end in time, and it needs the files of the kustomization and those that lie beside it, here named.
+    /// A plugin that the user installed: it must end in time, and it needs the files of the kustomization and those that
+    /// lie beside it, here named.
     Plugin(Vec<String>),
+    /// A program that the kustomization itself names: likewise, but whoever wrote it need not be the user.
+    Function {
+        /// Where it really lies, if that is not in the folder of the kustomization, and it may.
+        elsewhere: Option<String>,
+    },
 }
 
 /// An argument of a program.
@@ -165,9 +171,9 @@ pub trait Programs {
         None
     }
 
-    /// Why plugins can touch any file, where the host would rather keep them from it.
-    fn unconfined(&self) -> Option<String> {
-        None
+    /// From what the host cannot keep plugins, though it would rather: sentences for the user.
+    fn not_held(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

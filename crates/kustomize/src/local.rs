@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command as Process;
 use std::time::Duration;
 
-pub use confinement::Confinement;
+pub use confinement::{CARRIED, Confinement, Confiner};
 use process::Job;
 pub use programs::{Limits, Local};
 pub use running::Running;
@@ -39,32 +39,13 @@ impl Git {
     }
 
     fn clone_into(&self, repository: &Repository, directory: &Path) -> Result<()> {
-        let url = repository.url();
-        let reference = match repository.reference() {
-            "" => "HEAD",
-            reference => reference,
-        };
-        // git would take such a word for an option, and some options run programs.
-        if url.starts_with('-') || reference.starts_with('-') {
-            return Err(Error::new(format!("{url}?ref={reference} is no address of a repository"))
-                .hint("neither the address nor the revision may begin with a dash"));
-        }
-        let mut steps: Vec<Vec<&str>> = vec![
-            vec!["init"],
-            vec!["remote", "add", "origin", &url],
-            vec!["fetch", "--depth=1", &url, reference],
-            vec!["checkout", "FETCH_HEAD"],
-        ];
-        if repository.submodules() {
-            steps.push(vec!["submodule", "update", "--init", "--recursive"]);
-        }
-        for words in steps {
+        for words in git_words(repository)? {
             self.run(&words, directory, repository.timeout())?;
         }
         Ok(())
     }
 
-    fn run(&self, words: &[&str], directory: &Path, timeout: Duration) -> Result<()> {
+    fn run(&self, words: &[String], directory: &Path, timeout: Duration) -> Result<()> {
         let shown = || format!("git {}", words.join(" "));
         let failed = |error: &io::Error| {
             Error::new(format!("cannot run {}: {error}", shown()))
@@ -89,6 +70,33 @@ impl Git {
             }
         }
     }
+}
+
+/// What `git` is asked, one time after the other, to clone a repository.
+///
+/// # Errors
+/// When it would take a word of the address for an option.
+pub(crate) fn git_words(repository: &Repository) -> Result<Vec<Vec<String>>> {
+    let url = repository.url();
+    let reference = match repository.reference() {
+        "" => "HEAD",
+        reference => reference,
+    };
+    // Some options run programs.
+    if url.starts_with('-') || reference.starts_with('-') {
+        return Err(Error::new(format!("{url}?ref={reference} is no address of a repository"))
+            .hint("neither the address nor the revision may begin with a dash"));
+    }
+    let mut steps: Vec<Vec<&str>> = vec![
+        vec!["init"],
+        vec!["remote", "add", "origin", &url],
+        vec!["fetch", "--depth=1", &url, reference],
+        vec!["checkout", "FETCH_HEAD"],
+    ];
+    if repository.submodules() {
+        steps.push(vec!["submodule", "update", "--init", "--recursive"]);
+    }
+    Ok(steps.into_iter().map(|words| words.into_iter().map(str::to_owned).collect()).collect())
 }
 
 impl Fetch for Git {

@@ -75,12 +75,12 @@ impl<'h> Session<'h> {
         std::mem::take(&mut self.warnings.borrow_mut())
     }
 
-    /// Says once that plugins can touch any file, if they should not.
+    /// Says once from what this system cannot keep plugins.
     pub(crate) fn warn_if_unconfined(&self) {
-        if let Some(why) = self.programs.unconfined()
-            && !self.told_unconfined.replace(true)
-        {
-            self.warn(Diagnostic::warning(why));
+        if !self.told_unconfined.replace(true) {
+            for what in self.programs.not_held() {
+                self.warn(Diagnostic::warning(what));
+            }
         }
     }
 

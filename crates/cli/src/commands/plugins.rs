@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kiln_kustomize::Options;
-use kiln_kustomize::local::{Confinement, Limits, Local, Running};
+use kiln_kustomize::local::{Confinement, Confiner, Limits, Local, Running};
 
 use crate::args::parse_size;
 use crate::commands::plugin_sandbox;
@@ -20,7 +20,7 @@ pub(crate) struct PluginArgs {
     #[arg(long)]
     enable_exec: bool,
 
-    /// Allow functions in containers to use the network, if they ask for it
+    /// Allow plugins to use the network, and functions in containers if they ask for it
     #[arg(long)]
     network: bool,
 
@@ -56,7 +56,11 @@ pub(crate) struct PluginArgs {
     #[arg(long, value_name = "PATH")]
     plugin_write: Vec<PathBuf>,
 
-    /// Let plugins touch any file
+    /// Let functions that are programs see this variable, besides those that systems set
+    #[arg(long, value_name = "NAME")]
+    plugin_env: Vec<String>,
+
+    /// Let plugins touch anything
     #[arg(long)]
     no_plugin_sandbox: bool,
 
@@ -100,23 +104,27 @@ impl PluginArgs {
         if self.no_plugin_sandbox || !self.enable_alpha_plugins {
             return Confinement::Open;
         }
-        let confiner = match std::env::current_exe() {
-            Ok(kiln) if plugin_sandbox::is_supported() => kiln,
-            _ => {
-                return Confinement::Missing(
-                    "this system cannot keep plugins from files outside of their kustomization: Landlock is missing"
-                        .to_owned(),
-                );
-            }
+        let (Ok(kiln), Some(not_held)) = (std::env::current_exe(), plugin_sandbox::not_held())
+        else {
+            return Confinement::Missing(
+                "this system cannot keep plugins from files outside of their kustomization, from sockets or from the network"
+                    .to_owned(),
+            );
         };
-        let confiner = vec![confiner.into(), plugin_sandbox::NAME.into()];
         let here = std::env::current_dir().unwrap_or_default();
-        let all = |paths: &[PathBuf]| paths.iter().map(|path| here.join(path)).collect();
-        Confinement::Through {
-            confiner,
+        // Links count as they are now: a plugin that leads one elsewhere gains nothing.
+        let all = |paths: &[PathBuf]| -> Vec<PathBuf> {
+            let named = paths.iter().map(|path| here.join(path));
+            named.map(|path| path.canonicalize().unwrap_or(path)).collect()
+        };
+        Confinement::Through(Confiner {
+            command: vec![kiln.into(), plugin_sandbox::NAME.into()],
             read: all(&self.plugin_read),
             write: all(&self.plugin_write),
-        }
+            variables: self.plugin_env.clone(),
+            network: self.network,
+            not_held,
+        })
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
 
     let outcome = match started.kind() {
         Kind::Git => watched.until_its_end(deadline),
-        Kind::Tool | Kind::Plugin | Kind::Container { .. } => watched.until(deadline),
+        Kind::Tool | Kind::Plugin { .. } | Kind::Container { .. } => watched.until(deadline),
     };
     let why = match outcome {
         Outcome::Ended(exit) => return watched.finish(exit, None, &started),

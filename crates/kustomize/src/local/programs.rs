@@ -74,22 +74,24 @@ impl Programs for Local {
             Argument::Name => name.as_str(),
         });
         let mut process = match &command.trust {
-            Trust::Plugin(beside) => {
-                self.confinement.process(command, beside, folder.path(), arguments.collect())
+            Trust::Plugin(_) | Trust::Function { .. } => {
+                self.confinement.process(command, folder.path(), arguments.collect())
             }
             Trust::Tool | Trust::Container => {
                 let mut process = Process::new(&command.program);
-                process.args(arguments);
+                process.args(arguments).envs(command.environment.iter().cloned());
                 process
             }
         };
-        process.envs(command.environment.iter().map(|(name, value)| (name, value)));
         if Path::new(&command.directory).is_dir() {
             process.current_dir(&command.directory);
         }
         let (kind, time) = match command.trust {
             Trust::Tool => (Kind::Tool, None),
-            Trust::Plugin(_) => (Kind::Plugin, Some(self.limits.time)),
+            Trust::Plugin(_) | Trust::Function { .. } => {
+                let leads_session = matches!(self.confinement, Confinement::Through(_));
+                (Kind::Plugin { leads_session }, Some(self.limits.time))
+            }
             Trust::Container => {
                 (Kind::Container { runtime: command.program.clone() }, Some(self.limits.time))
             }
@@ -141,10 +143,11 @@ impl Programs for Local {
         Some(format!("{}:{}", nix::unistd::getuid(), nix::unistd::getgid()))
     }
 
-    fn unconfined(&self) -> Option<String> {
+    fn not_held(&self) -> Vec<String> {
         match &self.confinement {
-            Confinement::Missing(why) => Some(why.clone()),
-            Confinement::Open | Confinement::Through { .. } => None,
+            Confinement::Open => Vec::new(),
+            Confinement::Missing(why) => vec![why.clone()],
+            Confinement::Through(confiner) => confiner.not_held.clone(),
         }
     }
 }

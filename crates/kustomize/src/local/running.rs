@@ -109,7 +109,7 @@ impl Running {
         command.env(processes::MARK, name);
         // Only what may have to be stopped leaves the group that the terminal's signals go to.
         #[cfg(unix)]
-        if kind.has_a_group() {
+        if kind.is_given_a_group() {
             std::os::unix::process::CommandExt::process_group(command, 0);
         }
         let mut nap = Duration::from_millis(1);
@@ -178,7 +178,10 @@ pub(super) enum Kind {
     /// `git`, which ends with what it started when it takes too long.
     Git,
     /// A plugin, with a group of its own.
-    Plugin,
+    Plugin {
+        /// Whether it makes a session of its own, and the group with it. The leader of a group could not.
+        leads_session: bool,
+    },
     /// What runs a container that has the name of the run.
     Container {
         /// The program, which also kills containers.
@@ -194,8 +197,13 @@ impl Kind {
             // Who is in another group cannot ask at the terminal for the passphrase of a key, so where children are
             // found without a group it gets none.
             Kind::Git => !cfg!(target_os = "linux"),
-            Kind::Plugin | Kind::Container { .. } => true,
+            Kind::Plugin { .. } | Kind::Container { .. } => true,
         }
+    }
+
+    /// Whether that group is made before it starts.
+    fn is_given_a_group(&self) -> bool {
+        self.has_a_group() && *self != Kind::Plugin { leads_session: true }
     }
 }
 
@@ -221,7 +229,7 @@ impl Started {
         match self.process.kind {
             // What they leave running is theirs to decide.
             Kind::Tool | Kind::Git => {}
-            Kind::Plugin | Kind::Container { .. } => self.process.signal(Signal::Kill),
+            Kind::Plugin { .. } | Kind::Container { .. } => self.process.signal(Signal::Kill),
         }
     }
 }
@@ -265,7 +273,7 @@ impl Stoppable {
         match self.kind {
             // What they leave running is theirs to decide.
             Kind::Tool => Vec::new(),
-            Kind::Git | Kind::Plugin | Kind::Container { .. } => {
+            Kind::Git | Kind::Plugin { .. } | Kind::Container { .. } => {
                 processes::started_by(self.pid, &self.name)
             }
         }
@@ -281,8 +289,12 @@ impl Stoppable {
             Signal::Terminate => Unix::SIGTERM,
             Signal::Kill => Unix::SIGKILL,
         };
-        // There may be nobody left.
-        let _ = if self.kind.has_a_group() { killpg(pid, signal) } else { kill(pid, signal) };
+        let sent = if self.kind.has_a_group() { killpg(pid, signal) } else { kill(pid, signal) };
+        // One that has just been started may not have made its group yet.
+        if sent.is_err() && signal == Unix::SIGTERM && !self.kind.is_given_a_group() {
+            // There may be nobody left.
+            let _ = kill(pid, signal);
+        }
     }
 
     #[cfg(not(unix))]

@@ -67,8 +67,8 @@ fn missing(config: &Resource, listed: Listed, session: &Session<'_>) -> Error {
         .hint("install the plugin at one of these places, or annotate the object as a function")
 }
 
-/// Variables longer than this are left out: no system takes them.
-const LONGEST_VARIABLE: usize = 131_071;
+/// Variables longer than this are left out: no system takes longer ones, with a sign more for the way through the sandbox.
+const LONGEST_VARIABLE: usize = 131_070;
 
 impl Exec {
     /// Finds the program of a configuration object.

@@ -70,7 +70,11 @@ enum How {
     /// Nothing: it is a program, and programs are not allowed.
     NotAllowed,
     /// A program, at an absolute path.
-    Program(ExecSpec),
+    Program {
+        exec: ExecSpec,
+        /// Where it really lies, if not in the folder of the kustomization.
+        elsewhere: Option<String>,
+    },
     /// A container, with the program that runs it.
     Container { runtime: String, spec: ContainerSpec },
 }
@@ -160,7 +164,7 @@ impl Function {
             How::Container { runtime, spec } => {
                 format!("it is the image {}, run by {runtime}", spec.image)
             }
-            How::Program(ExecSpec { path, .. }) => running::advice(path, finished),
+            How::Program { exec, .. } => running::advice(&exec.path, finished),
             How::NotAllowed => "build with --enable-exec to allow it".to_owned(),
         }))
     }
@@ -230,12 +234,12 @@ impl Function {
         let directory = self.directory.clone();
         match &self.how {
             How::NotAllowed => None,
-            How::Program(exec) => Some(Command {
+            How::Program { exec, elsewhere } => Some(Command {
                 program: exec.path.clone(),
                 arguments: exec.args.iter().map(Argument::from).collect(),
                 environment: exec.envs.iter().map(|text| pair(text)).collect(),
                 directory,
-                trust: Trust::Plugin(Vec::new()),
+                trust: Trust::Function { elsewhere: elsewhere.clone() },
                 ..Command::default()
             }),
             How::Container { runtime, spec } => Some(Command {

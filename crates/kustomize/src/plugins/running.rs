@@ -9,9 +9,21 @@ use crate::session::Session;
 /// The signal that nobody can ignore.
 const KILLED: i32 = 9;
 
+/// How programs say that the sandbox kept them from something.
+const REFUSED: [&str; 5] = [
+    "ermission denied",
+    "not permitted",
+    "ead-only file system",
+    "name resolution",
+    "not resolve host",
+];
+
 /// Runs programs that know nothing of each other; the answers come in the order of the commands.
 pub(super) fn ask(commands: Vec<Command>, session: &Session<'_>) -> Vec<Result<Finished>> {
-    if commands.iter().any(|command| matches!(command.trust, Trust::Plugin(_))) {
+    if commands
+        .iter()
+        .any(|command| matches!(command.trust, Trust::Plugin(_) | Trust::Function { .. }))
+    {
         session.warn_if_unconfined();
     }
     if !session.options.check_plugins {
@@ -82,8 +94,8 @@ pub(super) fn advice(program: &str, finished: &Finished) -> String {
     if finished.exit == Exit::Signal(KILLED) && finished.stopped.is_none() {
         advice.push_str("; nobody here sent that signal, the system may have run out of memory");
     }
-    if finished.errors.contains("ermission denied") {
-        advice.push_str("; --plugin-read and --plugin-write let it touch more files than those of its kustomization");
+    if REFUSED.iter().any(|words| finished.errors.contains(words)) {
+        advice.push_str("; --plugin-read and --plugin-write let it touch more files than those of its kustomization, --network lets it use the network");
     }
     advice
 }

@@ -56,8 +56,8 @@ impl<F: Fn(&Command) -> Finished> Programs for Host<F> {
         vec!["/plugins".to_owned()]
     }
 
-    fn unconfined(&self) -> Option<String> {
-        Some("nobody holds plugins back here".to_owned())
+    fn not_held(&self) -> Vec<String> {
+        vec!["nobody holds plugins back here".to_owned()]
     }
 }
 

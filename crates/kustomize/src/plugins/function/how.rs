@@ -61,11 +61,13 @@ fn program(
         session.warn(warning);
         return Ok(How::NotAllowed);
     }
+    // It runs under the name that was written, which some programs look at.
+    let path = crate::paths::absolute(target.root.path(), &exec.path);
     match (session.files.within(&target.root, &exec.path), target.root.restrictions()) {
-        // It runs under the name that was written, which some programs look at.
-        (Ok(Some(_)), _) | (Ok(None), LoadRestrictions::None) => {
-            let path = crate::paths::absolute(target.root.path(), &exec.path);
-            Ok(How::Program(ExecSpec { path, ..exec }))
+        (Ok(Some(_)), _) => Ok(How::Program { exec: ExecSpec { path, ..exec }, elsewhere: None }),
+        (Ok(None), LoadRestrictions::None) => {
+            let elsewhere = session.files.system().resolve(&path).ok().map(|found| found.path);
+            Ok(How::Program { exec: ExecSpec { path, ..exec }, elsewhere })
         }
         (Ok(None), LoadRestrictions::RootOnly) => Err(Error::new(format!(
             "the program '{}' of the function {} is not in or below '{}'",

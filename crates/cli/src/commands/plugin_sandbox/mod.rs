@@ -1,0 +1,203 @@
+//! `kiln plugin-sandbox`: gives up the right to touch anything but what is named, then becomes the plugin. `kiln build`
+//! starts it; nobody needs to type it.
+//!
+//! In this order, because each step takes what the next would need from whoever comes after it: a session without a
+//! terminal, no descriptors but the three streams, a view of the file system that is read-only but for the folders
+//! of the plugin (`mounts.rs`), files (`files.rs`), capabilities, system calls (`calls.rs`). What a kernel lacks is
+//! told by `kiln build` beforehand; what it has must work, or the plugin does not start.
+
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
+))]
+mod calls;
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod mounts;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::exit::{CommandResult, Outcome};
+use crate::ui::Ui;
+
+/// The name of this command.
+pub(crate) const NAME: &str = "plugin-sandbox";
+
+/// Ends with this when there is no plugin to become. Not 127: that is a plugin's own answer.
+const CANNOT_RUN: u8 = 126;
+
+/// Run a program that can touch only some files
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What it may read and execute
+    #[arg(long, value_name = "PATH")]
+    read: Vec<PathBuf>,
+
+    /// What it may also write
+    #[arg(long, value_name = "PATH")]
+    write: Vec<PathBuf>,
+
+    /// Let it use the network
+    #[arg(long)]
+    network: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    let why = confined::become_program(args);
+    let program = args.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    ui.status(&format!("cannot start {program}: {why}"));
+    Ok(Outcome::Code(CANNOT_RUN))
+}
+
+/// From what this system cannot keep a plugin, as sentences; nothing where there is no sandbox at all.
+pub(crate) fn not_held() -> Option<Vec<String>> {
+    confined::not_held()
+}
+
+#[cfg(target_os = "linux")]
+mod confined {
+    use std::ffi::{OsStr, OsString};
+    use std::io::{self, ErrorKind};
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::time::Duration;
+
+    use kiln_kustomize::local::CARRIED;
+    use nix::sys::prctl;
+    use nix::sys::signal::Signal;
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+    use super::{Args, calls, files, mounts};
+
+    /// What the superuser keeps: it may work on files of others in its folders. Everything else is about the machine.
+    const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+        .union(CapabilitySet::DAC_OVERRIDE)
+        .union(CapabilitySet::FOWNER)
+        .union(CapabilitySet::FSETID);
+
+    pub(super) fn not_held() -> Option<Vec<String>> {
+        let mut lacking = Vec::new();
+        if !files::is_supported() {
+            lacking.push("this system cannot keep plugins from files outside of their kustomization: Landlock is missing");
+        }
+        if !files::holds_signals() {
+            lacking.push("this system cannot keep plugins from sending signals to your other processes: Landlock has that since Linux 6.12");
+        }
+        if !calls::is_supported() {
+            lacking.push("this system cannot keep plugins from sockets, the network, and the modes and times of files: seccomp is missing");
+        }
+        Some(lacking.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Why it did not work; it does not return otherwise.
+    pub(super) fn become_program(args: &Args) -> String {
+        let Some((program, arguments)) = args.command.split_first() else {
+            return "no program was named".to_owned();
+        };
+        if let Err(why) = confine(args) {
+            return why;
+        }
+        let mut tries = 0;
+        loop {
+            let error = Command::new(program).args(arguments).env_clear().envs(variables()).exec();
+            tries += 1;
+            // Whoever wrote the plugin a moment ago may still hold it open.
+            if error.kind() != ErrorKind::ExecutableFileBusy || tries > 20 {
+                return error.to_string();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn confine(args: &Args) -> Result<(), String> {
+        let failed = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+        nix::unistd::setsid().map_err(|error| failed("leave the terminal")(error.into()))?;
+        close_what_was_inherited().map_err(failed("close what was inherited"))?;
+        // Without it, changes of modes and times are refused everywhere, so it is no failure.
+        let rest_is_read_only = mounts::make_rest_read_only(&args.write).is_ok();
+        // The folder of before lies below what is mounted now.
+        std::env::current_dir()
+            .and_then(std::env::set_current_dir)
+            .map_err(failed("go to the folder of the kustomization"))?;
+        if files::is_supported() {
+            files::restrict(&args.read, &args.write)?;
+        }
+        give_up_capabilities().map_err(failed("give up capabilities"))?;
+        // A build that is killed takes its plugins along. Forgotten when rights change, so not earlier.
+        let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+        // Whatever leaves the plugin's session is still its child, and found when it is stopped.
+        let _ = prctl::set_child_subreaper(true);
+        if calls::is_supported() {
+            calls::refuse(args.network, rest_is_read_only)?;
+        }
+        Ok(())
+    }
+
+    /// What whoever started the build left open is nothing for plugins.
+    fn close_what_was_inherited() -> io::Result<()> {
+        let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|descriptor| *descriptor > 2)
+            .collect();
+        for descriptor in open {
+            // The one that listed them is closed already.
+            let _ = nix::unistd::close(descriptor);
+        }
+        Ok(())
+    }
+
+    fn give_up_capabilities() -> io::Result<()> {
+        let CapabilitySets { permitted, .. } = capabilities(None)?;
+        let kept = permitted.intersection(CAPABILITIES);
+        // Starting the plugin brings none back, because nothing here may gain privileges any more.
+        rustix::thread::set_no_new_privs(true)?;
+        let inheritable = CapabilitySet::empty();
+        Ok(set_capabilities(
+            None,
+            CapabilitySets { effective: kept, permitted: kept, inheritable },
+        )?)
+    }
+
+    /// The variables of the plugin, and the mark by which its processes are known.
+    fn variables() -> impl Iterator<Item = (OsString, OsString)> {
+        std::env::vars_os().map(|(name, value)| {
+            match name.as_bytes().strip_prefix(CARRIED.as_bytes()) {
+                Some(rest) => (OsStr::from_bytes(rest).to_owned(), value),
+                None => (name, value),
+            }
+        })
+    }
+}
+
+/// Architectures that nobody wrote filters for.
+#[cfg(all(
+    target_os = "linux",
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))
+))]
+mod calls {
+    pub(super) fn is_supported() -> bool {
+        false
+    }
+
+    pub(super) fn refuse(_network: bool, _rest_is_read_only: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod confined {
+    pub(super) fn not_held() -> Option<Vec<String>> {
+        None
+    }
+
+    pub(super) fn become_program(_: &super::Args) -> String {
+        "only Linux can keep it from files".to_owned()
+    }
+}
