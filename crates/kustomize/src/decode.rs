@@ -50,6 +50,11 @@ pub(crate) trait Decode: Default {
 
     /// Reads a value into what is there already; the value is not null.
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError>;
+
+    /// Values of this type, each with this text in one of the places that take any, by the names of the fields on the way:
+    /// so that tests of all fields know the new ones too.
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)>;
 }
 
 /// Reads a value that must have exactly this form.
@@ -187,6 +192,11 @@ impl Decode for String {
         text.as_str().clone_into(self);
         Ok(())
     }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        vec![(String::new(), Value::from(text))]
+    }
 }
 
 impl Decode for Str {
@@ -209,6 +219,11 @@ impl Decode for Str {
         }
         Ok(())
     }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        vec![(String::new(), Value::from(text))]
+    }
 }
 
 impl Decode for bool {
@@ -224,6 +239,11 @@ impl Decode for bool {
             }
             other => Err(reader.mismatch(other, "bool")),
         }
+    }
+
+    #[cfg(test)]
+    fn places(_: &str) -> Vec<(String, Value)> {
+        Vec::new()
     }
 }
 
@@ -249,6 +269,11 @@ impl Decode for i64 {
             None => Err(reader.mismatch(value, "int")),
         }
     }
+
+    #[cfg(test)]
+    fn places(_: &str) -> Vec<(String, Value)> {
+        Vec::new()
+    }
 }
 
 impl Decode for Value {
@@ -260,6 +285,11 @@ impl Decode for Value {
         *self = value.clone();
         Ok(())
     }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        vec![(String::new(), Value::from(text))]
+    }
 }
 
 impl<T: Decode> Decode for Option<T> {
@@ -269,6 +299,11 @@ impl<T: Decode> Decode for Option<T> {
 
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
         self.get_or_insert_with(T::default).read(value, reader)
+    }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        T::places(text)
     }
 }
 
@@ -289,6 +324,12 @@ impl<T: Decode> Decode for Vec<T> {
         }
         Ok(())
     }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        let each = T::places(text).into_iter();
+        each.map(|(name, value)| (name, Value::from_iter([value]))).collect()
+    }
 }
 
 /// A map of texts keeps its keys sorted, as Go's printing does.
@@ -306,6 +347,16 @@ impl Decode for BTreeMap<String, String> {
             reader.below(Segment::from(key), |reader| reader.read_into(value, text))?;
         }
         Ok(())
+    }
+
+    #[cfg(test)]
+    fn places(text: &str) -> Vec<(String, Value)> {
+        // The one name in such a map that means a file.
+        [("path", text), (text, "v")]
+            .map(|(key, value)| {
+                (format!(".{key}"), Value::Map([(key, value)].into_iter().collect()))
+            })
+            .to_vec()
     }
 }
 
@@ -343,6 +394,17 @@ macro_rules! record {
                     })*
                     Ok(())
                 })
+            }
+
+            #[cfg(test)]
+            fn places(text: &str) -> Vec<(String, kiln_value::Value)> {
+                let mut places = Vec::new();
+                $(for (name, value) in <$type as $crate::decode::Decode>::places(text) {
+                    let mut map = kiln_value::Map::new();
+                    map.insert($key, value);
+                    places.push((format!(".{}{name}", $key), kiln_value::Value::Map(map)));
+                })*
+                places
             }
         }
     };

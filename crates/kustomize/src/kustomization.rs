@@ -1,5 +1,8 @@
 //! The kustomization file as types.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use kiln_value::{Str, Value};

@@ -3,6 +3,7 @@ use std::cell::RefCell;
 use kiln_value::value;
 
 use super::*;
+use crate::decode::Decode;
 use crate::fs::{FileError, FileSystem, Memory, Resolved};
 use crate::{Build, Diagnostic, Helm, Options, Programs};
 
@@ -76,25 +77,29 @@ fn build(
     (asked.0.into_inner(), built)
 }
 
-/// An entry of `helmCharts` with one field set to something else.
-fn entry(field: &str, hostile: &str) -> String {
-    let mut chart = Map::new();
-    chart.insert("name", "web");
-    chart.insert("repo", "https://charts.example");
-    let text = Value::from(hostile);
-    let is_list = matches!(field, "additionalValuesFiles" | "apiVersions");
-    chart.insert(field, if is_list { Value::from_iter([text]) } else { text });
-    kiln_yaml::emit(&value!({"helmCharts": [Value::Map(chart)]}))
+/// Entries of `helmCharts`, each with this text in one of the fields that take any, by their names.
+fn entries(hostile: &str) -> Vec<(String, String)> {
+    let each = HelmChart::places(hostile).into_iter();
+    each.map(|(field, value)| {
+        let mut chart = Map::new();
+        chart.insert("name", "web");
+        chart.insert("repo", "https://charts.example");
+        let set = value.as_map().unwrap();
+        set.iter().for_each(|(key, value)| drop(chart.insert(key.clone(), value.clone())));
+        let text = kiln_yaml::emit(&value!({"helmCharts": [Value::Map(chart)]}));
+        (field.trim_start_matches('.').to_owned(), text)
+    })
+    .collect()
 }
 
 #[test]
 fn no_field_of_a_chart_becomes_an_option_of_helm() {
     let mut refused = Vec::new();
-    for field in HelmChart::FIELDS {
-        for hostile in ["--post-renderer=./evil.sh", "-f/etc/passwd"] {
+    for hostile in ["--post-renderer=./evil.sh", "-f/etc/passwd"] {
+        for (field, text) in entries(hostile) {
             // Both where the chart is there and where it must be fetched.
             for charts in [&["app/charts/web"][..], &[]] {
-                let (asked, built) = build(&entry(field, hostile), charts);
+                let (asked, built) = build(&text, charts);
                 for command in asked {
                     let words = format!("{:?} {:?}", command.arguments, command.environment);
                     assert!(!words.contains(hostile), "{field}: {words}");
@@ -105,12 +110,15 @@ fn no_field_of_a_chart_becomes_an_option_of_helm() {
                     let said = diagnostic.to_string();
                     assert!(said.starts_with("/app/kustomization.yaml:"), "{said}");
                     assert!(said.contains("no value may begin with a dash"), "{said}");
-                    refused.push(*field);
+                    refused.push(field.clone());
                 }
             }
         }
     }
     refused.dedup();
+    // For either text the same.
+    let second = refused.split_off(refused.len() / 2);
+    assert_eq!(refused, second);
     let texts = [
         "name",
         "version",
@@ -134,12 +142,12 @@ fn no_field_of_a_chart_becomes_an_option_of_helm() {
 
 #[test]
 fn no_field_of_a_chart_leads_out() {
-    for field in HelmChart::FIELDS {
-        for hostile in ["../outside", "/outside", "link", "../../outside", "a/../link/."] {
-            for below in ["", "/values.yaml"] {
-                let hostile = format!("{hostile}{below}");
+    for hostile in ["../outside", "/outside", "link", "../../outside", "a/../link/."] {
+        for below in ["", "/values.yaml"] {
+            let hostile = format!("{hostile}{below}");
+            for (field, text) in entries(&hostile) {
                 for charts in [&["app/charts/web", "outside/web"][..], &["outside/web"], &[]] {
-                    let (asked, built) = build(&entry(field, &hostile), charts);
+                    let (asked, built) = build(&text, charts);
                     for command in &asked {
                         let words = format!("{:?} {:?}", command.arguments, command.environment);
                         // The name of a release and the like may be any text; it is no path then.
@@ -150,7 +158,7 @@ fn no_field_of_a_chart_leads_out() {
                         assert!(!String::from_utf8_lossy(&values).contains("s3cr3t"), "{field}");
                     }
                     let is_file = field.ends_with("Home") || field.contains("File");
-                    if is_file || *field == "name" && hostile.starts_with("../../") {
+                    if is_file || field == "name" && hostile.starts_with("../../") {
                         let said = built.unwrap_err().to_string();
                         let is_refused = said.contains("security; file '")
                             || said.contains("must resolve to a file");
