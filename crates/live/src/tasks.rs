@@ -114,9 +114,13 @@ pub(crate) async fn call(
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use kiln_object::ObjectId;
+    use kiln_value::value;
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::election::Until;
+    use crate::options::Options;
 
     #[tokio::test]
     async fn what_panics_is_answered_with_a_failure() {
@@ -153,5 +157,46 @@ mod tests {
         assert_eq!(answered.recv().await, Some(1));
         telling.await;
         assert_eq!(answered.recv().await, Some(2));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_that_changes_something_unless_the_lease_is_held() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let config = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, users: [{{name: u, user: {{token: t}}}}], \
+             clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], \
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]}}"
+        );
+        std::fs::write(&file, config).unwrap();
+        let options = Options { kubeconfig: Some(file), ..Options::default() };
+        let client = Client::connect(&options, None).await.unwrap();
+        let (kinds, metrics, fence) = (Kinds::builtin(), Metrics::default(), Fence::new());
+        let object = value!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"},
+        });
+        let id = ObjectId::of(&object).unwrap();
+        for write in
+            [Call::create(object.clone()), Call::update(object.clone()), Call::delete(id.clone())]
+        {
+            let error = call(&client, &kinds, &write, &metrics, &fence).await.unwrap_err();
+            assert!(error.to_string().contains("does not hold the Lease"), "{error}");
+        }
+        assert!(listener.accept().is_err(), "nobody was even connected to");
+        // Nobody answers here: that it was sent is enough.
+        let moment = Duration::from_millis(500);
+        let read = Call::Get(id);
+        let reading = call(&client, &kinds, &read, &metrics, &fence);
+        assert!(tokio::time::timeout(moment, reading).await.is_err());
+        assert!(listener.accept().is_ok(), "whoever reads disturbs nobody");
+        fence.set(Until::Unlimited);
+        let write = Call::create(object);
+        let writing = call(&client, &kinds, &write, &metrics, &fence);
+        assert!(tokio::time::timeout(moment, writing).await.is_err());
+        assert!(listener.accept().is_ok());
     }
 }

@@ -158,6 +158,12 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Instant {
     Instant::now()
 }
 
+/// Shows times that were measured, to whoever runs the test with `--nocapture`.
+#[allow(clippy::print_stdout, reason = "the times are for people")]
+fn show(times: &str) {
+    println!("{times}");
+}
+
 fn policy() -> Value {
     let generate = value!({
         "synchronize": true, "apiVersion": "v1", "kind": "Secret", "namespace": "default",
@@ -230,10 +236,6 @@ impl Compile for Stalls {
 /// Leader election with an evaluation that stalls: the Lease is renewed all the same; when it cannot be renewed, the
 /// replica stops writing before another one begins, and writes nothing when the evaluation goes on at last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[allow(
-    clippy::print_stdout,
-    reason = "shows the times that were measured, to whoever asks for them"
-)]
 async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     let cluster = Cluster::start().await;
     let (through, freeze) = detour(cluster.sandbox.address()).await;
@@ -284,7 +286,7 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!((first.writes() - before).abs() < 0.5, "whoever lost the Lease wrote something");
     assert!(second.acts() && !first.acts());
-    println!(
+    show(&format!(
         "while an evaluation stalled for {} s: {} renewals, at most {:.1} s apart; without renewals: the holder stopped \
          {:.1} s after the last one that was seen, the other began {:.1} s after it",
         (LEASE * 2).as_secs(),
@@ -292,7 +294,7 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
         longest.as_secs_f64(),
         (stopped - last).as_secs_f64(),
         (began - last).as_secs_f64()
-    );
+    ));
 
     freeze.send(false).unwrap();
     first.end().await;
