@@ -150,6 +150,7 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
     }
     let (origin, transformations) = (asked("originAnnotations"), asked("transformerAnnotations"));
     for resource in list.iter_mut() {
+        resource.check_types()?;
         output::finished(resource, origin, transformations);
     }
     Ok(())
@@ -461,8 +462,16 @@ fn run_step(
     if let Some(before) = before {
         note_changes(before, resources, step.what.kind(), What::Changed, target, session);
     }
+    for resource in resources.iter_mut() {
+        for followed in std::mem::take(&mut resource.followed) {
+            let mut warning = followed.warning(resource);
+            warning.place = step.at.place();
+            session.warn(warning);
+        }
+    }
     let Some(origin) = &step.origin else { return Ok(()) };
     for resource in resources.iter_mut() {
+        resource.unshare_annotations();
         for _ in 0..step.what.repeats() {
             // An object without an origin was made by this very step.
             if resource.origin.is_none() {

@@ -6,6 +6,8 @@
 
 use kiln_value::{Map, Str, Value};
 
+use crate::error::Result;
+use crate::origin::Origin;
 use crate::resource::{Behavior, PreviousId, Resource, scalar_text};
 
 const INTERNAL: &str = "internal.config.kubernetes.io/";
@@ -89,6 +91,49 @@ pub(crate) fn with_memory(resource: &Resource) -> Value {
         let _ = object.set(["metadata", "annotations"], annotations);
     }
     object
+}
+
+/// Changes an object as kustomize has it when a JSON patch comes: with its memory among the annotations. What
+/// that leaves of the origin counts; all else is remembered, whatever was done to it.
+///
+/// # Errors
+/// When the change fails.
+pub(crate) fn with_memory_inside(
+    resource: &mut Resource,
+    change: impl FnOnce(&mut Value) -> Result<()>,
+) -> Result<()> {
+    crate::objects::unsettle_annotations(resource);
+    let mut object = with_memory(resource);
+    let memory = object.get_path(["metadata", "annotations"]).and_then(Value::as_map).cloned();
+    change(&mut object)?;
+    resource.replace_object(object);
+    let mut texts = Map::new();
+    for (key, value) in resource.annotations().into_iter().flatten() {
+        // Numbers are floats on the way, and so written as Go writes floats.
+        let text = match value {
+            Value::Number(number) => kiln_text::float::print(number.as_f64()),
+            value => crate::objects::node_text(value, None),
+        };
+        texts.insert(key.clone(), text);
+    }
+    for (key, value) in memory.iter().flatten().filter(|(key, _)| key.starts_with(INTERNAL)) {
+        texts.insert(key.clone(), value.clone());
+    }
+    if resource.origin.is_some() {
+        let read = |text: Option<Value>| {
+            let text = text.as_ref().map(scalar_text).unwrap_or_default();
+            crate::output::parse_text(&text).unwrap_or_default()
+        };
+        resource.origin = Origin::from_value(&read(texts.remove(ORIGIN))).map(Into::into);
+        let steps = read(texts.remove(TRANSFORMATIONS));
+        let steps = steps.as_list().into_iter().flat_map(|steps| steps.iter());
+        resource.transformations = steps.filter_map(Origin::from_value).map(Into::into).collect();
+    }
+    if !resource.is_gone() {
+        set(resource, texts);
+        remember(resource);
+    }
+    Ok(())
 }
 
 /// Moves the memory from the annotations of an object to where it belongs.

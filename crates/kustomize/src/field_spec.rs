@@ -1,6 +1,6 @@
 //! Field specs: which fields of which kinds a transformer changes, and the walk to them.
 
-use kiln_value::{Str, Value};
+use kiln_value::{Path, Str, Value};
 
 use crate::budget::{self, Budget, Size};
 use crate::decode::record;
@@ -60,6 +60,42 @@ impl FieldSpec {
         walk(object, &path, make, budget, &mut set).map_err(|error| {
             error.context(format_args!("considering field '{}' of object {id}", self.path))
         })
+    }
+}
+
+impl FieldSpec {
+    /// The places that [`FieldSpec::apply`] comes to, in its order, when nothing is made on the way.
+    pub(crate) fn places(&self, object: &Value, id: &ResId) -> Vec<Path> {
+        let mut found = Vec::new();
+        if self.fits(&id.gvk) {
+            places(object, &split_path(&self.path, '/'), &mut Path::root(), &mut found);
+        }
+        found
+    }
+}
+
+fn places(value: &Value, path: &[String], at: &mut Path, found: &mut Vec<Path>) {
+    let Some((part, rest)) = path.split_first() else {
+        found.push(at.clone());
+        return;
+    };
+    match value {
+        Value::List(list) => {
+            for (index, element) in list.iter().enumerate() {
+                at.push(index);
+                places(element, path, at, found);
+                at.pop();
+            }
+        }
+        Value::Map(map) => {
+            let name = part.strip_suffix("[]").unwrap_or(part);
+            if let Some(field) = map.get(name) {
+                at.push(name);
+                places(field, rest, at, found);
+                at.pop();
+            }
+        }
+        _ => {}
     }
 }
 

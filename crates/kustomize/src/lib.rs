@@ -13,6 +13,7 @@
 //! | `kustomization`, `decode` | the file as types, read as Go reads JSON |
 //! | `loader`, [`fs`], `paths`, `remote` | files confined to their root, and the trees they come from |
 //! | `objects`, `resource`, `resources` | documents to objects, their history, the index by id |
+//! | `shared`, `empty_keys` | what kustomize's nodes remember besides their value |
 //! | `budget` | what steps may make |
 //! | `id`, `scope`, `selector` | who an object is, and which ones are meant |
 //! | `field_spec`, `field_path`, `config` | which fields steps change, and the way to them |
@@ -41,6 +42,7 @@ mod budget;
 mod config;
 mod decode;
 pub mod edit;
+mod empty_keys;
 mod error;
 mod explain;
 mod field_path;
@@ -67,6 +69,7 @@ mod restyle;
 mod scope;
 mod selector;
 mod session;
+mod shared;
 mod stats;
 mod steps;
 mod target;

@@ -1,6 +1,7 @@
 //! What the patch engines say, in the words that kustomize's users know.
 
 use kiln_patch::{JsonPatchError, JsonPatchProblem, Merged, StrategicProblem, StrategicRules};
+use kiln_patch::{WasQuoted, strategic_merge_into_written};
 use kiln_schema::Schema;
 use kiln_value::{Path, Value};
 
@@ -55,8 +56,14 @@ fn missing_path(op: &str, path: &str) -> String {
 ///
 /// # Errors
 /// When patch and object do not fit together.
-pub(crate) fn strategic_merge(schema: &Schema, object: &mut Value, patch: &Value) -> Result<()> {
-    match kiln_patch::strategic_merge(object, patch, schema, &StrategicRules::kustomize()) {
+pub(crate) fn strategic_merge(
+    schema: &Schema,
+    object: &mut Value,
+    patch: &Value,
+    was_quoted: &WasQuoted<'_>,
+) -> Result<()> {
+    let rules = StrategicRules::kustomize();
+    match strategic_merge_into_written(object, patch, schema, &rules, was_quoted) {
         Ok(Merged::Kept) => Ok(()),
         Ok(Merged::Deleted) => {
             *object = Value::Null;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kiln_value::{Map, Path, Value};
+use kiln_value::{Key, Map, Path, Value};
 use kiln_yaml::Document;
 
 use crate::annotations;
@@ -35,12 +35,12 @@ pub(crate) fn from_documents(
     virtual_resource: impl Fn(&Value) -> Option<Value>,
 ) -> Result<Vec<Resource>> {
     let mut objects = Vec::with_capacity(documents.len());
-    let mut queue: VecDeque<(Value, Arc<Document>, bool)> = VecDeque::new();
+    let mut queue: VecDeque<(Value, Arc<Document>, Path)> = VecDeque::new();
     for document in documents {
         let value = document.value().clone();
-        queue.push_back((value, Arc::new(document), true));
+        queue.push_back((value, Arc::new(document), Path::root()));
     }
-    while let Some((value, document, whole)) = queue.pop_front() {
+    while let Some((value, document, place)) = queue.pop_front() {
         if is_empty(&value) {
             continue;
         }
@@ -54,7 +54,10 @@ pub(crate) fn from_documents(
         let kind = value.get("kind").map(scalar_text).unwrap_or_default();
         match (kind.ends_with("List"), value.get("items")) {
             (true, Some(Value::List(items))) => {
-                queue.extend(items.iter().map(|item| (item.clone(), Arc::clone(&document), false)));
+                let items = items.iter().enumerate();
+                queue.extend(items.map(|(at, item)| {
+                    (item.clone(), Arc::clone(&document), place.join("items").join(at))
+                }));
             }
             (true, Some(Value::Null)) => {}
             (true, Some(other)) => {
@@ -71,8 +74,9 @@ pub(crate) fn from_documents(
             }
             _ => {
                 let mut resource = Resource::new(value, scopes);
+                resource.text = Some((Arc::clone(&document), place.clone()));
                 // Items of a list have other paths than their document.
-                if whole {
+                if place.is_root() {
                     resource.document = Some(document);
                 }
                 settle_annotations(&mut resource, purpose);
@@ -140,33 +144,73 @@ pub(crate) fn check(value: &Value) -> Result<()> {
 
 /// Makes texts of annotations that are numbers, as they are written: `1.50`, not 1.5.
 fn settle_annotations(resource: &mut Resource, purpose: Purpose) {
-    let odd: Vec<String> = resource
-        .annotations()
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| match value {
-            Value::String(text) => looks_like_a_time(text),
-            Value::Null => purpose != Purpose::Patch,
-            _ => true,
-        })
-        .map(|(key, _)| key.to_string())
-        .collect();
-    for key in odd {
-        let path: Path = ["metadata", "annotations", key.as_str()].into_iter().collect();
-        let value = resource.object().get_path(&path).cloned().unwrap_or_default();
-        let written = resource.written(&path).map(str::to_owned);
-        let text = match (&value, written) {
-            // Text in quotes is what it says.
-            (Value::String(text), Some(written)) if written.starts_with(['"', '\'', '|', '>']) => {
-                text.to_string()
-            }
-            (Value::List(_) | Value::Map(_), _) => String::new(),
-            (_, Some(written)) => written,
-            (Value::Null, None) => "null".to_owned(),
-            (value, None) => scalar_text(value).to_string(),
-        };
+    for (key, text) in settled(resource, purpose) {
         // The path was just read.
-        let _ = resource.object_mut().set(&path, text);
+        let _ = resource.object_mut().set(["metadata", "annotations", key.as_str()], text);
+    }
+}
+
+/// The annotations that are not the texts which kustomize makes of them.
+fn settled(resource: &Resource, purpose: Purpose) -> Vec<(Key, String)> {
+    let texts = resource.annotations().into_iter().flatten();
+    let odd = texts.filter(|(_, value)| match value {
+        Value::String(text) => looks_like_a_time(text) || text.contains('\n'),
+        Value::Null => purpose != Purpose::Patch,
+        // They become empty text only at the end.
+        Value::List(_) | Value::Map(_) => false,
+        Value::Bool(_) | Value::Number(_) => true,
+    });
+    odd.filter_map(|(key, value)| {
+        let path: Path = ["metadata", "annotations", key.as_str()].into_iter().collect();
+        let written = resource.written(&path);
+        let text = match (value, written) {
+            (Value::String(_), Some(written)) if written.starts_with('>') => {
+                let (_, document, place) = resource.as_written(&path)?;
+                document.unfolded_twice(&place)?
+            }
+            (value, written) => node_text(value, written),
+        };
+        (value.as_str() != Some(text.as_str())).then(|| (key.clone(), text))
+    })
+    .collect()
+}
+
+/// Puts annotations back that became text when they were read: JSON patches see them as they are written.
+pub(crate) fn unsettle_annotations(resource: &mut Resource) {
+    let Some((object, ..)) = resource.as_written(&Path::root()) else { return };
+    if !resource.transformations.is_empty() {
+        // kustomize has written all of them anew to note what was done.
+        return;
+    }
+    let mut raw = Resource::default().with_object(object.clone());
+    raw.text.clone_from(&resource.text);
+    for (key, text) in settled(&raw, Purpose::Object) {
+        let path = ["metadata", "annotations", key.as_str()];
+        if resource.object().get_path(path).and_then(Value::as_str) == Some(text.as_str())
+            && let Some(value) = raw.object().get_path(path)
+        {
+            let _ = resource.object_mut().set(path, value.clone());
+        }
+    }
+}
+
+/// The text that kustomize has of a scalar: what is written, without quotes.
+pub(crate) fn node_text(value: &Value, written: Option<&str>) -> String {
+    match (value, written) {
+        // Text in quotes is what it says.
+        (Value::String(text), Some(written)) if written.starts_with(['"', '\'', '|', '>']) => {
+            text.to_string()
+        }
+        (Value::List(_) | Value::Map(_), _) => String::new(),
+        (Value::String(text), Some(_)) if !looks_like_a_time(text) => text.to_string(),
+        // A number with quotes and a tag.
+        (value, Some(written)) if written.starts_with(['"', '\'']) => {
+            let read = crate::output::parse_text(written);
+            read.as_ref().map_or_else(|_| scalar_text(value), scalar_text).to_string()
+        }
+        (_, Some(written)) => written.to_owned(),
+        (Value::Null, None) => "null".to_owned(),
+        (value, None) => scalar_text(value).to_string(),
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use kiln_value::{Map, Path, Str, Value};
 use kiln_yaml::Document;
 
+use crate::error::{Error, Result};
 use crate::id::{Gvk, ResId};
 use crate::origin::Origin;
 use crate::scope::Scopes;
+use crate::shared::{Followed, Shared};
 
 /// What a generator wants done with an object that is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,16 @@ pub(crate) struct PreviousId {
     pub(crate) kind: Str,
 }
 
+/// A place into which a replacement wrote, where only the end of the build decides about the type.
+#[derive(Clone, Debug)]
+pub(crate) struct Loose {
+    pub(crate) place: Path,
+    /// A value of the type that the field has; `None` when it was made, and has none of its own.
+    pub(crate) like: Option<Value>,
+    /// What is wrong if this text is still there in the end.
+    pub(crate) problem: Option<(Str, Error)>,
+}
+
 /// An object and its history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resource {
@@ -69,8 +81,18 @@ pub(crate) struct Resource {
     pub(crate) transformations: Vec<Arc<Origin>>,
     /// Names of the vars that take their value from here.
     pub(crate) vars: Vec<Str>,
-    /// The document it was read from, for places and for the text of numbers.
+    /// The document it was read from, for places.
     pub(crate) document: Option<Arc<Document>>,
+    /// Where it is written: itself, or an item of a list.
+    pub(crate) text: Option<(Arc<Document>, Path)>,
+    /// Whether kustomize has turned it into JSON and back since: scalars are then no longer written as
+    /// the document has them.
+    pub(crate) through_json: bool,
+    /// Places that have one value in kustomize, and what changed for that reason.
+    pub(crate) shared: Vec<Shared>,
+    pub(crate) followed: Vec<Followed>,
+    /// Places whose type is not that of their value.
+    pub(crate) loose: Vec<Loose>,
 }
 
 impl Resource {
@@ -78,6 +100,12 @@ impl Resource {
         let mut resource = Resource { object, ..Resource::default() };
         resource.refresh_id(scopes);
         resource
+    }
+
+    /// The same with another object, whose id is not read.
+    pub(crate) fn with_object(mut self, object: Value) -> Self {
+        self.object = object;
+        self
     }
 
     pub(crate) fn object(&self) -> &Value {
@@ -167,8 +195,41 @@ impl Resource {
             id: std::mem::take(&mut self.id),
             vars: std::mem::take(&mut self.vars),
             document: self.document.take(),
+            text: self.text.take(),
+            through_json: self.through_json,
+            shared: std::mem::take(&mut self.shared),
+            followed: std::mem::take(&mut self.followed),
+            loose: std::mem::take(&mut self.loose),
             ..Resource::default()
         };
+    }
+
+    /// Takes another object in the place of this one, with the same history.
+    pub(crate) fn replace_object(&mut self, object: Value) {
+        self.object = object;
+        self.went_through_json();
+    }
+
+    /// Notes that nothing is left of how the object was written, and of values in several places.
+    pub(crate) fn went_through_json(&mut self) {
+        self.through_json = true;
+        self.shared.clear();
+        self.loose.clear();
+    }
+
+    /// Refuses text where something else must stand, once nothing can replace it any more.
+    ///
+    /// # Errors
+    /// With the first such text.
+    pub(crate) fn check_types(&self) -> Result<()> {
+        for loose in &self.loose {
+            if let Some((text, error)) = &loose.problem
+                && self.object.get_path(&loose.place).and_then(Value::as_str) == Some(text)
+            {
+                return Err(error.clone());
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn annotations(&self) -> Option<&Map> {
@@ -197,11 +258,18 @@ impl Resource {
 
     /// The text of a scalar as its document writes it: `1.50`, where the value is 1.5.
     pub(crate) fn written(&self, path: &Path) -> Option<&str> {
-        let document = self.document.as_ref()?;
-        let (was, is) = (document.value().get_path(path)?, self.object.get_path(path)?);
+        let (was, document, place) = self.as_written(path)?;
+        let is = self.object.get_path(path)?;
         // NaN is not equal to itself.
         let both_nan = [was, is].iter().all(|v| v.as_f64().is_some_and(f64::is_nan));
-        (was == is || both_nan).then(|| document.written(path)).flatten()
+        (was == is || both_nan).then(|| document.written(&place)).flatten()
+    }
+
+    /// What its document has at a place of the object, unless that no longer counts.
+    pub(crate) fn as_written(&self, path: &Path) -> Option<(&Value, &Arc<Document>, Path)> {
+        let (document, prefix) = self.text.as_ref().filter(|_| !self.through_json)?;
+        let place: Path = prefix.segments().iter().chain(path.segments()).cloned().collect();
+        Some((document.value().get_path(&place)?, document, place))
     }
 }
 

@@ -96,6 +96,7 @@ impl Resources {
     ) -> T {
         let resource = &mut self.list[slot];
         let outcome = change(resource);
+        resource.settle_shared();
         resource.refresh_id(scopes);
         if let Some(index) = &mut self.index {
             index.add(slot, resource);
@@ -112,6 +113,7 @@ impl Resources {
         self.index = None;
         for resource in self.iter_mut() {
             let outcome = change(resource);
+            resource.settle_shared();
             resource.refresh_id(scopes);
             outcome?;
         }
@@ -197,11 +199,17 @@ impl Resources {
 
     /// Adds all objects of another list at the end.
     pub(crate) fn append_all(&mut self, other: Resources) -> Result<()> {
-        if self.list.is_empty() {
+        if self.list.is_empty() && other.are_distinct() {
             *self = other;
             return Ok(());
         }
         other.into_list().try_for_each(|resource| self.append(resource))
+    }
+
+    /// Whether no two objects have the same id; replacements can make them equal.
+    fn are_distinct(&self) -> bool {
+        let mut seen = rustc_hash::FxHashSet::default();
+        self.iter().all(|(_, resource)| seen.insert(hash_of(&resource.id().key())))
     }
 
     /// Takes in what a generator made: adds, replaces or merges it as its behaviour says.

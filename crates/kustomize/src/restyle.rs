@@ -1,27 +1,31 @@
 //! Writes a changed YAML text again in the style it was written in.
 //!
-//! kustomize edits YAML that stands in a field as a tree of nodes that remember their style. The same
-//! comes out here: quotes, flow collections and the order of keys stay, indentation becomes the usual
-//! one. Comments are out of reach this way; the caller keeps such texts as they are.
+//! kustomize edits YAML that stands in a field as a tree of nodes that remember their style and their
+//! comments. The same comes out here: quotes, flow collections, comments and the order of keys stay,
+//! indentation becomes the usual one, and blank lines go.
 
 use kiln_value::{Path, Value};
 use kiln_yaml::{Document, Places};
 
-/// The text of a document whose value has become `new`, or `None` when it has comments or scalars over
-/// several lines.
-pub(crate) fn restyle(document: &Document, new: &Value) -> Option<String> {
+use comments::Comments;
+
+mod comments;
+
+/// The text of a document whose value has become `new`, with other values at the places `replaced`. `None` when
+/// it has a comment that belongs to nothing in particular, or scalars over several lines in a form that
+/// is not kept.
+pub(crate) fn restyle(document: &Document, new: &Value, replaced: &[&Path]) -> Option<String> {
     let places = document.places();
-    let mut writer = Writer {
-        text: document.source().text(),
-        places: &places,
-        original: document.value(),
-        out: String::new(),
-    };
-    if writer.text.contains(" #") || writer.text.trim_start().starts_with('#') {
-        return None;
+    let text = document.source().text();
+    let comments = Comments::of(text, document.value(), &places, replaced)?;
+    let mut writer =
+        Writer { text, places: &places, original: document.value(), out: String::new(), comments };
+    for line in writer.comments.take_top() {
+        writer.out.push_str(line);
+        writer.out.push('\n');
     }
     writer.block(new, &mut Path::root(), 0, Begun::Line)?;
-    Some(writer.out)
+    writer.comments.are_written().then_some(writer.out)
 }
 
 struct Writer<'d> {
@@ -29,6 +33,7 @@ struct Writer<'d> {
     places: &'d Places,
     original: &'d Value,
     out: String,
+    comments: Comments<'d>,
 }
 
 /// What stands on the line already.
@@ -64,19 +69,26 @@ impl<'d> Writer<'d> {
                 self.out.push(' ');
             }
             self.flow(value, path, indent)?;
+            if self.original.get_path(&*path).is_some() {
+                self.comment_after(self.places.value(path).span().end);
+            }
             self.out.push('\n');
             return Some(());
         }
+        if begun == Begun::Key {
+            if self.original.get_path(&*path).is_some() {
+                self.comment_after(self.places.key(path).span().end);
+            }
+            self.out.push('\n');
+        }
         match value {
             Value::Map(map) => {
-                if begun == Begun::Key {
-                    self.out.push('\n');
-                }
                 for (at, (key, inner)) in map.iter().enumerate() {
+                    path.push(key);
                     if at > 0 || begun != Begun::Item {
+                        self.comments_before(path, indent);
                         self.out.push_str(&" ".repeat(indent));
                     }
-                    path.push(key);
                     self.key(key, path);
                     let inner_indent = match inner {
                         // Lists are not indented below their key.
@@ -88,15 +100,13 @@ impl<'d> Writer<'d> {
                 }
             }
             Value::List(list) => {
-                if begun == Begun::Key {
-                    self.out.push('\n');
-                }
                 for (at, inner) in list.iter().enumerate() {
+                    path.push(at);
                     if at > 0 || begun != Begun::Item {
+                        self.comments_before(path, indent);
                         self.out.push_str(&" ".repeat(indent));
                     }
                     self.out.push_str("- ");
-                    path.push(at);
                     self.block(inner, path, indent + 2, Begun::Item)?;
                     path.pop();
                 }
@@ -104,6 +114,26 @@ impl<'d> Writer<'d> {
             _ => {}
         }
         Some(())
+    }
+
+    /// The comments on the lines above a key or an element.
+    fn comments_before(&mut self, path: &Path, indent: usize) {
+        if self.original.get_path(path).is_none() {
+            return;
+        }
+        for line in self.comments.take_above(self.places.key(path).span().start) {
+            self.out.push_str(&" ".repeat(indent));
+            self.out.push_str(line);
+            self.out.push('\n');
+        }
+    }
+
+    /// The comment behind something on its line.
+    fn comment_after(&mut self, end: usize) {
+        if let Some(comment) = self.comments.take_behind(end) {
+            self.out.push(' ');
+            self.out.push_str(comment);
+        }
     }
 
     fn key(&mut self, key: &str, path: &Path) {
@@ -220,7 +250,7 @@ mod tests {
             kiln_yaml::read(&source, ReadOptions::kustomize_resource()).unwrap().remove(0);
         let mut value = document.value().clone();
         *value.get_path_mut(at.iter().copied()).unwrap() = new.into();
-        restyle(&document, &value)
+        restyle(&document, &value, &[])
     }
 
     #[test]
@@ -234,6 +264,18 @@ mod tests {
         assert_eq!(changed("a: \"x\"\n", &["a"], "y").unwrap(), "a: \"y\"\n");
         assert_eq!(changed("a: 'x'\n", &["a"], "it's").unwrap(), "a: 'it''s'\n");
         assert_eq!(changed("a: {\n  b: x,\n}\n", &["a", "b"], "z").unwrap(), "a: {b: z}\n");
-        assert_eq!(changed("a: x # why\n", &["a"], "y"), None);
+    }
+
+    #[test]
+    fn comments_stay_where_they_belong() {
+        let text = "# top\n\n# of a\na: x   # why\n\nb: # of b\n    # of c\n    c: 1\n    # of d\n    d: [1]  # list\n\nl:\n  # first\n  - a # one\n  - \"#b\"\n";
+        assert_eq!(
+            changed(text, &["a"], "y").unwrap(),
+            "# top\n\n# of a\na: y # why\nb: # of b\n  # of c\n  c: 1\n  # of d\n  d: [1] # list\nl:\n# first\n- a # one\n- \"#b\"\n"
+        );
+        // What belongs to nothing in particular.
+        for text in ["a: x\n# end\n", "a: x\n# of a\n\nb: y\n", "a: x\nb: [1, # one\n  2]\n"] {
+            assert_eq!(changed(text, &["a"], "y"), None, "{text}");
+        }
     }
 }

@@ -133,6 +133,7 @@ impl<'h> Session<'h> {
     ) -> Result<Vec<Resource>> {
         refuse_bad_separators(bytes)?;
         let documents = self.read_documents(name, bytes)?;
+        refuse_directives(bytes)?;
         crate::objects::from_documents(documents, purpose, &self.scopes, |value| {
             crate::plugins::virtual_resource(value, purpose, self)
         })
@@ -200,6 +201,19 @@ fn refuse_bad_separators(bytes: &[u8]) -> Result<()> {
             ))
             .hint("put the document on the line below the separator"));
         }
+    }
+    Ok(())
+}
+
+/// kustomize: text before the first `---` is a document of its own, and a directive alone is none.
+fn refuse_directives(bytes: &[u8]) -> Result<()> {
+    let lines = bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii_end);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    if lines.next().is_some_and(|line| line.starts_with(b"%")) {
+        return Err(Error::malformed(
+            "MalformedYAMLError: yaml: line 1: did not find expected <document start>",
+        )
+        .hint("take the directive (%YAML or %TAG) out of the file"));
     }
     Ok(())
 }

@@ -30,8 +30,8 @@ pub(crate) fn add(
     session: &Session<'_>,
 ) -> Result<()> {
     for var in incoming {
-        let id = target(var, session);
-        let exact = !id.namespace.is_empty() || id.cluster_scoped;
+        let id = target(var);
+        let exact = !id.namespace.is_empty();
         let matches: Vec<_> = resources
             .by_any_name(&id.name)
             .into_iter()
@@ -82,7 +82,7 @@ pub(crate) fn merge(vars: &mut Vars, incoming: impl IntoIterator<Item = Var>) ->
     Ok(())
 }
 
-fn target(var: &Var, session: &Session<'_>) -> ResId {
+fn target(var: &Var) -> ResId {
     let at = &var.objref;
     let mut gvk =
         Gvk { group: at.group.clone(), version: at.version.clone(), kind: at.kind.clone() };
@@ -93,11 +93,8 @@ fn target(var: &Var, session: &Session<'_>) -> ResId {
         }
         gvk.version = version.into();
     }
-    // kustomize: an id from a file never counts as cluster-scoped unless its kind alone says so.
-    let api_version = Str::from(gvk.api_version());
-    let cluster_scoped =
-        session.scopes.is_cluster_scoped(&api_version, &gvk.kind) && !at.namespace.is_empty();
-    ResId { gvk, name: at.name.clone(), namespace: at.namespace.clone(), cluster_scoped }
+    // kustomize: an id from a file never counts as cluster-scoped.
+    ResId { gvk, name: at.name.clone(), namespace: at.namespace.clone(), cluster_scoped: false }
 }
 
 fn show(var: &Var) -> String {
@@ -140,6 +137,7 @@ pub(crate) fn resolve(
                 error.at(resource.document.as_ref().map(|document| document.place()))
             })?;
         }
+        resource.settle_shared();
         resource.refresh_id(&session.scopes);
     }
     let unused: Vec<&str> =

@@ -77,6 +77,17 @@ impl Document {
         self.source.text().get(self.locate(path).span())
     }
 
+    /// The text at this path as it is meant, where kustomize reads folded text (`>`) twice and
+    /// adds line breaks. `None` when there is no text.
+    pub fn unfolded_twice(&self, path: &Path) -> Option<String> {
+        let options = ReadOptions { scalars: ScalarTable::V2, ..self.options };
+        let mut keys = KeyTable::new();
+        let composed =
+            Composer::<Nowhere>::new(&self.source, self.start, &options, &mut keys).document();
+        let value = composed.ok()??.value;
+        Some(value.get_path(path)?.as_str()?.to_owned())
+    }
+
     /// Reads a typed thing from the value.
     ///
     /// # Errors

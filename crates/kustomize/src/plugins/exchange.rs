@@ -161,12 +161,12 @@ pub(super) fn exchanged(
         refuse(by, &renamed, &added, &removed, resources)?;
     }
     for (slot, resource) in changed {
-        resources.update(slot, &session.scopes, |old| *old.object_mut() = resource.into_object());
+        resources.update(slot, &session.scopes, |old| old.replace_object(resource.into_object()));
     }
     for (slot, resource) in renamed {
         resources.update(slot, &session.scopes, |old| {
             old.store_previous_id();
-            *old.object_mut() = resource.into_object();
+            old.replace_object(resource.into_object());
         });
     }
     for slot in removed {

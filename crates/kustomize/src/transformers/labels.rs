@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_value::Value;
+use kiln_value::{Path, Value};
 
 use super::Transform;
 use crate::decode::record;
@@ -73,6 +73,8 @@ pub(crate) fn set_texts_of(
 ) -> Result<()> {
     let budget = &session.budget;
     let id = resource.id().clone();
+    // For each text, whether it was new at the places that the specs lead to.
+    let mut new: Vec<Vec<bool>> = vec![Vec::new(); texts.len()];
     for spec in specs {
         spec.apply(
             resource.object_mut(),
@@ -81,15 +83,29 @@ pub(crate) fn set_texts_of(
             budget,
             &mut |field| match field {
                 Value::Map(map) => {
-                    for (key, text) in texts {
-                        map.insert(key.as_str(), text.as_str());
+                    for ((key, text), new) in texts.iter().zip(&mut new) {
+                        new.push(map.insert(key.as_str(), text.as_str()).is_none());
                     }
                     Ok(())
                 }
-                Value::Null => Ok(()),
+                Value::Null => {
+                    new.iter_mut().for_each(|new| new.push(false));
+                    Ok(())
+                }
                 other => Err(wrong_node_kind("MappingNode", other)),
             },
         )?;
+    }
+    resource.settle_shared();
+    let several = |new: &Vec<bool>| new.iter().filter(|new| **new).count() > 1;
+    if new.iter().any(several) {
+        let places: Vec<Path> =
+            specs.iter().flat_map(|spec| spec.places(resource.object(), &id)).collect();
+        for ((key, text), new) in texts.iter().zip(&new).filter(|(_, new)| several(new)) {
+            let places = places.iter().zip(new).filter(|(_, new)| **new);
+            let places = places.map(|(place, _)| place.join(key.as_str())).collect();
+            resource.share(Value::from(text.as_str()), places);
+        }
     }
     Ok(())
 }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use kiln_diagnostic::Diagnostic;
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_text::quote::quote;
-use kiln_value::Value;
+use kiln_value::{Map, Path, Value};
 use kiln_yaml::ReadOptions;
 
 use super::Transform;
+use crate::annotations;
 use crate::at::At;
 use crate::decode::record;
+use crate::empty_keys;
 use crate::error::{Error, Result};
 use crate::kustomization::{PatchOptions, Selector};
-use crate::objects::Purpose;
+use crate::objects::{Purpose, node_text};
 use crate::output::yaml_error;
 use crate::resource::Resource;
 use crate::resources::{Resources, Slot};
@@ -173,6 +175,7 @@ impl Patch {
         };
         let selected = target.select(resources);
         self.warn_if_nothing(&selected, session);
+        let patch = &for_targets(patch);
         for &slot in &selected {
             merge_into(patch, slot, &self.options, resources, session)?;
         }
@@ -236,8 +239,8 @@ impl Transform for Patch {
                 merge_where_found(patches, &self.options, resources, session)
             }
             (Body::Merge(patches), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                patches.iter().try_for_each(|patch| {
-                    merge_into(patch, slot, &self.options, resources, session)
+                patches.iter().map(for_targets).try_for_each(|patch| {
+                    merge_into(&patch, slot, &self.options, resources, session)
                 })
             }),
             (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
@@ -296,14 +299,16 @@ impl Transform for StrategicMerge {
             let slot = unique_target(patch, resources, session)
                 .map_err(|error| error.at(patch.document.as_ref().map(|d| d.place())))?;
             if let Some(slot) = slot {
-                merge_into(patch, slot, &PatchOptions::default(), resources, session)?;
+                let patch = for_targets(patch);
+                merge_into(&patch, slot, &PatchOptions::default(), resources, session)?;
             }
         }
         Ok(())
     }
 
     fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
-        merge_where_found(&self.patches, &PatchOptions::default(), resources, session)
+        let patches: Vec<Resource> = self.patches.iter().map(for_targets).collect();
+        merge_where_found(&patches, &PatchOptions::default(), resources, session)
     }
 }
 
@@ -399,11 +404,34 @@ fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
 fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
     // Operations can copy what is there.
     session.budget.pay_for_growth(resource, Resource::object, |resource| {
-        patch.apply(resource.object_mut()).map_err(|error| {
-            let place = resource.document.as_ref().map(|document| document.place());
-            Error::new(crate::messages::json_patch(&error)).at(place).hint(error.to_string())
+        resource.check_types()?;
+        annotations::with_memory_inside(resource, |object| {
+            patch.apply(object).map_err(|error| {
+                Error::new(crate::messages::json_patch(&error)).hint(error.to_string())
+            })
         })
+        .map_err(|error| error.at(resource.document.as_ref().map(|document| document.place())))
     })
+}
+
+/// A patch as objects get it that a target selects, or `patchesStrategicMerge` names: kustomize copies its labels and annotations as texts, so
+/// that null is the text `null` there, and an empty map of them says nothing.
+fn for_targets(patch: &Resource) -> Resource {
+    let mut patch = patch.clone();
+    for field in ["labels", "annotations"] {
+        let Some(value) = patch.object().get_path(["metadata", field]) else { continue };
+        let mut texts = Map::new();
+        for (key, value) in value.as_map().into_iter().flatten() {
+            let path: Path = ["metadata", field, key.as_str()].into_iter().collect();
+            texts.insert(key.clone(), node_text(value, patch.written(&path)));
+        }
+        if texts.is_empty() {
+            patch.remove_metadata(field);
+        } else {
+            patch.set_metadata(field, texts);
+        }
+    }
+    patch
 }
 
 /// The one object that a patch without a target means; nothing if it means a virtual resource.
@@ -459,8 +487,20 @@ fn merge_into(
                 None => map.remove("apiVersion"),
             };
         }
-        crate::messages::strategic_merge(&schema, resource.object_mut(), &patch_object)
+        if patch_object.get("$patch").and_then(Value::as_str) == Some("replace") {
+            session.warn(root_replace(patch, resource));
+            return Ok(());
+        }
+        empty_keys::drop_from(resource, &schema);
+        resource.unshare_replaced(&patch_object);
+        let mut object = resource.object().clone();
+        let was_quoted =
+            |path: &Path| Some(resource.written(path)?.starts_with(['"', '\'', '|', '>']));
+        let merged =
+            crate::messages::strategic_merge(&schema, &mut object, &patch_object, &was_quoted);
+        merged
             .map_err(|error| error.at(patch.document.as_ref().map(|document| document.place())))?;
+        *resource.object_mut() = object;
         if resource.is_gone() {
             *resource.object_mut() = Value::Null;
             return Ok(());
@@ -485,6 +525,17 @@ fn merge_into(
         }
         Ok(())
     })
+}
+
+/// kustomize makes the new object, and then keeps the old one.
+fn root_replace(patch: &Resource, resource: &Resource) -> Diagnostic {
+    let mut warning = Diagnostic::warning(format!(
+        "the patch on {} changes nothing: `$patch: replace` has no meaning at its root",
+        resource.id()
+    ))
+    .hint("put `$patch: replace` into the fields to replace, or list another object in `resources` instead of this one");
+    warning.place = patch.document.as_ref().map(|document| document.place());
+    warning
 }
 
 /// Whether a patch takes all annotations away. kustomize keeps its memory there, and so forgets

@@ -6,10 +6,10 @@ use super::Transform;
 use crate::budget::{self, Budget, Size, own_size};
 use crate::decode::{self, record};
 use crate::error::{Error, Result};
-use crate::field_path::{self, Leaf};
+use crate::field_path::{self, Found, Leaf};
 use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
 use crate::output::{parse_document, parse_text, resolve_plain, splice_scalar};
-use crate::resource::{Resource, scalar_text};
+use crate::resource::{Loose, Resource, scalar_text};
 use crate::resources::{Resources, Slot};
 use crate::restyle::restyle;
 use crate::selector::Selection;
@@ -84,10 +84,9 @@ impl Transform for Replacements {
                 ));
             };
             let mut value = source_value(replacement, resources)?;
-            value.size = session.budget.measure(&value.value)?;
-            value.size.bytes = value.size.bytes.max(value.text.len());
+            value.measure(&session.budget)?;
             for target in targets {
-                write(target, &value, resources, session)?;
+                write(target, &mut value, resources, session)?;
             }
         }
         Ok(())
@@ -99,12 +98,31 @@ struct Source {
     value: Value,
     text: Str,
     size: Size,
+    /// The field it is, unless it is only a part of its text.
+    field: Option<(Slot, Path)>,
 }
 
 impl Source {
     fn of(value: Value) -> Self {
         let text = scalar_text(&value);
-        Source { value, text, size: Size::default() }
+        Source { value, text, size: Size::default(), field: None }
+    }
+
+    fn measure(&mut self, budget: &Budget) -> Result<()> {
+        self.size = budget.measure(&self.value)?;
+        self.size.bytes = self.size.bytes.max(self.text.len());
+        Ok(())
+    }
+
+    /// kustomize: the source is the field itself, so that writing to it changes what is written next.
+    fn look_again(&mut self, slot: Slot, resource: &Resource, budget: &Budget) -> Result<()> {
+        let Some((own, path)) = &self.field else { return Ok(()) };
+        let now = resource.object().get_path(path).filter(|now| **now != self.value);
+        if let Some(now) = now.filter(|_| *own == slot) {
+            *self = Source { field: self.field.take(), ..Source::of(now.clone()) };
+            self.measure(budget)?;
+        }
+        Ok(())
     }
 }
 
@@ -116,7 +134,7 @@ fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<
         (None, text) => {
             let text = text.clone().unwrap_or_default();
             let value = resolve_plain(&text);
-            return Ok(Source { value, text: text.into(), size: Size::default() });
+            return Ok(Source { text: text.into(), ..Source::of(value) });
         }
         (Some(source), None) => source,
     };
@@ -147,6 +165,7 @@ fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<
     {
         found.text = Str::new(written);
     }
+    found.field = Some((slot, path));
     refine(found, source.options.as_ref())
 }
 
@@ -207,8 +226,9 @@ fn refine(mut source: Source, options: Option<&FieldOptions>) -> Result<Source> 
             options.index, source.text
         )));
     };
-    source.value = retype(&source.value, &piece)?;
+    source.value = retype(&source.value, &piece).unwrap_or_else(|_| Value::String(piece.clone()));
     source.text = piece;
+    source.field = None;
     Ok(source)
 }
 
@@ -241,7 +261,7 @@ fn retype(like: &Value, text: &str) -> Result<Value> {
 
 fn write(
     target: &ReplacementTarget,
-    source: &Source,
+    source: &mut Source,
     resources: &mut Resources,
     session: &Session<'_>,
 ) -> Result<()> {
@@ -255,7 +275,7 @@ fn write(
     for slot in select.candidates(resources) {
         if is_target(resources.get(slot), &select, &reject) {
             resources.update(slot, &session.scopes, |resource| {
-                write_into(resource, target, source, &session.budget)
+                write_into(resource, slot, target, source, &session.budget)
             })?;
         }
     }
@@ -276,8 +296,9 @@ fn is_target(resource: &Resource, select: &Selection, reject: &[Selection]) -> b
 
 fn write_into(
     resource: &mut Resource,
+    slot: Slot,
     target: &ReplacementTarget,
-    source: &Source,
+    source: &mut Source,
     budget: &Budget,
 ) -> Result<()> {
     let options = target.options.clone().unwrap_or_default();
@@ -306,47 +327,75 @@ fn write_into(
                 .hint("set options.create to make the field, or correct the path"));
         }
         for found in found.into_iter().filter(|found| !found.in_copy) {
-            let written = resource.written(&found.path).map(Str::new);
-            if let Some(field) = resource.object_mut().get_path_mut(&found.path) {
-                budget.pay(source.size)?;
-                let before = own_size(field);
-                set_field(field, source, &options, found.is_new, written.as_deref())?;
-                if !options.delimiter.is_empty() {
-                    budget.pay(budget::growth(before, field))?;
-                }
-            }
+            set_field(resource, &found, source, &options, budget)?;
+            resource.settle_shared();
+            source.look_again(slot, resource, budget)?;
         }
     }
     Ok(())
 }
 
 fn set_field(
-    field: &mut Value,
+    resource: &mut Resource,
+    found: &Found,
     source: &Source,
     options: &FieldOptions,
-    is_new: bool,
-    written: Option<&str>,
+    budget: &Budget,
 ) -> Result<()> {
+    let Some(field) = resource.object().get_path(&found.path) else { return Ok(()) };
+    budget.pay(source.size)?;
     let is_scalar = !matches!(field, Value::List(_) | Value::Map(_));
     let mut text = source.text.clone();
     if !options.delimiter.is_empty() {
         if !is_scalar {
             return Err(Error::new(ONLY_SCALARS));
         }
-        let old = match (&*field, written) {
+        let old = match (field, resource.written(&found.path)) {
             (Value::Number(_) | Value::Bool(_), Some(written)) => Str::new(written),
             (field, _) => scalar_text(field),
         };
         text = replace_piece(&old, options, &text);
     }
-    *field = if !is_scalar {
-        source.value.clone()
-    } else if is_new {
-        resolve_plain(&text)
+    let before = own_size(field);
+    let value = if is_scalar {
+        typed(resource, found, &text)
     } else {
-        retype(field, &text)?
+        resource.unshare_below(found.path.segments());
+        source.value.clone()
     };
+    if let Some(field) = resource.object_mut().get_path_mut(&found.path) {
+        *field = value;
+        if !options.delimiter.is_empty() {
+            budget.pay(budget::growth(before, field))?;
+        }
+    }
     Ok(())
+}
+
+/// The value that a text is in a field, which keeps its type. Only the end of the build decides whether a text
+/// fits: whatever comes later may still replace it.
+fn typed(resource: &mut Resource, found: &Found, text: &Str) -> Value {
+    let known = resource.loose.iter().position(|loose| loose.place == found.path);
+    let known = known.map(|at| resource.loose.swap_remove(at));
+    let like = match known {
+        Some(loose) => loose.like,
+        None if found.is_new => None,
+        None => resource.object().get_path(&found.path).cloned(),
+    };
+    let (value, problem) = match &like {
+        None => (resolve_plain(text), None),
+        Some(like) => match retype(like, text) {
+            Ok(value) => (value, None),
+            Err(error) => {
+                let place = resource.document.as_ref().map(|document| document.place());
+                (Value::String(text.clone()), Some((text.clone(), error.at(place))))
+            }
+        },
+    };
+    if like.is_none() || problem.is_some() {
+        resource.loose.push(Loose { place: found.path.clone(), like, problem });
+    }
+    value
 }
 
 /// The old text with one of its pieces replaced; before the first and after the last, added.
@@ -418,10 +467,8 @@ fn rewrite_text(
         let new = match (is_scalar, found.is_new) {
             (false, _) => source.value.clone(),
             (true, true) => resolve_plain(&source.text),
-            (true, false) => match retype(field, &source.text) {
-                Ok(new) => new,
-                Err(_) => return Ok(None),
-            },
+            // kustomize: writes `!!int text` here, which whoever reads the file will refuse.
+            (true, false) => retype(field, &source.text)?,
         };
         // A scalar for a scalar leaves everything else as it is written.
         spliced = spliced
@@ -437,7 +484,8 @@ fn rewrite_text(
             json::to_go_string(&value)
         }));
     }
-    let text = restyle(&document, &value)
+    let replaced: Vec<&Path> = found.iter().map(|found| &found.path).collect();
+    let text = restyle(&document, &value, &replaced)
         .or(spliced)
         .unwrap_or_else(|| crate::output::emit_in_order(&value));
     Ok(Some(text.trim().to_owned()))
@@ -451,9 +499,12 @@ mod tests {
     #[test]
     fn a_scalar_keeps_its_type() {
         let set = |old: Value, text: &str| {
-            let mut field = old;
+            let mut resource = Resource::default().with_object(value!({"f": old}));
+            let found = Found { path: Path::root().join("f"), is_new: false, in_copy: false };
             let source = Source::of(text.into());
-            set_field(&mut field, &source, &FieldOptions::default(), false, None).map(|()| field)
+            let options = FieldOptions::default();
+            set_field(&mut resource, &found, &source, &options, &Budget::default())?;
+            resource.check_types().map(|()| resource.object().get("f").cloned().unwrap())
         };
         assert_eq!(set(value!(1), "7").unwrap(), value!(7));
         assert_eq!(set(value!("x"), "7").unwrap(), value!("7"));

@@ -44,7 +44,14 @@ impl Transform for Replicas {
                         if matches!(field, Value::List(_) | Value::Map(_)) {
                             return Err(wrong_node_kind("ScalarNode", field));
                         }
-                        *field = self.replica.count.into();
+                        // kustomize: a scalar takes over the quotes of the one it replaces.
+                        let in_quotes = field.as_str().is_some_and(|text| {
+                            !matches!(crate::output::resolve_plain(text), Value::String(_))
+                        });
+                        *field = match in_quotes {
+                            true => self.replica.count.to_string().into(),
+                            false => self.replica.count.into(),
+                        };
                         Ok(())
                     })
                 })?;

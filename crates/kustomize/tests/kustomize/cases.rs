@@ -16,36 +16,12 @@ const FOLDER: &str = "/tree";
 /// Cases that fail, with the reason.
 const KNOWN: &[(&str, &str)] = &[
     (
-        "documents.yaml: a number with quotes and a tag in annotations",
-        "the quotes become part of the text",
-    ),
-    (
         "documents.yaml: an escape of JSON that YAML of old does not know",
         "`\\/` is read as JSON has it, where kustomize refuses the file",
     ),
     (
-        "documents.yaml: folded text with deeper lines in annotations",
-        "a blank line too many: kustomize adds one elsewhere, but not there",
-    ),
-    (
-        "labels-images-replicas.yaml: a patch that changes a label of its base changes the template with it",
-        "labels that a base set are one node in kustomize, wherever they stand",
-    ),
-    (
         "labels-images-replicas.yaml: an annotation key that is a boolean because it lacks quotes",
         "the key becomes the text `true`, where kustomize fails on what it wrote itself",
-    ),
-    (
-        "labels-images-replicas.yaml: an overlay that changes a label of its base changes the selector with it",
-        "labels that a base set are one node in kustomize, wherever they stand",
-    ),
-    (
-        "patches.yaml: numbers and booleans over text with quotes",
-        "a number over text keeps the quotes of the text only where the text needed them",
-    ),
-    (
-        "replacements.yaml: into YAML inside of text, beside a comment",
-        "the blanks before the comment stay, where kustomize leaves one",
     ),
 ];
 

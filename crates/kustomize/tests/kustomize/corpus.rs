@@ -54,6 +54,51 @@ fn builds_give_the_recorded_bytes() {
     tally.finish();
 }
 
+/// What differs on purpose, with the reason; docs/differences.md has a row for each.
+const ON_PURPOSE: &[(&str, &str)] = &[
+    ("06b-replacement-type-silent", "an error, where kustomize writes a text that nobody can read"),
+    ("11-document-end-marker", "an error, where kustomize drops the object after `...`"),
+    ("16-replaced-name-number", "the name stays text, where kustomize makes a number of it"),
+    ("18-big-int-after-json-patch", "the number stays exact, where kustomize rounds it"),
+    ("19-block-keep-then-comment", "the text is as it is written, where kustomize adds a line"),
+];
+
+#[test]
+fn trees_on_which_both_differed_give_the_recorded_bytes() {
+    let Some(folder) = corpus("kustomize-differences") else { return };
+    let mut tally = Tally::new("kustomize-differences");
+    for (case, reason) in ON_PURPOSE {
+        tally.known_failure(*case, *reason);
+    }
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .expect("the corpus is a folder")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| folder.join(name).join("case.json").exists())
+        .collect();
+    names.sort();
+    for name in names {
+        let directory = folder.join(&name);
+        let meta = read_json(&directory.join("case.json"));
+        let flags = strings(meta.get("flags"));
+        tally.case(&name, || {
+            let error = directory.join("error.5.8.1.txt");
+            if !error.exists() {
+                return check(&directory, &meta, &flags, Some("expected.5.8.1.yaml"));
+            }
+            let input = directory.join("input").canonicalize().map_err(|e| e.to_string())?;
+            let input = input.to_str().expect("the path of the corpus is text");
+            let root = meta.get("root").and_then(Value::as_str).unwrap_or(".");
+            match build(input, root, &flags) {
+                Ok(output) => {
+                    Err(format!("it succeeds, but kustomize refuses it:\n{}", output.yaml))
+                }
+                Err(_) => Ok(()),
+            }
+        });
+    }
+    tally.finish();
+}
+
 fn check(
     directory: &Path,
     meta: &Value,

@@ -157,12 +157,16 @@ impl<'t> Trail<'t> {
     }
 
     pub(super) fn error(&self, problem: StrategicProblem) -> StrategicMergeError {
+        StrategicMergeError { path: self.path(), problem }
+    }
+
+    pub(super) fn path(&self) -> Path {
         let mut segments = Vec::new();
         let mut trail = self;
         while let Some((before, segment)) = trail.before {
             segments.push(segment);
             trail = before;
         }
-        StrategicMergeError { path: segments.into_iter().rev().collect(), problem }
+        segments.into_iter().rev().collect()
     }
 }

@@ -6,7 +6,7 @@ use kiln_value::{Key, List, Map, Value};
 use super::directive::{self, Directive, PATCH, ServerKey};
 use super::error::Trail;
 use super::{ListMerge, NewValues, StrategicMergeError, StrategicProblem, StrategicRules};
-use super::{TextScalars, element, patch_first, server_order};
+use super::{TextScalars, WasQuoted, element, patch_first, server_order};
 
 pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
 
@@ -16,6 +16,7 @@ pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
 pub(super) struct Merge<'s> {
     pub(super) schema: &'s Schema,
     pub(super) rules: &'s StrategicRules,
+    pub(super) was_quoted: Option<&'s WasQuoted<'s>>,
 }
 
 /// The kinds of values that merge with each other.
@@ -60,7 +61,7 @@ impl<'s> Merge<'s> {
             }
             (Value::Map(object), Value::Map(patch)) => self.map(object, patch, node, trail),
             (Value::List(object), Value::List(patch)) => self.list(object, patch, node, trail),
-            (object, patch) => Ok(Some(self.scalar(&object, patch))),
+            (object, patch) => Ok(Some(self.scalar(&object, patch, trail))),
         }
     }
 
@@ -262,11 +263,16 @@ impl<'s> Merge<'s> {
         }
     }
 
-    fn scalar(self, object: &Value, patch: &Value) -> Value {
-        let Value::String(old) = object else { return patch.clone() };
+    fn scalar(self, object: &Value, patch: &Value, trail: &Trail<'_>) -> Value {
+        let (Value::String(old), false) = (object, matches!(patch, Value::String(_))) else {
+            return patch.clone();
+        };
         let as_text = match self.rules.text_scalars {
             TextScalars::Never => false,
-            TextScalars::OverQuotedText => needs_quotes(old),
+            TextScalars::OverQuotedText => {
+                let known = self.was_quoted.and_then(|was_quoted| was_quoted(&trail.path()));
+                known.unwrap_or_else(|| needs_quotes(old))
+            }
             TextScalars::OverText => true,
         };
         if as_text { Value::String(element::scalar_text(patch)) } else { patch.clone() }

@@ -39,7 +39,7 @@ mod server_order;
 mod unclear;
 
 use kiln_schema::Schema;
-use kiln_value::Value;
+use kiln_value::{Path, Value};
 
 pub use error::{StrategicMergeError, StrategicProblem};
 pub use rules::{ListMerge, NewValues, StrategicRules, TextScalars};
@@ -57,6 +57,9 @@ pub enum Merged {
     Deleted,
 }
 
+/// Says of a place of an object whether its text was written in quotes or as a block, if that is known.
+pub type WasQuoted<'w> = dyn Fn(&Path) -> Option<bool> + 'w;
+
 /// Merges a patch into an object. The merge rules are those of the kind that the object says it is.
 ///
 /// # Errors
@@ -68,11 +71,34 @@ pub fn strategic_merge(
     schema: &Schema,
     rules: &StrategicRules,
 ) -> Result<Merged, StrategicMergeError> {
+    merge_into(object, patch, Merge { schema, rules, was_quoted: None })
+}
+
+/// Merges a patch into an object of which is known how its texts were written, for
+/// [`TextScalars::OverQuotedText`].
+///
+/// # Errors
+/// Like [`strategic_merge`].
+pub fn strategic_merge_into_written(
+    object: &mut Value,
+    patch: &Value,
+    schema: &Schema,
+    rules: &StrategicRules,
+    was_quoted: &WasQuoted<'_>,
+) -> Result<Merged, StrategicMergeError> {
+    merge_into(object, patch, Merge { schema, rules, was_quoted: Some(was_quoted) })
+}
+
+fn merge_into(
+    object: &mut Value,
+    patch: &Value,
+    merge: Merge<'_>,
+) -> Result<Merged, StrategicMergeError> {
+    let Merge { schema, rules, .. } = merge;
     let trail = Trail::root();
     if patch.is_null() && rules.null_patch_changes_nothing {
         return Ok(Merged::Kept);
     }
-    let merge = Merge { schema, rules };
     let node = schema.root_of(object);
     if node.is_none() && rules.refuse_unknown_kinds {
         return Err(trail.error(StrategicProblem::unknown_kind(object)));
