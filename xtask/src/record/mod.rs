@@ -37,6 +37,9 @@ enum Original {
     KyvernoTest,
 }
 
+/// The module of the program that answers for kustomize.
+const KUSTOMIZE: &str = "xtask/recorders/kustomize";
+
 const TABLES: [Table; 6] = [
     Table {
         name: "gotemplate",
@@ -61,7 +64,7 @@ const TABLES: [Table; 6] = [
     Table {
         name: "kustomize",
         folder: "crates/kustomize/tests/cases",
-        original: Original::Program("xtask/recorders/kustomize", "."),
+        original: Original::Program(KUSTOMIZE, "."),
     },
     Table { name: "suites", folder: "crates/suites/tests/cases", original: Original::KyvernoTest },
 ];
@@ -186,8 +189,13 @@ fn program(module: &str, package: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// The program that answers for kustomize.
+pub(crate) fn kustomize() -> Result<PathBuf> {
+    program(KUSTOMIZE, ".")
+}
+
 /// Sends cases to a program; what it is, and its results.
-fn ask(
+pub(crate) fn ask(
     program: &Path,
     table: &str,
     cases: &[serde_json::Value],
