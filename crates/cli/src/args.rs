@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 
 use crate::commands::Command;
 
@@ -32,6 +32,10 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_parser = parse_size, default_value = "64M",
           value_name = "SIZE", help_heading = "Limits")]
     pub(crate) max_input_size: u64,
+
+    /// Taken because kustomize has it; messages name files and places instead
+    #[arg(long, global = true, hide = true)]
+    stack_trace: bool,
 }
 
 /// The forms of output. Commands say in their help which of them they have.
@@ -91,7 +95,8 @@ pub(crate) enum Color {
 
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse() -> Args {
-    Args::parse_from(as_meant(std::env::args_os().collect()))
+    let meant = as_meant(std::env::args_os().collect());
+    Args::parse_from(plain_switches(meant, &definition()))
 }
 
 /// What people type who know other tools, as this program has it: `kiln help COMMAND` for `kiln COMMAND --help`, and
@@ -137,6 +142,56 @@ fn as_meant(mut args: Vec<OsString>) -> Vec<OsString> {
     }
     meant.extend_from_slice(&args[own..]);
     meant
+}
+
+/// Options without a value as scripts for kustomize write them: `--enable-helm=true`, `--network=false`.
+fn plain_switches(
+    typed: impl IntoIterator<Item = OsString>,
+    definition: &clap::Command,
+) -> Vec<OsString> {
+    let mut typed = typed.into_iter();
+    let mut command = definition;
+    let mut plain: Vec<OsString> = typed.next().into_iter().collect();
+    while let Some(word) = typed.next() {
+        if word == "--" {
+            plain.push(word);
+            plain.extend(typed);
+            break;
+        }
+        if let Some(inner) = word.to_str().and_then(|word| command.find_subcommand(word)) {
+            command = inner;
+        }
+        match word.to_str().and_then(|word| switch(word, command, definition)) {
+            Some((name, true)) => plain.push(name.into()),
+            // The last one counts.
+            Some((name, false)) => plain.retain(|before| before != name),
+            None => plain.push(word),
+        }
+    }
+    plain
+}
+
+/// The option in `--option=true` and whether it is on, if the command has such an option without a value.
+fn switch<'w>(
+    word: &'w str,
+    command: &clap::Command,
+    definition: &clap::Command,
+) -> Option<(&'w str, bool)> {
+    let (name, value) = word.split_once('=')?;
+    let long = name.strip_prefix("--")?;
+    let on = match value {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => false,
+        _ => return None,
+    };
+    let everywhere = definition.get_arguments().filter(|argument| argument.is_global_set());
+    let mut arguments = command.get_arguments().chain(everywhere);
+    let is_switch = arguments.any(|argument| {
+        let names =
+            argument.get_long().into_iter().chain(argument.get_all_aliases().into_iter().flatten());
+        matches!(argument.get_action(), ArgAction::SetTrue) && names.into_iter().any(|n| n == long)
+    });
+    is_switch.then_some((name, on))
 }
 
 /// The definition of the whole command line, for completions and manual pages.
@@ -193,6 +248,29 @@ mod tests {
             let words: Vec<_> = as_meant(words).into_iter().collect();
             let wanted: Vec<OsString> = meant.split(' ').map(OsString::from).collect();
             assert_eq!(words, wanted, "{typed}");
+        }
+    }
+
+    #[test]
+    fn options_without_a_value_may_have_one() {
+        let plain = |typed: &str| {
+            let words = plain_switches(typed.split(' ').map(OsString::from), &definition());
+            let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+            words.join(" ")
+        };
+        for (typed, wanted) in [
+            ("kiln build --enable-helm=true .", "kiln build --enable-helm ."),
+            ("kiln build --enable-helm=1 --network=false .", "kiln build --enable-helm ."),
+            ("kiln build --network --network=F .", "kiln build ."),
+            ("kiln build --stack-trace=true .", "kiln build --stack-trace ."),
+            ("kiln build --network=maybe", "kiln build --network=maybe"),
+            ("kiln build --helm-command=true", "kiln build --helm-command=true"),
+            ("kiln build -- --network=true", "kiln build -- --network=true"),
+            ("kiln create --recursive=true", "kiln create --recursive"),
+            ("kiln edit fix --vars=T", "kiln edit fix --vars"),
+            ("kiln create --vars=true", "kiln create --vars=true"),
+        ] {
+            assert_eq!(plain(typed), wanted, "{typed}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! What kustomizations name that lies elsewhere: files over HTTP, repositories through `git`. Each
-//! only when the user allows it.
+//! What kustomizations name that lies elsewhere: files over HTTP, repositories through `git`, unless the user
+//! forbids it.
 
 use std::time::Duration;
 
@@ -11,31 +11,29 @@ use ureq::Agent;
 const TIMEOUT: Duration = Duration::from_secs(27);
 const MOST_REDIRECTS: usize = 10;
 
-/// Fetches what the user allows.
+/// Fetches, unless that is forbidden.
 pub(crate) struct Remote {
-    allowed: bool,
-    /// What the user typed is allowed by that.
-    typed: String,
+    offline: bool,
     most_bytes: u64,
     git: Git,
 }
 
 impl Remote {
-    pub(crate) fn new(allowed: bool, typed: &str, most_bytes: u64, running: Running) -> Self {
-        Remote { allowed, typed: typed.to_owned(), most_bytes, git: Git::new(running) }
+    pub(crate) fn new(offline: bool, most_bytes: u64, running: Running) -> Self {
+        Remote { offline, most_bytes, git: Git::new(running) }
     }
 }
 
 impl Fetch for Remote {
     fn get(&self, url: &str) -> Result<Vec<u8>> {
-        if !self.allowed {
+        if self.offline {
             return Err(refused(url));
         }
         get(url, self.most_bytes)
     }
 
     fn clone_repository(&self, repository: &Repository) -> Result<String> {
-        if !self.allowed && repository.raw() != self.typed {
+        if self.offline {
             return Err(refused(repository.raw()));
         }
         self.git.clone_repository(repository)
@@ -43,8 +41,8 @@ impl Fetch for Remote {
 }
 
 fn refused(address: &str) -> Error {
-    Error::new(format!("{address} lies elsewhere, and remote resources are not enabled"))
-        .hint("build with --enable-remote to fetch it, or copy it beside the kustomization")
+    Error::new(format!("{address} lies elsewhere, and this build is offline"))
+        .hint("build without --offline and KILN_OFFLINE to fetch it, or copy it beside the kustomization: kiln localize")
 }
 
 /// The content behind an address.

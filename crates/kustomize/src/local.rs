@@ -53,6 +53,10 @@ impl Git {
         };
         let mut command = Process::new("git");
         command.args(words).current_dir(directory).env("GIT_TERMINAL_PROMPT", "0");
+        // Others than these are programs that an address names.
+        if std::env::var_os("GIT_ALLOW_PROTOCOL").is_none() {
+            command.env("GIT_ALLOW_PROTOCOL", "file:git:http:https:ssh");
+        }
         let job = Job {
             kind: Kind::Git,
             name: &new_name(),

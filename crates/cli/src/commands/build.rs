@@ -37,10 +37,14 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
 
-    /// Fetch resources that lie elsewhere: files over HTTP, repositories with git
+    /// Refuse resources that lie elsewhere: files over HTTP, repositories that git would fetch
     ///
-    /// An address that is typed as DIR needs no permission.
-    #[arg(long, alias = "allow-remote", env = "KILN_ENABLE_REMOTE")]
+    /// For kustomizations of people whom you do not trust: what they name is asked for from here.
+    #[arg(long, env = "KILN_OFFLINE")]
+    offline: bool,
+
+    /// Fetch them, which is the rule
+    #[arg(long, alias = "allow-remote", hide = true)]
     enable_remote: bool,
 
     /// Let standard input take the place of this file of DIR, as a post-renderer of helm needs it
@@ -119,8 +123,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let programs = args.plugins.programs();
     let running = programs.running.clone();
-    let remote =
-        Remote::new(args.enable_remote, &args.directory, global.max_input_size, running.clone());
+    let remote = Remote::new(args.offline, global.max_input_size, running.clone());
     let to_end = running.clone();
     interrupt::before_ending(move || to_end.end())?;
     let start = Instant::now();

@@ -90,7 +90,7 @@ fn naming(resource: &str) -> Folder {
 }
 
 #[test]
-fn files_come_over_http_when_that_is_allowed() {
+fn files_come_over_http_unless_that_is_forbidden() {
     let port = serve(
         Answers::from([
             ("/a.yaml", ok(CONFIG_MAP)),
@@ -111,16 +111,21 @@ fn files_come_over_http_when_that_is_allowed() {
     );
     for path in ["a.yaml", "moved.yaml", "chunked.yaml"] {
         let folder = naming(&format!("http://127.0.0.1:{port}/{path}"));
-        let run = kiln(&folder, &["build", "--enable-remote"], &[]);
+        let run = kiln(&folder, &["build"], &[]);
         assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{path}: {}", run.stderr);
     }
     let folder = naming(&format!("http://127.0.0.1:{port}/a.yaml"));
-    let run = kiln(&folder, &["build"], &[]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("remote resources are not enabled"), "{}", run.stderr);
-    assert!(run.stderr.contains("--enable-remote"), "{}", run.stderr);
-    let run = kiln(&folder, &["build"], &[("KILN_ENABLE_REMOTE", "true")]);
+    // What was needed once is still taken.
+    let run = kiln(&folder, &["build", "--enable-remote"], &[("KILN_ENABLE_REMOTE", "true")]);
     assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
+    for (args, variables) in
+        [(vec!["build", "--offline"], vec![]), (vec!["build"], vec![("KILN_OFFLINE", "true")])]
+    {
+        let run = kiln(&folder, &args, &variables);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(run.stderr.contains("this build is offline"), "{}", run.stderr);
+        assert!(run.stderr.contains("without --offline"), "{}", run.stderr);
+    }
 }
 
 #[test]
@@ -157,7 +162,7 @@ fn http_has_limits() {
         ("odd.yaml", "cannot fetch"),
     ] {
         let folder = naming(&format!("http://127.0.0.1:{port}/{path}"));
-        let run = kiln(&folder, &["build", "--enable-remote", "--max-input-size", "1K"], &[]);
+        let run = kiln(&folder, &["build", "--max-input-size", "1K"], &[]);
         assert_eq!(run.code, 2, "{path}: {}", run.stdout);
         assert!(run.stderr.contains(message), "{path}: {}", run.stderr);
         assert!(run.stderr.contains("kustomization.yaml:2:3"), "{path}: {}", run.stderr);
@@ -181,9 +186,9 @@ fn files_come_over_https_from_servers_the_machine_trusts() {
     let port = serve(Answers::from([("/a.yaml", ok(CONFIG_MAP))]), Some(Arc::new(config)));
     let folder = naming(&format!("https://localhost:{port}/a.yaml"));
     folder.write("ca.pem", key.cert.pem());
-    let run = kiln(&folder, &["build", "--enable-remote"], &[("SSL_CERT_FILE", "ca.pem")]);
+    let run = kiln(&folder, &["build"], &[("SSL_CERT_FILE", "ca.pem")]);
     assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
-    let run = kiln(&folder, &["build", "--enable-remote"], &[]);
+    let run = kiln(&folder, &["build"], &[]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("cannot fetch https://localhost"), "{}", run.stderr);
 }
@@ -214,19 +219,21 @@ fn repository() -> Option<Folder> {
 }
 
 #[test]
-fn repositories_come_through_git_when_that_is_allowed() {
+fn repositories_come_through_git_unless_that_is_forbidden() {
     let Some(repository) = repository() else { return };
     let address = format!("file://{}//app?ref=v1", repository.path().join("bare.git").display());
     let folder = naming(&address);
-    let run = kiln(&folder, &["build", "--enable-remote"], &[]);
-    assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
     let run = kiln(&folder, &["build"], &[]);
-    assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("--enable-remote"), "{}", run.stderr);
-    // What is typed is allowed by that.
+    assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
     let run = kiln(&folder, &["build", &address], &[]);
     assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
-    let run = kiln(&folder, &["build", "--enable-remote"], &[("PATH", "/nowhere")]);
+    for args in [vec!["build", "--offline"], vec!["build", "--offline", &address]] {
+        // Git is not even looked for.
+        let run = kiln(&folder, &args, &[("PATH", "/nowhere")]);
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stdout);
+        assert!(run.stderr.contains("this build is offline"), "{}", run.stderr);
+    }
+    let run = kiln(&folder, &["build"], &[("PATH", "/nowhere")]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("install git"), "{}", run.stderr);
 }
@@ -296,7 +303,7 @@ fn what_git_leaves_running_neither_holds_up_a_build_nor_outlives_a_timeout() {
         let pid = folder.read("pids").trim().parse().unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_ok()
     };
-    let args = ["build", "--enable-remote"];
+    let args = ["build"];
     // A helper that stays is git's own affair, as a shared connection of ssh is.
     let run = kiln(&folder, &args, &[("PATH", &path), ("PIDS", &pids)]);
     assert!(!run.stderr.contains("timeout"), "{}", run.stderr);
