@@ -54,6 +54,24 @@ pub trait FileSystem {
 
     /// Whether a file is there and may be run.
     fn is_executable(&self, path: &str) -> Option<bool>;
+
+    /// The files and directories in a directory, in the order of their names; links are left out.
+    ///
+    /// # Errors
+    /// When it is not there, is no directory, or when this file system cannot tell.
+    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+        let reason = "this file system does not list directories".to_owned();
+        Err(FileError { operation: "open", path: path.to_owned(), reason })
+    }
+}
+
+/// What is in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a directory itself.
+    pub is_directory: bool,
 }
 
 /// A tree in memory.
@@ -131,6 +149,19 @@ impl FileSystem for Memory {
     fn is_executable(&self, path: &str) -> Option<bool> {
         self.files.contains_key(&paths::clean(path)).then_some(false)
     }
+
+    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+        let path = self.resolve(path)?.path;
+        let entry = |all: &String, is_directory| {
+            let name = (paths::parent(all) == path && *all != path).then(|| paths::base(all))?;
+            Some(Entry { name: name.to_owned(), is_directory })
+        };
+        let files = self.files.keys().filter_map(|file| entry(file, false));
+        let mut entries: Vec<Entry> =
+            files.chain(self.directories.iter().filter_map(|folder| entry(folder, true))).collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
 }
 
 /// Another file system, with some files put in its place or out of sight.
@@ -189,6 +220,22 @@ impl FileSystem for Layered<'_> {
             None => self.below.is_executable(path),
         }
     }
+
+    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+        let mut entries = self.below.list(path)?;
+        let folder = paths::clean(path);
+        for (file, contents) in &self.files {
+            if paths::parent(file) == folder {
+                entries.retain(|entry| entry.name != paths::base(file));
+                if contents.is_some() {
+                    let name = paths::base(file).to_owned();
+                    entries.push(Entry { name, is_directory: false });
+                }
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
 }
 
 /// The machine's own files.
@@ -243,6 +290,22 @@ impl FileSystem for Disk {
         }
         #[cfg(not(unix))]
         Some(found.is_file())
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+        let error = |reason: String| FileError { operation: "open", path: path.to_owned(), reason };
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| error(reason(&e)))? {
+            let entry = entry.map_err(|e| error(reason(&e)))?;
+            let kind = entry.file_type().map_err(|e| error(reason(&e)))?;
+            let name = entry.file_name().into_string();
+            let name = name.map_err(|_| error("a name is not valid UTF-8".to_owned()))?;
+            if kind.is_dir() || kind.is_file() {
+                entries.push(Entry { name, is_directory: kind.is_dir() });
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
     }
 }
 

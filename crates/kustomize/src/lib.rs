@@ -21,6 +21,7 @@
 //! | `name_reference`, `vars`, `origin` | what runs at the end |
 //! | `plugins/` | steps configured as objects: built in, functions, programs |
 //! | [`edit`] | changes to a kustomization file |
+//! | `localize` | a copy with all that a kustomization names |
 //! | `host` | what a build asks of its host ([`Fetch`], [`Programs`]) |
 //!
 //! What kustomize keeps in annotations lies in [side tables](crate) here, objects are found by
@@ -55,6 +56,7 @@ mod id;
 mod kustomization;
 mod loader;
 pub mod local;
+mod localize;
 mod messages;
 mod name_reference;
 mod objects;
@@ -86,11 +88,16 @@ pub use explain::{Touch, What};
 pub use fs::FileSystem;
 pub use host::{Argument, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
 pub use loader::LoadRestrictions;
+pub use localize::Localized;
+pub use plugins::BUILTIN_PLUGINS;
 pub use remote::Repository;
 pub use stats::{Phase, Stats};
 
 /// The version of kustomize whose output this gives.
 pub const KUSTOMIZE_VERSION: &str = "v5.8.1";
+
+/// What the built-in schema says of itself.
+pub const OPENAPI_INFO: &str = "{title:Kubernetes,version:v1.21.2}";
 
 /// The flags of `kustomize build`.
 #[derive(Clone, Debug)]
@@ -256,12 +263,7 @@ impl<'h> Build<'h> {
     /// # Errors
     /// When something in it is wrong.
     pub fn run(&self, directory: &str) -> std::result::Result<Output, Box<Failed>> {
-        let session = session::Session::new(
-            self.options,
-            loader::Files::new(self.files, self.fetch, self.options.max_file_size),
-            self.programs,
-            stats::Clock::new(self.now),
-        );
+        let session = self.session();
         let built = accumulate::build(directory, &session);
         let warnings = session.take_warnings();
         match built {
@@ -283,6 +285,32 @@ impl<'h> Build<'h> {
             }),
             Err(error) => Err(Box::new(Failed { error, warnings })),
         }
+    }
+}
+
+impl Build<'_> {
+    fn session(&self) -> session::Session<'_> {
+        session::Session::new(
+            self.options,
+            loader::Files::new(self.files, self.fetch, self.options.max_file_size),
+            self.programs,
+            stats::Clock::new(self.now),
+        )
+    }
+
+    /// Copies the kustomization in a directory (an absolute path, or the address of a repository) with all that
+    /// it names, as long as that lies in `scope`: an absolute path too, or the directory itself.
+    ///
+    /// # Errors
+    /// When something cannot be had, or lies elsewhere.
+    pub fn localize(
+        &self,
+        directory: &str,
+        scope: Option<&str>,
+    ) -> std::result::Result<Localized, Box<Failed>> {
+        let session = self.session();
+        localize::localize(directory, scope, &session)
+            .map_err(|error| Box::new(Failed { error, warnings: session.take_warnings() }))
     }
 }
 

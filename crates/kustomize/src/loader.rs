@@ -286,6 +286,11 @@ impl Root {
         &self.path
     }
 
+    /// The top of the clone, if this root came from a repository.
+    pub(crate) fn clone_directory(&self) -> Option<&str> {
+        self.repository.as_ref().map(|clone| clone.directory.as_str())
+    }
+
     /// Which files this kustomization may use.
     pub(crate) fn restrictions(&self) -> LoadRestrictions {
         self.restrictions

@@ -59,6 +59,18 @@ pub(crate) fn parent(path: &str) -> &str {
     }
 }
 
+/// The way from a directory to a path; both absolute and clean.
+pub(crate) fn relative(directory: &str, path: &str) -> String {
+    let parts = |path: &'_ str| -> Vec<String> {
+        path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let (from, to) = (parts(directory), parts(path));
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..", from.len() - common);
+    let way: Vec<&str> = up.chain(to[common..].iter().map(String::as_str)).collect();
+    if way.is_empty() { ".".to_owned() } else { way.join("/") }
+}
+
 /// Whether `path` is `directory` or lies below it; both absolute and clean.
 pub(crate) fn is_within(path: &str, directory: &str) -> bool {
     directory == "/"
@@ -87,6 +99,9 @@ mod tests {
         assert_eq!(base("a/b/"), "b");
         assert_eq!(parent("/a"), "/");
         assert_eq!(parent("/a/b"), "/a");
+        assert_eq!(relative("/a/b", "/a/c/d"), "../c/d");
+        assert_eq!(relative("/a", "/a"), ".");
+        assert_eq!(relative("/", "/a"), "a");
     }
 
     #[test]

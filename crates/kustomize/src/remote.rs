@@ -57,6 +57,23 @@ impl Repository {
         format!("{}{}", self.host, self.repository)
     }
 
+    /// The path of the repository on its host.
+    pub fn repository(&self) -> &str {
+        self.repository.trim_end_matches('/')
+    }
+
+    /// The name of its host, without user and port; a word of its own for what is none.
+    pub fn host_name(&self) -> &str {
+        let host = match self.host.split_once("://") {
+            Some(("file", _)) => return "file-schemed",
+            Some((_, host)) => host,
+            None if self.host == "gh:" => return "gh",
+            None => &self.host,
+        };
+        let host = host.rsplit('@').next().unwrap_or(host);
+        host.split([':', '/']).next().unwrap_or(host)
+    }
+
     /// The directory in the repository; empty is its top.
     pub fn path(&self) -> &str {
         &self.path

@@ -127,6 +127,14 @@ impl Reader {
         Ok(self.runtime.block_on(listed)?.objects)
     }
 
+    /// The schema of everything that is served, as OpenAPI v2.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    pub fn schema(&self) -> Result<Value, ApiError> {
+        self.runtime.block_on(self.client.get("/openapi/v2"))
+    }
+
     /// The answer to a SubjectAccessReview: whether somebody may do something. Nothing is stored by asking.
     ///
     /// # Errors

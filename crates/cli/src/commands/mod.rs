@@ -19,8 +19,10 @@ mod fmt;
 mod init;
 mod install;
 mod left_webhooks;
+mod localize;
 mod logs;
 mod man;
+mod openapi;
 mod plan;
 mod plugin_sandbox;
 mod plugins;
@@ -47,6 +49,7 @@ pub(crate) enum Command {
     Init(init::Args),
     Create(create::Args),
     Edit(edit::Args),
+    Localize(localize::Args),
     Check(check::Args),
     Test(test::Args),
     Fmt(fmt::Args),
@@ -62,6 +65,8 @@ pub(crate) enum Command {
     Run(run::Args),
     Uninstall(uninstall::Args),
     Up(up::Args),
+    #[command(hide = true)]
+    Openapi(openapi::Args),
     Version(version::Args),
     Completion(completion::Args),
     Man(man::Args),
@@ -80,6 +85,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Init(command) => init::run(&ui, &args.global, &command),
         Command::Create(command) => create::run(&ui, &args.global, &command),
         Command::Edit(command) => edit::run(&ui, &args.global, &command),
+        Command::Localize(command) => localize::run(&ui, &args.global, &command),
+        Command::Openapi(command) => openapi::run(&ui, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),

@@ -38,6 +38,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["fmt", "r.yaml"], &["text", "yaml", "json"]),
     (&["init", "--rule", "mutate"], &["text"]),
     (&["install"], &["text", "yaml", "json"]),
+    (&["localize", "nowhere"], &["text", "json"]),
     (&["man", "pages"], &["text"]),
     (&["plan", "--kubeconfig", "none"], &["text", "table", "json"]),
     (&["run", "--kubeconfig", "none"], &["text", "json"]),

@@ -61,6 +61,7 @@ transcripts! {
     help_kustomize
     init
     install
+    localize
     plan
     run
     test
@@ -196,6 +197,9 @@ impl Place {
         }
         for before in ["kiln ", "version: ", "\"version\":\""] {
             text = text.replace(&format!("{before}{version}"), &format!("{before}<version>"));
+        }
+        if text.trim_end() == version {
+            text = text.replace(version, "<version>");
         }
         for (shape, shown) in VARIES {
             text = replace(&text, shape, shown);

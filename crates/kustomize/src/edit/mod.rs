@@ -191,7 +191,7 @@ impl KustomizationFile {
     }
 }
 
-fn key_in(value: &Value, field: &str) -> Key {
+pub(crate) fn key_in(value: &Value, field: &str) -> Key {
     let map = value.as_map();
     map.filter(|map| !map.contains_key(field))
         .and_then(|map| map.keys().find(|key| key.eq_ignore_ascii_case(field)))

@@ -25,6 +25,28 @@ use crate::transformers::replacements::{ReplacementConfig, Replacements};
 use crate::transformers::replicas::Replicas;
 use crate::transformers::value_add::{TargetFile, ValueAdd, ValueAddConfig};
 
+/// The kinds of apiVersion `builtin`, by name.
+pub const BUILTIN_PLUGINS: [&str; 18] = [
+    "AnnotationsTransformer",
+    "ConfigMapGenerator",
+    "HashTransformer",
+    "HelmChartInflationGenerator",
+    "IAMPolicyGenerator",
+    "ImageTagTransformer",
+    "LabelTransformer",
+    "NamespaceTransformer",
+    "PatchJson6902Transformer",
+    "PatchStrategicMergeTransformer",
+    "PatchTransformer",
+    "PrefixSuffixTransformer",
+    "PrefixTransformer",
+    "ReplacementTransformer",
+    "ReplicaCountTransformer",
+    "SecretGenerator",
+    "SuffixTransformer",
+    "ValueAddTransformer",
+];
+
 /// The step that an object of apiVersion `builtin` configures.
 pub(super) fn load<'t>(
     config: &Resource,

@@ -12,6 +12,8 @@ mod group;
 mod running;
 mod virtual_resources;
 
+pub use builtin::BUILTIN_PLUGINS;
+
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;

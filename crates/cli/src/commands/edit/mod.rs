@@ -6,6 +6,8 @@ mod fix;
 mod remove;
 mod set;
 
+use std::io::Write;
+
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::KustomizationFile;
 
@@ -37,24 +39,38 @@ enum Command {
     #[command(subcommand)]
     Set(set::Set),
     Fix(fix::Args),
+    /// List the built-in plugins
+    AlphaListBuiltinPlugin,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Json])?;
-    if let Command::Fix(args) = &args.command {
-        return fix::run(ui, global, args);
+    match &args.command {
+        Command::Fix(args) => return fix::run(ui, global, args),
+        Command::AlphaListBuiltinPlugin => return list_builtin_plugins(ui),
+        _ => {}
     }
     let (path, mut file) = files::open(global)?;
     match &args.command {
         Command::Add(add) => add::run(ui, add, &mut file)?,
         Command::Remove(remove) => remove::run(remove, &mut file)?,
         Command::Set(set) => set::run(set, &mut file)?,
-        Command::Fix(_) => {}
+        Command::Fix(_) | Command::AlphaListBuiltinPlugin => {}
     }
     for note in file.notes() {
         ui.problem(&Diagnostic::warning(note.as_str()));
     }
     files::save(path, &file)?;
+    Ok(Outcome::Done)
+}
+
+fn list_builtin_plugins(ui: &Ui) -> CommandResult {
+    let mut out = ui.stdout();
+    writeln!(out, "Builtin plugins:\n")?;
+    for name in kiln_kustomize::BUILTIN_PLUGINS {
+        writeln!(out, " * {name}")?;
+    }
+    out.flush()?;
     Ok(Outcome::Done)
 }
 

@@ -1,0 +1,115 @@
+//! `kiln localize`
+
+use std::fs;
+use std::path::Path;
+
+use kiln_diagnostic::Diagnostic;
+use kiln_kustomize::fs::Disk;
+use kiln_kustomize::local::Running;
+use kiln_kustomize::{Build, Localized, Options, Repository};
+
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::fetch::Remote;
+use crate::input;
+use crate::ui::{self, Ui};
+
+/// Copy a kustomization with everything that it names
+///
+/// What lies elsewhere is fetched into the copy, and the copy names it there, so that it builds without a network.
+/// Kustomization files keep their comments. Both are built and compared at the end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A folder with a kustomization file, or the address of a repository with ?ref=
+    #[arg(default_value = ".")]
+    target: String,
+
+    /// The folder to make; otherwise localized-NAME beside you
+    destination: Option<String>,
+
+    /// Bases may lie in this folder, which holds TARGET; otherwise in TARGET alone
+    #[arg(long, value_name = "DIR")]
+    scope: Option<String>,
+
+    /// Do not build both and compare them
+    #[arg(long)]
+    no_verify: bool,
+
+    /// Refuse what lies elsewhere
+    #[arg(long, env = "KILN_OFFLINE")]
+    offline: bool,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text, Format::Json])?;
+    let here = std::env::current_dir()?.display().to_string();
+    let absolute = |path: &str| match path.starts_with('/') || Repository::parse(path).is_some() {
+        true => path.to_owned(),
+        false => format!("{here}/{path}"),
+    };
+    let options = Options {
+        max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
+        working_directory: here.clone(),
+        ..Options::default()
+    };
+    let remote = Remote::new(args.offline, global.max_input_size, Running::default());
+    let build = Build::new(&Disk, &options).fetch(&remote);
+    let target = absolute(&args.target);
+    let scope = args.scope.as_deref().map(absolute);
+    let copy = build.localize(&target, scope.as_deref()).map_err(|failed| failure(*failed))?;
+    let destination = args.destination.as_deref().unwrap_or(&copy.name);
+    write(Path::new(destination), &copy)?;
+    ui.status(&format!("{} is copied to {}", ui::plain(&args.target), ui::plain(destination)));
+    if args.no_verify {
+        return Ok(Outcome::Done);
+    }
+    let built = |directory: &str| {
+        build.run(directory).map(|output| output.yaml).map_err(|failed| {
+            let Failure::BadInput(problems) = failure(*failed) else { return Failure::ReaderGone };
+            let hint =
+                "the copy is made; build both with the options that they need, and use --no-verify";
+            Failure::BadInput(problems.into_iter().map(|problem| problem.hint(hint)).collect())
+        })
+    };
+    let copied = format!("{}/{}", absolute(destination), copy.root);
+    if built(&target)? != built(&copied)? {
+        ui.problem(
+            &Diagnostic::error(format!(
+                "{} and {destination} do not build to the same",
+                args.target
+            ))
+            .hint(format!(
+                "compare them: diff <(kiln build {}) <(kiln build {copied})",
+                args.target
+            )),
+        );
+        return Ok(Outcome::No);
+    }
+    ui.status("both build to the same");
+    Ok(Outcome::Done)
+}
+
+fn failure(failed: kiln_kustomize::Failed) -> Failure {
+    Failure::BadInput(vec![failed.error.into()])
+}
+
+/// Writes the copy into a new folder, or nothing.
+fn write(destination: &Path, copy: &Localized) -> Result<(), Failure> {
+    let shown = destination.display().to_string();
+    fs::create_dir(destination).map_err(|error| {
+        input::cannot("make", &shown, &error).hint("name a new folder in one that is there")
+    })?;
+    for (path, contents) in &copy.files {
+        let file = destination.join(path);
+        let written = file
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&file, contents));
+        if let Err(error) = written {
+            // It was made just now, and nobody else's is in it.
+            let _ = fs::remove_dir_all(destination);
+            return Err(input::cannot("write", &file.display().to_string(), &error).into());
+        }
+    }
+    Ok(())
+}
