@@ -1,22 +1,25 @@
 //! The rights that a policy needs, as questions for the API server, and what to tell users who lack them.
-//!
-//! Only what is known before the rules run is asked: a kind with variables in it is passed over.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use kiln_controller::author::{is_policy, refusal_of_policy};
-use kiln_engine::{User, Wish};
-use kiln_object::{Gvk, Kinds, ObjectId};
-use kiln_rules::{Generate, Mutate, Policy, PolicyId, Program, Rule, TargetNamespace, What};
-use kiln_text::wildcard;
-use kiln_value::{Map, Path, Str, Value};
-use kiln_variables::Template;
+use kiln_engine::User;
+use kiln_object::{Gvk, ObjectId};
+use kiln_rules::PolicyId;
+use kiln_value::{Map, Str, Value};
 
+pub use crate::needs::{needs, needs_of_author};
 use crate::settings::Settings;
 
+/// Verbs, in the order in which roles list them.
+const VERBS: [&str; 9] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "bind", "escalate"];
+/// The most single rights of a role that are asked about one by one.
+const MOST_HANDED_OUT: usize = 256;
+
 /// Rights that somebody needs on one resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// The part of the policy that needs them.
     pub path: String,
@@ -31,13 +34,31 @@ pub struct Need {
     /// The namespace; empty for all.
     pub namespace: String,
     /// The namespace as it is written.
-    written_namespace: String,
+    pub(crate) written_namespace: String,
     /// The name; empty for all.
     pub name: String,
     /// What is to be done with it.
     pub verbs: Vec<&'static str>,
     /// The words that users of mutate rules know.
-    changes: bool,
+    pub(crate) changes: bool,
+    /// What becomes of the policy without them.
+    pub without: Without,
+    /// It is how the engine works, and no author has to have it.
+    pub(crate) of_engine_alone: bool,
+    /// For `bind` and `escalate`: the rules of the role, where they are known before the policy acts. Whoever has all of
+    /// these rights hands them out without the verb.
+    pub(crate) hands_out: Option<Value>,
+}
+
+/// What becomes of a policy whose account lacks a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Without {
+    /// It is not stored.
+    Refused,
+    /// It is stored, and cannot do its work.
+    Fails,
+    /// It is stored, and whether it needs the right is known when it has run.
+    Doubtful,
 }
 
 /// One of the engine's users.
@@ -120,19 +141,98 @@ impl Question<'_> {
         if let Some(author) = self.author {
             return access_review(&author.username, &author.groups, attributes);
         }
-        let groups = [
-            Str::from("system:serviceaccounts"),
-            format!("system:serviceaccounts:{}", settings.namespace).into(),
-            "system:authenticated".into(),
-        ];
-        access_review(&need.account.user(settings), &groups, attributes)
+        about_account(need.account, attributes, settings)
     }
+
+    /// The role that is bound, as far as its place is known: what it hands out is to be read when the answer is no.
+    pub fn role(&self) -> Option<ObjectId> {
+        let need = self.need;
+        let place = match need.kind.kind.as_str() {
+            "Role" if need.namespace.is_empty() => return None,
+            "Role" => need.namespace.as_str(),
+            _ => "",
+        };
+        let binds = self.verb == "bind" && need.hands_out.is_none() && !need.name.is_empty();
+        (binds && self.author.is_none())
+            .then(|| ObjectId::new(need.kind.clone(), place, &need.name))
+    }
+
+    /// The questions that may be answered with yes instead, all of them: whoever has the rights that a role holds may
+    /// hand them out. None when they are not known, or too many.
+    // Kubernetes: as the API server does when it is asked to store a role or a binding.
+    pub fn instead(&self, role: Option<&Value>, settings: &Settings) -> Option<Vec<Value>> {
+        let need = self.need;
+        let rules = match (&need.hands_out, role) {
+            _ if !matches!(self.verb, "bind" | "escalate") || self.author.is_some() => return None,
+            (Some(rules), _) => rules,
+            (None, Some(role)) => role.get("rules").unwrap_or(&Value::Null),
+            (None, None) => return None,
+        };
+        let mut reviews = Vec::new();
+        let mut ask = |parts: [&str; 4]| {
+            let [group, resource, verb, name] = parts;
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            let mut attributes = Map::new();
+            for (key, text) in [
+                ("verb", verb),
+                ("group", group),
+                ("resource", resource),
+                ("subresource", subresource),
+                ("namespace", need.namespace.as_str()),
+                ("name", name),
+            ] {
+                if !text.is_empty() {
+                    attributes.insert(key, text);
+                }
+            }
+            reviews.push(about_account(need.account, attributes, settings));
+        };
+        let mut asked = 0;
+        for rule in rules.as_list().into_iter().flatten() {
+            let texts = |field: &str| -> Vec<String> {
+                let list = rule.get(field).and_then(Value::as_list).into_iter().flatten();
+                list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+            };
+            let (groups, resources) = (texts("apiGroups"), texts("resources"));
+            let (verbs, mut names) = (texts("verbs"), texts("resourceNames"));
+            if names.is_empty() {
+                names.push(String::new());
+            }
+            let many =
+                [&groups, &resources, &verbs, &names].map(Vec::len).iter().product::<usize>();
+            asked += many;
+            // What is no resource is not asked about.
+            if many == 0 || asked > MOST_HANDED_OUT {
+                return None;
+            }
+            for group in &groups {
+                for resource in &resources {
+                    for verb in &verbs {
+                        for name in &names {
+                            ask([group, resource, verb, name]);
+                        }
+                    }
+                }
+            }
+        }
+        Some(reviews)
+    }
+}
+
+/// The question whether an account of the engine may do something.
+fn about_account(account: Account, attributes: Map, settings: &Settings) -> Value {
+    let groups = [
+        Str::from("system:serviceaccounts"),
+        format!("system:serviceaccounts:{}", settings.namespace).into(),
+        "system:authenticated".into(),
+    ];
+    access_review(&account.user(settings), &groups, attributes)
 }
 
 /// The questions whether an author may do what the engine is to do for them: to write.
 pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<Question<'n>> {
     let mut questions = questions(needs);
-    questions.retain(|question| question.need.account == Account::Background);
+    questions.retain(|question| !question.need.of_engine_alone);
     for question in &mut questions {
         question.author = Some(author);
     }
@@ -174,52 +274,62 @@ pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
         .collect()
 }
 
-/// What users are told when some answers are no; none when all are yes.
-pub fn refusal(
-    policy: &PolicyId,
-    needs: &[Need],
-    allowed: &[bool],
-    settings: &Settings,
-) -> Option<String> {
+/// Needs with the verbs of each that are lacking.
+#[derive(Debug)]
+pub struct Lacking<'n>(Vec<(&'n Need, Vec<&'static str>)>);
+
+/// What is lacking by the answers to all questions; an answer that did not come is no yes.
+pub fn lacking<'n>(needs: &'n [Need], allowed: &[bool]) -> Lacking<'n> {
     let mut answers = allowed.iter().copied();
     let mut missing: Vec<(&Need, Vec<&'static str>)> = Vec::new();
     for need in needs {
-        // An answer that did not come is no yes.
         let lacks =
             need.verbs.iter().copied().filter(|_| !answers.next().unwrap_or(false)).collect();
         missing.push((need, lacks));
     }
     missing.retain(|(_, verbs)| !verbs.is_empty());
-    if missing.is_empty() {
-        return None;
+    Lacking(missing)
+}
+
+impl Lacking<'_> {
+    /// What the worst of it means for the policy; none when nothing is lacking.
+    pub fn without(&self) -> Option<Without> {
+        let worst = [Without::Refused, Without::Fails, Without::Doubtful];
+        worst.into_iter().find(|worst| self.0.iter().any(|(need, _)| need.without == *worst))
     }
-    let mut message = String::new();
-    for (at, (need, verbs)) in missing.iter().enumerate() {
-        if at > 0 {
-            message.push_str("; ");
+
+    /// The same in one line, for a policy that is stored all the same: warnings have no more.
+    pub fn warned(&self, settings: &Settings) -> String {
+        let complaints = self.0.iter().map(|(need, verbs)| need.complaint(verbs, settings));
+        let complaints = complaints.collect::<Vec<_>>().join("; ");
+        format!("{complaints} (kiln doctor prints the ClusterRole to apply)")
+    }
+
+    /// What users are told: what is lacking, and the roles that give it.
+    pub fn told(&self, policy: &PolicyId, settings: &Settings) -> String {
+        let complaints = self.0.iter().map(|(need, verbs)| need.complaint(verbs, settings));
+        let mut message = complaints.collect::<Vec<_>>().join("; ");
+        message.push_str("\nto grant them, apply:\n");
+        let accounts: BTreeSet<Account> = self.0.iter().map(|(need, _)| need.account).collect();
+        for (at, account) in accounts.into_iter().enumerate() {
+            if at > 0 {
+                message.push_str("---\n");
+            }
+            let of_account = self.0.iter().filter(|(need, _)| need.account == account);
+            message.push_str(&cluster_role(policy, account, of_account));
         }
-        message.push_str(&need.complaint(verbs, settings));
+        message
     }
-    message.push_str("\nto grant them, apply:\n");
-    let accounts: BTreeSet<Account> = missing.iter().map(|(need, _)| need.account).collect();
-    for (at, account) in accounts.into_iter().enumerate() {
-        if at > 0 {
-            message.push_str("---\n");
-        }
-        let of_account = missing.iter().filter(|(need, _)| need.account == account);
-        message.push_str(&cluster_role(policy, account, of_account));
-    }
-    Some(message)
 }
 
 impl Need {
     /// A subresource is read and written; it comes and goes, and is listed, with its object.
-    fn by_part(self) -> Vec<Need> {
+    pub(crate) fn by_part(self) -> Vec<Need> {
         if self.subresource.is_empty() {
             return vec![self];
         }
         let (of_part, of_object) =
-            self.verbs.iter().partition(|verb| matches!(**verb, "get" | "update"));
+            self.verbs.iter().partition(|verb| matches!(**verb, "get" | "update" | "patch"));
         vec![
             Need { verbs: of_object, subresource: String::new(), ..self.clone() },
             Need { verbs: of_part, ..self },
@@ -237,7 +347,10 @@ impl Need {
 
     fn complaint(&self, verbs: &[&str], settings: &Settings) -> String {
         let user = self.account.user(settings);
-        let kind = self.shown();
+        let mut kind = self.shown();
+        if self.verbs == ["bind"] && !self.name.is_empty() {
+            let _ = write!(kind, " {}", self.name);
+        }
         let place = match self.written_namespace.as_str() {
             "" => String::new(),
             namespace => format!(" in namespace {namespace}"),
@@ -253,27 +366,40 @@ impl Need {
     }
 }
 
+/// What a rule of a role is about: the group, the resource, and the role that may be bound.
+type RulePlace = (String, String, String);
+
 /// A ClusterRole with what is missing, which the account gets by its label.
 fn cluster_role<'m>(
     policy: &PolicyId,
     account: Account,
     missing: impl Iterator<Item = &'m (&'m Need, Vec<&'static str>)>,
 ) -> String {
-    let mut rules: Vec<Value> = Vec::new();
+    // One rule for each resource, and for each role that is bound by its name.
+    let mut rules: Vec<(RulePlace, BTreeSet<&str>)> = Vec::new();
     for (need, verbs) in missing {
         let resource = match need.subresource.as_str() {
             "" => need.resource.clone(),
             sub => format!("{}/{sub}", need.resource),
         };
-        let mut rule = Map::new();
-        rule.insert("apiGroups", Value::from_iter([need.kind.group.clone()]));
-        rule.insert("resources", Value::from_iter([resource]));
-        rule.insert("verbs", Value::from_iter(verbs.iter().copied()));
-        let rule = Value::Map(rule);
-        if !rules.contains(&rule) {
-            rules.push(rule);
+        let bound = if verbs.contains(&"bind") { need.name.clone() } else { String::new() };
+        let place = (need.kind.group.to_string(), resource, bound);
+        match rules.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, known)) => known.extend(verbs),
+            None => rules.push((place, verbs.iter().copied().collect())),
         }
     }
+    let rules = rules.into_iter().map(|((group, resource, bound), verbs)| {
+        let mut rule = Map::new();
+        rule.insert("apiGroups", Value::from_iter([group]));
+        if !bound.is_empty() {
+            rule.insert("resourceNames", Value::from_iter([bound]));
+        }
+        rule.insert("resources", Value::from_iter([resource]));
+        let verbs = VERBS.into_iter().filter(|verb| verbs.contains(verb));
+        rule.insert("verbs", Value::from_iter(verbs));
+        Value::Map(rule)
+    });
     let component = account.component();
     let mut labels = Map::new();
     labels.insert(format!("rbac.kyverno.io/aggregate-to-{component}"), "true");
@@ -296,201 +422,9 @@ fn role_name(component: &str, policy: &PolicyId) -> String {
     }
 }
 
-/// The rights that a policy needs.
-///
-/// # Errors
-/// When a kind is not known.
-pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
-    let mut needs = Vec::new();
-    for rule in &policy.rules {
-        match &rule.program {
-            Program::Generate(program) => of_generate(rule, program, kinds, &mut needs)?,
-            Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
-            // What is sent is patched or refused on its way; nothing is written.
-            Program::Modify(_) => {}
-        }
-    }
-    needs.dedup();
-    Ok(needs)
-}
-
-/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it. Whoever
-/// changes roles and bindings hands rights out.
-pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
-    let mut needs = Vec::new();
-    for rule in &policy.rules {
-        let changes = rule.program.changes_trigger();
-        let verbs = if changes { vec!["get", "update"] } else { vec!["get"] };
-        let namespace = rule.scope.namespace().unwrap_or_default();
-        let need = |kind: Gvk, subresource: &str, verbs: Vec<&'static str>| {
-            Some(Need {
-                path: format!("{}.match.", rule.origin.path()),
-                account: Account::Background,
-                resource: plural(&kind, kinds).ok()?,
-                kind,
-                subresource: subresource.to_owned(),
-                namespace: namespace.to_owned(),
-                written_namespace: namespace.to_owned(),
-                name: String::new(),
-                verbs,
-                changes: true,
-            })
-        };
-        let patterns = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
-        for pattern in patterns {
-            let parts = [&pattern.group, &pattern.version, &pattern.kind];
-            let [group, version, kind] = parts.map(Clone::clone);
-            let asked = Gvk { group, version, kind };
-            // What rules for any kind, or any part of one, fire on is asked when they fire.
-            let any = wildcard::contains_wildcard(&asked.kind) || pattern.plural.is_some();
-            let exact = !wildcard::contains_wildcard(&pattern.subresource);
-            let subresource = if exact { pattern.subresource.as_str() } else { "" };
-            for kind in if any { Vec::new() } else { meant(&asked, kinds) } {
-                let changed = ObjectId::new(kind.clone(), namespace, "");
-                needs.extend(need(kind, subresource, verbs.clone()));
-                let roles = if changes { Wish::for_roles(&changed, None) } else { Vec::new() };
-                needs.extend(
-                    roles.into_iter().filter_map(|(verb, role)| need(role.gvk, "", vec![verb])),
-                );
-            }
-        }
-    }
-    needs.dedup();
-    needs
-}
-
-fn of_generate(
-    rule: &Rule,
-    program: &Generate,
-    kinds: &Kinds,
-    needs: &mut Vec<Need>,
-) -> Result<(), String> {
-    let synchronize = rule.lifecycle.synchronize;
-    for (block, _, emitter) in program.emitters() {
-        let path = rule.origin.path().join("generate");
-        let inner = if program.blocks[block].foreach.is_some() { "foreach" } else { "" };
-        let path = format!("{path}.{inner}.");
-        let (made, namespace): (Vec<(Gvk, String)>, Option<&Template>) = match &emitter.what {
-            What::Data { target, .. } | What::Clone { target, .. } => {
-                let made = plain(&target.api_version).zip(plain(&target.kind));
-                let namespace = match &target.namespace {
-                    TargetNamespace::Written(template) => Some(template),
-                    _ => None,
-                };
-                (made.map(|(version, kind)| split(version, kind)).into_iter().collect(), namespace)
-            }
-            // What expressions make is known when they have run.
-            What::Asked { .. } | What::Documents(_) => (Vec::new(), None),
-            What::CloneSelect(select) => {
-                let made = emitter.target_kinds().into_iter().map(|kind| (kind, String::new()));
-                (made.collect(), select.target_namespace.as_ref())
-            }
-        };
-        for (kind, subresource) in made {
-            let need = Need {
-                path: path.clone(),
-                account: Account::Background,
-                resource: plural(&kind, kinds)?,
-                kind,
-                subresource,
-                namespace: namespace.and_then(plain).unwrap_or_default().to_owned(),
-                written_namespace: namespace.map(written).unwrap_or_default(),
-                name: String::new(),
-                verbs: if synchronize {
-                    vec!["get", "create", "update", "delete"]
-                } else {
-                    vec!["get", "create"]
-                },
-                changes: false,
-            };
-            if synchronize {
-                let account = Account::Admission;
-                let reads = Need { account, verbs: vec!["list", "get"], ..need.clone() };
-                needs.extend(reads.by_part());
-            }
-            needs.extend(need.by_part());
-        }
-    }
-    Ok(())
-}
-
-fn of_mutate(
-    rule: &Rule,
-    program: &Mutate,
-    kinds: &Kinds,
-    needs: &mut Vec<Need>,
-) -> Result<(), String> {
-    for target in program.named_targets() {
-        let Some(kind) = plain(&target.kind) else { continue };
-        let version = match &target.api_version {
-            Some(version) => plain(version),
-            None => Some("*"),
-        };
-        let Some(version) = version else { continue };
-        let path: Path = rule.origin.path().join("mutate").join("targets");
-        let literal = |template: Option<&Template>| {
-            let text = template.and_then(plain).unwrap_or_default();
-            if wildcard::contains_wildcard(text) { String::new() } else { text.to_owned() }
-        };
-        let (asked, subresource) = split(version, kind);
-        for kind in meant(&asked, kinds) {
-            needs.push(Need {
-                path: format!("{path}."),
-                account: Account::Background,
-                resource: plural(&kind, kinds)?,
-                kind,
-                subresource: subresource.clone(),
-                namespace: literal(target.namespace.as_ref()),
-                written_namespace: target.namespace.as_ref().map(written).unwrap_or_default(),
-                name: literal(target.name.as_ref()),
-                verbs: vec!["get", "update"],
-                changes: true,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// The kinds behind one that may have wildcards.
-fn meant(asked: &Gvk, kinds: &Kinds) -> Vec<Gvk> {
-    let parts = [&asked.group, &asked.version, &asked.kind];
-    if kinds.get(asked).is_some() || !parts.iter().any(|part| wildcard::contains_wildcard(part)) {
-        return vec![asked.clone()];
-    }
-    // `*` alone as apiVersion stands for every group as well.
-    let any_group = asked.group.is_empty();
-    let fits = |kind: &&kiln_object::Kind| {
-        (any_group || wildcard::matches(&asked.group, kind.group()))
-            && wildcard::matches(&asked.version, kind.version())
-            && wildcard::matches(&asked.kind, kind.kind())
-    };
-    let mut found: Vec<Gvk> = kinds.iter().filter(fits).map(kiln_object::Kind::gvk).collect();
-    found.dedup_by(|a, b| a.group == b.group && a.kind == b.kind);
-    found
-}
-
-fn split(api_version: &str, kind: &str) -> (Gvk, String) {
-    let (kind, subresource) = kind.split_once('/').unwrap_or((kind, ""));
-    (Gvk::new(api_version, kind), subresource.to_owned())
-}
-
-fn plural(kind: &Gvk, kinds: &Kinds) -> Result<String, String> {
-    let known = kinds.get(kind).or_else(|| kinds.preferred(&kind.group, &kind.kind));
-    let known = known.ok_or_else(|| format!("failed to get GVR for kind {kind}"))?;
-    Ok(known.plural().to_owned())
-}
-
-/// The text of a template without variables.
-fn plain(template: &Template) -> Option<&str> {
-    template.is_plain().then(|| template.document().as_str()).flatten()
-}
-
-fn written(template: &Template) -> String {
-    template.document().as_str().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use kiln_object::Kinds;
     use kiln_yaml::{ReadOptions, read_bytes};
 
     use super::*;
@@ -560,6 +494,9 @@ mod tests {
             name: String::new(),
             verbs: verbs.to_vec(),
             changes: false,
+            without: Without::Refused,
+            of_engine_alone: false,
+            hands_out: None,
         };
         let told = |need: Need| {
             let needs = [need];

@@ -30,6 +30,7 @@ pub mod certificates;
 mod der;
 pub mod hooks;
 pub mod judge;
+mod needs;
 pub mod policies;
 pub mod registration;
 pub mod review;

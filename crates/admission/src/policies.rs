@@ -9,7 +9,7 @@ use kiln_rules::{Operation, Policy, PolicyId, Rule};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
-use crate::access::{self, Need, Question};
+use crate::access::{self, Need, Question, Without};
 use crate::authors::Authors;
 use crate::review::Response;
 use crate::settings::Settings;
@@ -167,12 +167,19 @@ impl Check {
     pub fn conclude(self, allowed: &[bool], settings: &Settings) -> Response {
         let own = access::questions(&self.needs).len().min(allowed.len());
         let (own, authors) = allowed.split_at(own);
+        let lacking = access::lacking(&self.needs, own);
+        let lacks = self.policy.as_ref().zip(lacking.without()).filter(|_| self.refusal.is_none());
+        let refusal = lacks
+            .filter(|(_, without)| *without == Without::Refused)
+            .map(|(policy, _)| lacking.told(policy, settings));
+        let warning = lacks.filter(|_| refusal.is_none()).map(|_| lacking.warned(settings));
         let refusal = self
             .refusal
-            .or_else(|| access::refusal(self.policy.as_ref()?, &self.needs, own, settings))
+            .or(refusal)
             .or_else(|| access::refusal_to(self.author.as_ref()?, &self.of_author, authors));
         let mut response = refusal.map_or_else(Response::allowed, Response::refused);
         response.warnings = self.warnings;
+        response.warnings.extend(warning);
         response
     }
 }

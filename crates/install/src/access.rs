@@ -145,7 +145,11 @@ fn standard(component: &str) -> Vec<Value> {
     let policies = rule(&["kyverno.io"], &["clusterpolicies/status", "policies/status"], KEEP);
     match component {
         "admission-controller" => vec![rule(&["*"], &["secrets"], KEEP), policies],
-        "background-controller" => vec![rule(&["*"], COMMON_TARGETS, KEEP), policies],
+        // Rules that make cleanup policies follow them; to write them is for users to grant.
+        "background-controller" => {
+            let cleanup = &["cleanuppolicies", "clustercleanuppolicies"];
+            vec![rule(&["*"], COMMON_TARGETS, KEEP), policies, rule(&["kyverno.io"], cleanup, READ)]
+        }
         _ => Vec::new(),
     }
 }

@@ -35,23 +35,30 @@ fn answer(old: Option<&str>, new: &str, granted: impl Fn(&str) -> bool) -> Respo
     let request = Request::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
     let check = Check::of(&request.event, std::iter::empty(), &kinds)
         .held_to_author(&request.event, settings.authors);
+    let is_granted = |review: &Value| {
+        let text = |key: &str| review.str_at(["spec", "resourceAttributes", key]).unwrap_or("");
+        let user = review.str_at(["spec", "user"]).unwrap_or("");
+        let account = user.rsplit(':').next().unwrap().trim_start_matches("kyverno-");
+        let sub = match text("subresource") {
+            "" => String::new(),
+            sub => format!("/{sub}"),
+        };
+        let asked = format!(
+            "{account} {} {}{sub} {} {}",
+            text("verb"),
+            text("resource"),
+            text("namespace"),
+            text("name")
+        );
+        granted(asked.trim_end())
+    };
     let asked: Vec<bool> = check
         .questions()
         .iter()
         .map(|question| {
-            let review = question.to_value(&settings);
-            let text =
-                |path: &[&str]| review.str_at(path.iter().copied()).unwrap_or_default().to_owned();
-            let user = text(&["spec", "user"]);
-            let account = user.rsplit(':').next().unwrap().trim_start_matches("kyverno-");
-            let sub = text(&["spec", "resourceAttributes", "subresource"]);
-            let sub = if sub.is_empty() { sub } else { format!("/{sub}") };
-            granted(&format!(
-                "{account} {} {}{sub} {}",
-                text(&["spec", "resourceAttributes", "verb"]),
-                text(&["spec", "resourceAttributes", "resource"]),
-                text(&["spec", "resourceAttributes", "namespace"]),
-            ))
+            let instead = question.instead(None, &settings);
+            is_granted(&question.to_value(&settings))
+                || instead.is_some_and(|instead| instead.iter().all(is_granted))
         })
         .collect();
     check.conclude(&asked, &settings)
@@ -77,6 +84,11 @@ fn policies_of_namespaces_need_the_rights_of_their_author() {
         [
             "background-controller get serviceaccounts default",
             "background-controller create serviceaccounts default",
+            "background-controller list serviceaccounts",
+            "background-controller watch serviceaccounts",
+            "background-controller list configmaps",
+            "background-controller watch configmaps",
+            // Lists of everything are how the engine works: nobody has to be allowed them to store a policy.
             "ann get serviceaccounts default",
             "ann create serviceaccounts default",
             "ann get configmaps default",
@@ -119,14 +131,29 @@ fn rights_are_asked_for_by_verb_and_account() {
             "background-controller create serviceaccounts default",
             "background-controller update serviceaccounts default",
             "background-controller delete serviceaccounts default",
+            // What is made, and what fires rules, is known by following it everywhere.
+            "background-controller list serviceaccounts",
+            "background-controller watch serviceaccounts",
+            "background-controller list configmaps",
+            "background-controller watch configmaps",
         ]
     );
-    let asked = std::cell::RefCell::new(Vec::new());
-    answer(None, &SYNC.replace("synchronize: true", "synchronize: false"), |question| {
-        asked.borrow_mut().push(question.split(' ').nth(1).unwrap().to_owned());
-        true
-    });
-    assert_eq!(asked.into_inner(), ["get", "create"]);
+    let verbs = |text: &str| {
+        let asked = std::cell::RefCell::new(Vec::new());
+        answer(None, text, |question| {
+            let words: Vec<&str> = question.split(' ').collect();
+            if words[..3] == ["background-controller", words[1], "serviceaccounts"] {
+                asked.borrow_mut().push(words[1].to_owned());
+            }
+            true
+        });
+        asked.into_inner()
+    };
+    let once = SYNC.replace("synchronize: true", "synchronize: false");
+    assert_eq!(verbs(&once), ["get", "create", "list", "watch"]);
+    let applied = SYNC.replace("  rules:", "  useServerSideApply: true\n  rules:");
+    let wanted = ["get", "create", "update", "patch", "delete", "list", "watch"];
+    assert_eq!(verbs(&applied), wanted);
 }
 
 #[test]
@@ -146,6 +173,10 @@ fn subresources_are_asked_for_apart_from_their_objects() {
             "background-controller delete serviceaccounts",
             "background-controller get serviceaccounts/token",
             "background-controller update serviceaccounts/token",
+            "background-controller list serviceaccounts",
+            "background-controller watch serviceaccounts",
+            "background-controller list configmaps",
+            "background-controller watch configmaps",
         ]
     );
 }
@@ -153,13 +184,17 @@ fn subresources_are_asked_for_apart_from_their_objects() {
 #[test]
 fn missing_rights_are_named_with_what_grants_them() {
     let response = answer(None, SYNC, |question| {
-        question.starts_with("admission") || question.contains(" get ")
+        question.starts_with("admission")
+            || question.contains(" get ")
+            || question.contains("configmaps")
     });
     let message = response.refusal.unwrap().message;
     assert_eq!(
         message,
         "path: spec.rules[0].generate..: system:serviceaccount:kyverno:kyverno-background-controller requires \
-         permissions create,update,delete for resource v1/ServiceAccount in namespace default\n\
+         permissions create,update,delete for resource v1/ServiceAccount in namespace default; \
+         path: spec.rules[0].generate..: system:serviceaccount:kyverno:kyverno-background-controller requires \
+         permissions list,watch for resource v1/ServiceAccount\n\
          to grant them, apply:\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRole\n\
@@ -173,6 +208,8 @@ fn missing_rights_are_named_with_what_grants_them() {
          \x20 resources:\n\
          \x20 - serviceaccounts\n\
          \x20 verbs:\n\
+         \x20 - list\n\
+         \x20 - watch\n\
          \x20 - create\n\
          \x20 - update\n\
          \x20 - delete\n"
@@ -204,6 +241,112 @@ fn roles_of_policies_in_several_namespaces_have_names_of_their_own() {
         // Kubernetes: names of roles are parts of paths.
         assert!(!names.iter().any(|name| name.contains(['/', '%'])), "{names:?}");
     }
+}
+
+/// Everything but what is about these resources.
+fn but<'a>(resources: &'a [&str]) -> impl Fn(&str) -> bool + 'a {
+    |question| !resources.iter().any(|resource| question.split(' ').nth(2) == Some(resource))
+}
+
+#[test]
+fn what_cannot_be_followed_is_never_made_so_the_policy_is_refused() {
+    // As printed before, the role let the policy through, and nothing was ever made.
+    let response = answer(None, SYNC, |question| {
+        !question.starts_with("background-controller list serviceaccounts")
+    });
+    let message = response.refusal.unwrap().message;
+    assert!(
+        message.contains("requires permissions list for resource v1/ServiceAccount"),
+        "{message}"
+    );
+    assert!(message.ends_with("  verbs:\n  - list\n"), "{message}");
+    // What fires rules may be defined, and granted, later.
+    let response = answer(None, SYNC, but(&["configmaps"]));
+    assert!(response.is_allowed());
+    let warning = "path: spec.rules[0].match.: system:serviceaccount:kyverno:kyverno-background-controller \
+                   requires permissions list,watch for resource v1/ConfigMap (kiln doctor prints the \
+                   ClusterRole to apply)";
+    assert_eq!(response.warnings, [warning]);
+}
+
+const BINDING: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: admins}
+spec:
+  rules:
+  - name: bind
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: RoleBinding
+      name: admin
+      namespace: '{{request.object.metadata.name}}'
+      data:
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+        subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+";
+
+#[test]
+fn rules_that_hand_out_rights_need_the_right_to() {
+    let asked = std::cell::RefCell::new(Vec::new());
+    let lacks = |text: &str, lacking: &'static str| {
+        asked.borrow_mut().clear();
+        let response = answer(None, text, |question| {
+            asked.borrow_mut().push(question.to_owned());
+            !question.starts_with(lacking)
+        });
+        // Kyverno stores them.
+        assert!(response.is_allowed(), "{:?}", response.refusal);
+        response.warnings.join("\n")
+    };
+    let warning = lacks(BINDING, "background-controller bind");
+    assert!(
+        warning.contains(
+            "requires permissions bind for resource rbac.authorization.k8s.io/v1/ClusterRole admin"
+        ),
+        "{warning}"
+    );
+    let bind = "background-controller bind clusterroles  admin".to_owned();
+    assert!(asked.borrow().contains(&bind), "{asked:?}");
+    assert_eq!(lacks(BINDING, "nothing"), "");
+    // With a variable it may be any role.
+    let any = BINDING.replace("name: admin}", "name: '{{ request.object.metadata.labels.role }}'}");
+    let warning = lacks(&any, "background-controller bind");
+    assert!(warning.contains("v1/Role") && warning.contains("v1/ClusterRole"), "{warning}");
+    // Whoever has the rights of a role may hand them out.
+    let role = BINDING.replace("kind: RoleBinding", "kind: Role").replace(
+        "        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}\n        subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]\n",
+        "        rules: [{apiGroups: [''], resources: [pods, pods/log], verbs: [get, list]}]\n",
+    );
+    assert_eq!(lacks(&role, "background-controller escalate"), "");
+    assert!(
+        asked.borrow().contains(&"background-controller list pods/log".to_owned()),
+        "{asked:?}"
+    );
+    let unheld = answer(None, &role, |question| {
+        !question.contains("escalate") && !question.contains("pods/log")
+    });
+    assert!(unheld.warnings.join("").contains("requires permissions escalate"), "{unheld:?}");
+    // A binding to a role that the same policy makes.
+    let (_, rules) = role.split_once("  rules:\n").unwrap();
+    let both = BINDING.replace("kind: ClusterRole, name: admin}", "kind: Role, name: admin}");
+    let both = format!("{both}{}", rules.replace("name: bind", "name: role"));
+    let held = answer(None, &both, |question| {
+        !question.contains("escalate") && !question.contains("controller bind")
+    });
+    assert_eq!(held.warnings, [""; 0]);
+    // The role that is printed names the role that is bound, and nothing else.
+    let refused = answer(None, BINDING, |question| {
+        !question.contains("bind clusterroles") && !question.contains("create rolebindings")
+    });
+    let message = refused.refusal.unwrap().message;
+    assert!(
+        message.contains(
+            "  resourceNames:\n  - admin\n  resources:\n  - clusterroles\n  verbs:\n  - bind\n"
+        ),
+        "{message}"
+    );
 }
 
 #[test]

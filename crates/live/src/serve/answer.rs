@@ -11,7 +11,7 @@ use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
 use kiln_admission::webhooks::{POLICY_PATH, is_served};
 use kiln_admission::{BadReview, Request, Reviewed};
-use kiln_cluster::{Call, Reason};
+use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::{Verdict, WithGlobals, World};
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
@@ -360,23 +360,45 @@ async fn policy(
         checked = check(&kinds);
         shared.rumours.spread();
     }
-    let questions: Vec<Value> =
-        checked.questions().iter().map(|question| question.to_value(settings)).collect();
-    let mut allowed = Vec::with_capacity(questions.len());
-    for question in &questions {
-        let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(question), "").await;
-        match answer {
-            Ok(answer) => {
-                let yes = answer.get_path(["status", "allowed"]).and_then(Value::as_bool);
-                allowed.push(yes.unwrap_or(false));
+    let asked = async {
+        let mut allowed = Vec::new();
+        for question in checked.questions() {
+            let mut yes = is_allowed(shared, &question.to_value(settings)).await?;
+            if !yes {
+                let role = match question.role() {
+                    Some(role) => {
+                        let kinds = shared.kinds.borrow().clone();
+                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
+                        // What cannot be read is not known to be held.
+                        read.ok().and_then(Reply::object)
+                    }
+                    None => None,
+                };
+                if let Some(instead) = question.instead(role.as_ref(), settings) {
+                    yes = true;
+                    for review in &instead {
+                        yes = yes && is_allowed(shared, review).await?;
+                    }
+                }
             }
-            Err(error) => {
-                let why = format!("cannot find out which rights the engine has: {error}");
-                return kiln_admission::Response::failed(why);
-            }
+            allowed.push(yes);
+        }
+        Ok::<_, ApiError>(allowed)
+    };
+    let asked = asked.await;
+    match asked {
+        Ok(allowed) => checked.conclude(&allowed, settings),
+        Err(error) => {
+            let why = format!("cannot find out which rights the engine has: {error}");
+            kiln_admission::Response::failed(why)
         }
     }
-    checked.conclude(&allowed, settings)
+}
+
+/// Whether somebody may do something.
+async fn is_allowed(shared: &Shared, review: &Value) -> Result<bool, ApiError> {
+    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
+    Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
 }
 
 #[cfg(test)]

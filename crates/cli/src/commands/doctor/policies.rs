@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use kiln_admission::access::{needs, questions, refusal};
+use kiln_admission::access::{Question, Without, lacking, needs, questions};
 use kiln_admission::authors::is_unsigned;
+use kiln_cluster::ApiError;
 use kiln_dialects::{compile, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
@@ -117,7 +118,7 @@ fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {
     };
     let mut allowed = Vec::new();
     for question in questions(&needs) {
-        match look.reader.review(&question.to_value(&look.settings)) {
+        match is_allowed(look, &question) {
             Ok(answer) => allowed.push(answer),
             Err(error) => {
                 let message = format!("cannot ask what the engine's accounts may do: {error}");
@@ -130,10 +131,30 @@ fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {
             }
         }
     }
-    let Some(refusal) = refusal(&policy.id, &needs, &allowed, &look.settings) else {
-        return true;
-    };
-    let (message, hint) = refusal.split_once('\n').unwrap_or((&refusal, ""));
-    look.bad(about, format!("policy {}: {message}", policy.id.key()), hint);
+    let lacking = lacking(&needs, &allowed);
+    let Some(without) = lacking.without() else { return true };
+    let told = lacking.told(&policy.id, &look.settings);
+    let (message, hint) = told.split_once('\n').unwrap_or((&told, ""));
+    let message = format!("policy {}: {message}", policy.id.key());
+    match without {
+        Without::Refused | Without::Fails => look.bad(about, message, hint),
+        Without::Doubtful => look.doubtful(about, message, hint),
+    }
     false
+}
+
+/// Whether the engine may do something: by the right itself, or by having what it hands out.
+fn is_allowed(look: &Examination<'_>, question: &Question<'_>) -> Result<bool, ApiError> {
+    if look.reader.review(&question.to_value(&look.settings))? {
+        return Ok(true);
+    }
+    // What cannot be read is not known to be held.
+    let role = question.role().and_then(|role| look.reader.object(&role).ok().flatten());
+    let Some(instead) = question.instead(role.as_ref(), &look.settings) else { return Ok(false) };
+    for review in &instead {
+        if !look.reader.review(review)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
