@@ -33,6 +33,7 @@ impl Controller {
             self.keys.enqueue(&key, self.now);
         }
         if *touched {
+            self.on_right(id);
             let renewed = matches!((old, new), (Some(old), Some(new)) if metadata::uid(old) != metadata::uid(new));
             if renewed {
                 self.on_trigger(id, old.as_ref(), None, own);

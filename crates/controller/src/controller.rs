@@ -24,6 +24,7 @@ use crate::questions::Questions;
 use crate::record::{Checkpoint, LABEL, Record};
 use crate::reports::Reports;
 use crate::requests::Requests;
+use crate::rights::RightsLook;
 use crate::settings::Settings;
 
 /// A call that a host is to carry out, and to answer under its number.
@@ -145,6 +146,7 @@ pub struct Controller {
     pub(crate) retry_records: u64,
     /// How often work on a key panicked.
     pub(crate) panics: Cell<u64>,
+    pub(crate) rights: RightsLook,
 }
 
 impl fmt::Debug for Controller {
@@ -277,6 +279,7 @@ impl Controller {
             list_failures: BTreeMap::new(),
             retry_records: 0,
             panics: Cell::new(0),
+            rights: RightsLook::default(),
         }
     }
 
@@ -365,6 +368,7 @@ impl Controller {
             self.next_resync = self.now + self.settings.resync;
             self.resync();
         }
+        self.look_at_forbidden();
         self.list_kinds();
         self.save_records();
         self.forget_old_hints();
@@ -449,6 +453,7 @@ impl Controller {
             self.requests.next_time(),
             self.reports.next_time(),
             self.carried.next_time(),
+            self.rights.next_time(),
             (self.retry_records > self.now).then_some(self.retry_records),
         ]
         .into_iter()
@@ -579,11 +584,16 @@ impl Controller {
                     // Rights and definitions mostly come soon after the policy that needs them.
                     _ => backoff(&self.settings, *failures + 1),
                 };
+                let is_forbidden = error.reason == Reason::Forbidden;
                 kind.state = State::Failed(error);
                 self.relist.insert(key.clone(), self.now + wait);
                 self.wake_waiting_for(key);
                 self.start_if_known();
                 self.begin_what_is_known();
+                // What tells of rights tells nothing of its own.
+                if is_forbidden && !self.is_right(key) {
+                    self.follow_rights();
+                }
                 return;
             }
         };
@@ -595,7 +605,7 @@ impl Controller {
             return;
         }
         let objects = std::mem::take(known);
-        self.list_failures.remove(key);
+        let was_away = self.list_failures.remove(key).is_some();
         let first = kind.revision == 0;
         let differences = self.mirror.note_all(key, &objects, revision.max(1));
         // What was deleted while nobody looked needs no second deletion.
@@ -608,6 +618,10 @@ impl Controller {
         }
         self.wake_waiting_for(key);
         self.kind_synced(key, first);
+        // What changed before roles were listed, nobody told.
+        if was_away || (first && self.is_right(key)) {
+            self.rights_changed();
+        }
     }
 
     /// Looks again at keys that could not go on before a kind was known.

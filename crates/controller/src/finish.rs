@@ -27,6 +27,7 @@ impl Controller {
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = std::mem::replace(&mut state.condition, worst.clone());
         let trigger = state.trigger.clone();
+        let was_forbidden = before.as_ref().is_some_and(|b| b.reason == Waiting::Forbidden);
         let Some(worst) = worst else {
             (state.failures, state.tries) = (0, 0);
             let keeps = plan.keep
@@ -38,6 +39,9 @@ impl Controller {
             let looked_at_again = self.keys.is_queued(key) || !state_is_quiet(self.keys.get(key));
             if !keeps && !looked_at_again {
                 self.forget(key);
+            }
+            if was_forbidden {
+                self.rights_changed();
             }
             return;
         };
@@ -55,6 +59,9 @@ impl Controller {
             }
         }
         self.put_back(key, pending);
+        if worst.reason == Waiting::Forbidden {
+            self.follow_rights();
+        }
         let settings = self.settings.clone();
         let Some(state) = self.keys.get_mut(key) else { return };
         let retry = match worst.reason {
@@ -91,6 +98,9 @@ impl Controller {
                 _ => self.settings.backoff * 2,
             };
             self.keys.entry(key).condition = Some(condition.clone());
+            if condition.reason == Waiting::Forbidden {
+                self.follow_rights();
+            }
             return self.keys.enqueue_at(key, self.now + wait);
         }
         if self.keys.is_queued(key) {

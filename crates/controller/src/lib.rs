@@ -51,7 +51,8 @@
 //!
 //! # Errors
 //!
-//! Gone: dropped. Forbidden: parked, with a [`Condition`] and a request that users can read. Conflict: read
+//! Gone: dropped. Forbidden: parked, with a [`Condition`] and a request that users can read, until roles
+//! change, something of the kind goes through, or its time has come. Conflict: read
 //! again and decided anew. Invalid: failed, after three retries. Unavailable: tried again, less and less
 //! often. What is missing (a source, a namespace) is waited for. A panic while a key is decided on is a mistake in Kiln: it
 //! fails that key, as an evaluation that fails does, keeps no other from its work, and is counted.
@@ -80,6 +81,7 @@ pub mod rehearsal;
 mod reports;
 mod requests;
 mod rescan;
+mod rights;
 mod saving;
 mod settings;
 mod signature;

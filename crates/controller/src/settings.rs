@@ -61,6 +61,8 @@ pub struct Settings {
     pub authors: Authors,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
     pub protected: Vec<Str>,
+    /// Roles and bindings are followed while something is forbidden, so that it goes on when they change.
+    pub follow_rights: bool,
     /// Rules may ask services; whom exactly, the host decides.
     pub services: bool,
     /// What one evaluation may cost.
@@ -94,6 +96,7 @@ impl Default for Settings {
             reports: true,
             authors: Authors::All,
             protected: protected_namespaces("kyverno"),
+            follow_rights: true,
             services: false,
             limits: Limits::default(),
             claim_keys: ClaimKeys::default(),

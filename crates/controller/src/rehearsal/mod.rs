@@ -132,8 +132,12 @@ pub fn rehearse(rehearsal: Rehearsal<'_>, compile: Box<dyn Compile>, now: u64) -
         );
     }
     // Reports are about what happened.
-    let unreported =
-        Settings { reports: false, claim_keys: ClaimKeys::believing(), ..settings.clone() };
+    let unreported = Settings {
+        reports: false,
+        follow_rights: false,
+        claim_keys: ClaimKeys::believing(),
+        ..settings.clone()
+    };
     let mut controller = Controller::new(unreported, kinds.clone(), compile);
     controller.set_exceptions(exceptions);
     controller.set_globals(globals);

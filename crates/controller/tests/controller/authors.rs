@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{World, id, trigger};
 use kiln_cluster::memory::Fault;
-use kiln_cluster::{KindKey, Verb};
+use kiln_cluster::{Call, KindKey, Verb};
 use kiln_controller::author::Authors;
 use kiln_controller::{Answer, Asked, Question, Right};
 use kiln_engine::{ReadError, User};
@@ -82,12 +82,12 @@ fn every_read_is_held_to_the_author() {
         expected.extend(wanted.map(|wanted| format!("ann {wanted}")));
         let questions = world.controller.take_questions();
         assert_eq!(asked(&questions), expected, "{policy}");
-        let before = world.calls.len();
+        world.forget_calls();
         for question in &questions {
             world.controller.answered(question.number, Answer::Right(Ok(false)), world.now);
         }
         world.settle();
-        assert_eq!(world.calls.len(), before, "nothing is written: {policy}");
+        assert_eq!(world.writes(), Vec::<&Call>::new(), "nothing is written: {policy}");
         let conditions = world.conditions();
         assert!(conditions.iter().any(|c| c.contains("ann, may not ")), "{policy}: {conditions:?}");
     }

@@ -15,6 +15,7 @@ mod provenance;
 mod rehearsal;
 mod reports;
 mod requests;
+mod rights;
 mod support;
 mod tables;
 mod upgrade;
