@@ -73,8 +73,12 @@ impl Engine {
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let listen =
             free.map_err(|error| Diagnostic::error(format!("no port is free: {error}")))?;
+        // As in a cluster, each side acts as its account: under `--authorization rbac` it may do what the roles say.
+        let accounts = kiln_admission::Settings::new("kyverno");
         let options = kiln_live::Options {
             kubeconfig: Some(kubeconfig.to_path_buf()),
+            as_controller: Some(accounts.background_user()),
+            as_admission: Some(accounts.admission_user()),
             listen,
             webhook_url: Some(format!("https://{listen}")),
             ..kiln_live::Options::default()
@@ -120,7 +124,8 @@ pub(in crate::commands) async fn connected(
 }
 
 impl View {
-    /// Waits until all policies that are stored are at work; those that are not, with the reason.
+    /// Waits until all policies that are stored are at work, and those to come are reviewed; those that are not at work,
+    /// with the reason.
     pub(in crate::commands) async fn at_work(&self, sandbox: &Sandbox) -> Vec<(ObjectId, String)> {
         let stored = self.stored(sandbox);
         let began = Instant::now();
@@ -129,7 +134,8 @@ impl View {
             let states: Vec<State> =
                 stored.iter().map(|policy| self.state(policy, waited)).collect();
             let reads = *self.shared.work.borrow() == Work::Waits
-                || !self.shared.registry.borrow().complete;
+                || !self.shared.registry.borrow().complete
+                || !self.shared.health.keeps_from_answering().is_empty();
             let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
             let late = began.elapsed() > patience;
             self.is_late.set(late || self.is_late.get());

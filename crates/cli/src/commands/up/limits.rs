@@ -19,5 +19,6 @@ take client certificates                people come with a token, ServiceAccount
 let anybody in without a token          but for /healthz, /livez, /readyz and /version, however permissions are decided
 answer in protobuf                      bodies in protobuf are read, answers are JSON or YAML
 describe fields in kubectl explain      names and types are there
+hold the engine to roles by itself      only with --authorization rbac: then its accounts have what `kiln install --grant standard` gives
 write audit logs, queue requests        audit annotations are dropped, FlowSchemas are stored
 ";

@@ -5,6 +5,7 @@ mod demo;
 mod durability;
 mod files;
 mod load;
+mod rights;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;

@@ -1,0 +1,184 @@
+//! The engine inside `kiln up --authorization rbac` may do what its roles say, and what it does not run is said.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::Up;
+use crate::harness::Folder;
+
+const WIDGETS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+const MAKES_WIDGETS: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: widgets}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: example.com/v1
+      kind: Widget
+      name: w
+      namespace: '{{request.object.metadata.name}}'
+      synchronize: true
+      data: {spec: {size: 1}}
+";
+
+const BINDS_ADMINS: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: admins}
+spec:
+  rules:
+  - name: bind
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: RoleBinding
+      name: admins
+      namespace: '{{request.object.metadata.name}}'
+      data:
+        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+        subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+";
+
+const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+
+/// An answer: its status, its warnings and its text.
+struct Answer {
+    status: u16,
+    warnings: String,
+    text: String,
+}
+
+impl Up {
+    fn create(&self, path: &str, document: &str) -> Answer {
+        let request = self
+            .agent
+            .post(format!("{}{path}", self.server))
+            .header("Content-Type", "application/yaml");
+        let token = format!("Bearer {}", self.token);
+        let mut response = request.header("Authorization", token).send(document).unwrap();
+        let warnings = response.headers().get_all("Warning").iter();
+        let warnings: Vec<_> = warnings
+            .map(|warning| String::from_utf8_lossy(warning.as_bytes()).into_owned())
+            .collect();
+        Answer {
+            status: response.status().as_u16(),
+            warnings: warnings.join("\n"),
+            text: response.body_mut().read_to_string().unwrap(),
+        }
+    }
+
+    fn create_namespace(&self, name: &str) {
+        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
+        assert_eq!(self.create("/api/v1/namespaces", &namespace).status, 201);
+    }
+
+    fn delete(&self, path: &str) -> u16 {
+        let request = self.agent.delete(format!("{}{path}", self.server));
+        let token = format!("Bearer {}", self.token);
+        request.header("Authorization", token).call().unwrap().status().as_u16()
+    }
+
+    /// Tries until something holds.
+    fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// What `kiln doctor` finds about something: how it is, what is wrong, and what to do.
+fn found(folder: &Folder, about: &str) -> Vec<[String; 3]> {
+    let run = folder.kiln(&["doctor", "--kubeconfig", "config", "--format", "json"]);
+    let all: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let all = all.as_array().unwrap().iter().filter(|found| found["about"] == about);
+    let text = |found: &serde_json::Value, key: &str| found[key].as_str().unwrap_or("").to_owned();
+    all.map(|found| ["state", "message", "hint"].map(|key| text(found, key))).collect()
+}
+
+#[test]
+fn the_role_that_is_printed_is_enough_and_the_engine_is_held_to_it() {
+    let folder = Folder::with(&[("widgets.yaml", WIDGETS)]);
+    let up = Up::start(&folder, &["--authorization", "rbac", "widgets.yaml"], "Ctrl-C");
+    let refused = up.create(POLICIES, MAKES_WIDGETS);
+    assert_eq!(refused.status, 403, "{}", refused.text);
+    let refused: serde_json::Value = serde_json::from_str(&refused.text).unwrap();
+    let message = refused["message"].as_str().unwrap();
+    let (_, roles) = message.split_once("to grant them, apply:\n").unwrap();
+    // Exactly what is printed.
+    for role in roles.split("---\n") {
+        let answer = up.create(ROLES, role);
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    up.wait_until("the policy is accepted", || up.create(POLICIES, MAKES_WIDGETS).status == 201);
+    up.create_namespace("one");
+    up.wait_for("/apis/example.com/v1/namespaces/one/widgets/w");
+    let rights = found(&folder, "rights");
+    assert!(rights.iter().all(|[state, ..]| state == "ok"), "{rights:#?}");
+
+    // Without the role nothing more is made, and everybody says so.
+    let role = roles.split("---\n").find(|role| role.contains("to-background")).unwrap();
+    assert_eq!(up.delete(&format!("{ROLES}/kyverno:background-controller:widgets")), 200);
+    let lacks = || found(&folder, "rights").iter().any(|[state, ..]| state == "problem");
+    up.wait_until("doctor misses the rights", lacks);
+    for name in ["two", "three"] {
+        up.create_namespace(name);
+    }
+    let requests = "/apis/kyverno.io/v2/namespaces/kyverno/updaterequests";
+    up.wait_until("forbidden work shows", || up.get(requests).1.matches("Forbidden").count() > 1);
+    assert_eq!(up.get("/apis/example.com/v1/namespaces/two/widgets/w").0, 404);
+
+    // With it, the work goes on by itself.
+    assert_eq!(up.create(ROLES, role).status, 201);
+    for name in ["two", "three"] {
+        up.wait_for(&format!("/apis/example.com/v1/namespaces/{name}/widgets/w"));
+    }
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}
+
+#[test]
+fn rules_that_bind_roles_are_told_that_they_may_not() {
+    let folder = Folder::with(&[]);
+    let up = Up::start(&folder, &["--authorization", "rbac"], "Ctrl-C");
+    let stored = up.create(POLICIES, BINDS_ADMINS);
+    assert_eq!(stored.status, 201, "{}", stored.text);
+    let wanted =
+        "requires permissions bind for resource rbac.authorization.k8s.io/v1/ClusterRole admin";
+    assert!(stored.warnings.contains(wanted), "{}", stored.warnings);
+    let rights = found(&folder, "rights");
+    let [[state, message, hint]] = &rights[..] else { panic!("{rights:#?}") };
+    assert_eq!(state, "problem");
+    assert!(message.contains(wanted), "{message}");
+    up.create_namespace("one");
+    let requests = "/apis/kyverno.io/v2/namespaces/kyverno/updaterequests";
+    up.wait_until("forbidden work shows", || up.get(requests).1.contains("Forbidden"));
+    let (_, role) = hint.split_once("apply:\n").unwrap();
+    assert_eq!(up.create(ROLES, role).status, 201, "{role}");
+    let binding = "rolebindings/admins";
+    up.wait_for(&format!("/apis/rbac.authorization.k8s.io/v1/namespaces/one/{binding}"));
+    // What the engine has itself it may hand out.
+    let views = BINDS_ADMINS.replace("admin", "view").replace("name: views", "name: viewers");
+    let stored = up.create(POLICIES, &views);
+    assert_eq!((stored.status, stored.warnings.as_str()), (201, ""), "{}", stored.text);
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}
