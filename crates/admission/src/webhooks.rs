@@ -237,7 +237,17 @@ fn author_webhook(authors: Authors, address: &Address, ca_bundle: &str) -> Optio
 fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
     let rule = on_policies;
     let rules = vec![
-        rule("kyverno.io", &["clusterpolicies", "policies", "policyexceptions"]),
+        rule(
+            "kyverno.io",
+            // The last two are only warned about: they are not run.
+            &[
+                "clusterpolicies",
+                "policies",
+                "policyexceptions",
+                "cleanuppolicies",
+                "clustercleanuppolicies",
+            ],
+        ),
         rule(
             "policies.kyverno.io",
             &[

@@ -70,6 +70,24 @@ pub struct NotRun {
     pub place: Place,
 }
 
+impl NotRun {
+    /// The operation, in one word: the words of kinds may say more.
+    pub fn operation(&self) -> &'static str {
+        self.what.split(';').next().unwrap_or(self.what)
+    }
+}
+
+/// What of one policy is not run, in the words of its status, for example `rule a (validate), rule b (verifyImages)`; none
+/// when everything is.
+pub fn not_run_in_words(not_run: &[NotRun]) -> Option<String> {
+    let words = not_run.iter().map(|not_run| match &not_run.rule {
+        Some(rule) => format!("rule {rule} ({})", not_run.operation()),
+        None => not_run.operation().to_owned(),
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.rule {
@@ -126,6 +144,9 @@ fn language(document: &Document) -> Option<Language> {
             Some(Language::NotRun("validate"))
         }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            Some(Language::NotRun("validate; the API server runs it"))
+        }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
             Some(Language::AdmissionBinding)
         }
@@ -137,6 +158,11 @@ fn language(document: &Document) -> Option<Language> {
 /// Whether a document is a policy of some language, run by Kiln or not.
 pub fn is_policy(document: &Document) -> bool {
     language(document).is_some() && !is_exception(document)
+}
+
+/// Whether a document is a policy of a kind that Kiln does not run.
+pub fn is_not_run(document: &Document) -> bool {
+    matches!(language(document), Some(Language::NotRun(_)))
 }
 
 /// Whether a document says which objects rules leave alone.

@@ -18,6 +18,8 @@ const POLICY_COLUMNS: &[Column] = &[
     ("ADMISSION", ".spec.admission", "boolean", 0),
     ("BACKGROUND", ".spec.background", "boolean", 0),
     ("READY", r#".status.conditions[?(@.type == "Ready")].status"#, "string", 0),
+    // Rules that have no effect: the message of the condition AllRulesRun names them.
+    ("NOT RUN", ".status.rulecount.notrun", "integer", 0),
     AGE,
     ("FAILURE POLICY", ".spec.failurePolicy", "string", 1),
     ("VALIDATE", ".status.rulecount.validate", "integer", 1),

@@ -159,7 +159,14 @@ const ROWS: [(&str, &[Panel]); 5] = [
                     ("sum(kiln_acting)", "acting"),
                 ],
             ),
-            panel("Policies", "none", &[("max by (state) (kiln_policies)", "{{state}}")]),
+            panel(
+                "Policies",
+                "none",
+                &[
+                    ("max by (state) (kiln_policies)", "{{state}}"),
+                    ("max by (operation) (kiln_rules_not_run)", "{{operation}} rules, not run"),
+                ],
+            ),
             panel(
                 "Not well",
                 "none",

@@ -40,6 +40,13 @@ pub enum Happened {
         /// What is wrong.
         what: String,
     },
+    /// A policy has rules that are not run.
+    NotRun {
+        /// The policy.
+        policy: ObjectId,
+        /// Which ones.
+        what: String,
+    },
 }
 
 /// What an event says.
@@ -97,13 +104,16 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     let news = match happened {
         Happened::Told(news) => news,
         Happened::Mutated { rule, object } => return vec![mutated(rule, object)],
-        Happened::Unreadable { policy, what } => {
+        Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
             return vec![Said {
                 regarding: reference(policy, uid),
                 related: None,
-                reason: "PolicyError",
+                reason: match happened {
+                    Happened::NotRun { .. } => "RulesNotRun",
+                    _ => "PolicyError",
+                },
                 action: "None",
                 note: format!("policy {}: {what}", policy.name),
             }];

@@ -83,6 +83,12 @@ pub const FAMILIES: [Family; 21] = [
         "What came of rules, by policy, rule and result.",
     ),
     family("kiln_policies", Form::Gauge, &["state"], "Policies, by state."),
+    family(
+        "kiln_rules_not_run",
+        Form::Gauge,
+        &["operation"],
+        "Rules of stored policies that are not run, by what they would do.",
+    ),
     family("kiln_keys", Form::Gauge, &[], "Pairs of a rule and a trigger that are looked after."),
     family(
         "kiln_conditions",

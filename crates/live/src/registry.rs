@@ -8,7 +8,7 @@ use std::time::Duration;
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Change, Listing, Reason, WatchEvent};
 use kiln_controller::author::author_of;
-use kiln_dialects::Compiled;
+use kiln_dialects::{Compiled, NotRun};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Exception, Policy, PolicyId};
@@ -58,6 +58,8 @@ pub struct StoredPolicy {
     pub object: Value,
     /// Its rules, or what is wrong with it.
     pub compiled: Result<Arc<Policy>, String>,
+    /// Those of its rules that Kiln does not run.
+    pub not_run: Arc<[NotRun]>,
 }
 
 /// The kinds of policies whose rules do something after objects are stored.
@@ -93,13 +95,26 @@ pub(crate) fn global_kind() -> Gvk {
 /// # Errors
 /// What is wrong with it.
 pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-    let compiled = compile_documents(&documents(policy)?, kinds)?;
+    compile_whole(policy, kinds).0
+}
+
+/// What came of a stored policy: its rules, or what is wrong with it, and what is not run.
+type Whole = (Result<Arc<Policy>, String>, Arc<[NotRun]>);
+
+/// Compiles a stored policy, and says what of it is not run.
+pub(crate) fn compile_whole(policy: &Value, kinds: &Kinds) -> Whole {
+    let compiled = documents(policy).and_then(|documents| compile_documents(&documents, kinds));
+    let compiled = match compiled {
+        Ok(compiled) => compiled,
+        Err(why) => return (Err(why), Arc::default()),
+    };
     let problems = || {
         let errors = compiled.diagnostics.iter();
         let errors = errors.filter(|found| found.severity == kiln_diagnostic::Severity::Error);
         errors.map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
     };
-    compiled.policies.first().cloned().ok_or_else(problems)
+    let policy = compiled.policies.first().cloned().ok_or_else(problems);
+    (policy, compiled.not_run.into())
 }
 
 /// Compiles documents. A policy on which Kiln fails is one that is broken: it keeps no other from its work.
@@ -258,7 +273,7 @@ pub(crate) async fn follow(
 struct Shelf {
     objects: BTreeMap<Place, Value>,
     known: BTreeSet<usize>,
-    compiled: BTreeMap<ObjectId, (String, Result<Arc<Policy>, String>)>,
+    compiled: BTreeMap<ObjectId, (String, Whole)>,
     exceptions: BTreeMap<Place, CompiledExceptions>,
 }
 
@@ -314,10 +329,11 @@ impl Shelf {
             );
             let compiled = match before.remove(&id) {
                 Some((known, compiled)) if known == life && !recompile => compiled,
-                _ => compile(object, kinds),
+                _ => compile_whole(object, kinds),
             };
             self.compiled.insert(id.clone(), (life, compiled.clone()));
-            registry.policies.push(StoredPolicy { id, object: object.clone(), compiled });
+            let (compiled, not_run) = compiled;
+            registry.policies.push(StoredPolicy { id, object: object.clone(), compiled, not_run });
         }
         let sound = registry.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
         registry.rules = RuleSet::new(sound).with_exceptions(registry.exceptions.iter().cloned());

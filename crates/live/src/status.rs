@@ -7,6 +7,7 @@ use std::time::Duration;
 use kiln_admission::registration::Registration;
 use kiln_admission::webhooks::POLICY_VALIDATING;
 use kiln_cluster::{Call, ObjectPatch, Reason};
+use kiln_dialects::not_run_in_words;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{KindPattern, Operation, Policy, Program, Rule};
 use kiln_text::time::Time;
@@ -15,6 +16,7 @@ use kiln_value::{Str, Value, value};
 use crate::calls::carry_out;
 use crate::client::Client;
 use crate::drive::now;
+use crate::events::Happened;
 use crate::registry::{Registry, StoredPolicy};
 use crate::state::{Shared, Troubles};
 
@@ -62,6 +64,7 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
             }
             let Some(status) = wanted(policy, &admission, &unserved) else { continue };
             let status = with_troubles(policy, status, troubled.as_ref());
+            let status = with_not_run(policy, status);
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
                 || covers(policy.object.get("status").unwrap_or(&Value::Null), &status)
@@ -76,7 +79,14 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
                 subresource: "status".into(),
             };
             match carry_out(&client, &known, &call).await {
-                Ok(_) => drop(written.insert(policy.id.clone(), (life, status))),
+                Ok(_) => {
+                    if let Some(what) = newly_not_run(policy) {
+                        let news = Happened::NotRun { policy: policy.id.clone(), what };
+                        // Events are for people: when there are too many of them, some are left out.
+                        let _ = shared.happened.try_send(news);
+                    }
+                    written.insert(policy.id.clone(), (life, status));
+                }
                 Err(error) if error.reason == Reason::NotFound => {}
                 Err(error) => {
                     tracing::warn!(policy = %policy.id, %error, "cannot write the status");
@@ -109,6 +119,15 @@ fn count(shared: &Shared, stored: &Registry) {
     #[allow(clippy::cast_precision_loss, reason = "a count for people")]
     for (state, number) in [("broken", broken), ("sound", stored.policies.len() - broken)] {
         shared.metrics.set("kiln_policies", &[("state", state)], number as f64);
+    }
+    let mut not_run: BTreeMap<&str, u32> = BTreeMap::new();
+    for rule in stored.policies.iter().flat_map(|policy| policy.not_run.iter()) {
+        *not_run.entry(rule.operation()).or_default() += 1;
+    }
+    shared.metrics.clear("kiln_rules_not_run");
+    for (operation, number) in not_run {
+        let labels = [("operation", operation)];
+        shared.metrics.set("kiln_rules_not_run", &labels, f64::from(number));
     }
 }
 
@@ -151,10 +170,14 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
         }
         Admission::Nowhere => needs_requests(sound),
     };
-    let (ready, reason, message) = match &missing {
-        Some(why) if !unserved.is_empty() => (false, "UnknownKind", why.as_str()),
-        Some(why) => (false, "NoAdmission", why.as_str()),
-        None => (true, "Succeeded", "Ready"),
+    let nothing_runs = not_run_in_words(&policy.not_run)
+        .filter(|_| sound.rules.is_empty())
+        .map(|what| format!("Kiln runs none of its rules: {what}"));
+    let (ready, reason, message) = match (&nothing_runs, &missing) {
+        (Some(why), _) => (false, NOT_RUN, why.as_str()),
+        (None, Some(why)) if !unserved.is_empty() => (false, "UnknownKind", why.as_str()),
+        (None, Some(why)) => (false, "NoAdmission", why.as_str()),
+        (None, None) => (true, "Succeeded", "Ready"),
     };
     Some(match (scripted, of_paths) {
         (true, _) => {
@@ -228,6 +251,43 @@ fn with_troubles(policy: &StoredPolicy, mut status: Value, troubles: Option<&Tro
     status
 }
 
+/// The condition that says which rules of a policy are not run, and its reason.
+const ALL_RUN: &str = "AllRulesRun";
+const NOT_RUN: &str = "RulesNotRun";
+
+/// Adds which rules are not run, so that nobody takes them for rules at work.
+fn with_not_run(policy: &StoredPolicy, mut status: Value) -> Value {
+    if let Some(message) = not_run_message(policy)
+        && let Some(list) = status.get("conditions").and_then(Value::as_list)
+    {
+        let condition =
+            value!({"type": ALL_RUN, "status": "False", "reason": NOT_RUN, "message": message});
+        let all: Vec<Value> = list.iter().cloned().chain([condition]).collect();
+        let many = i64::try_from(policy.not_run.len()).unwrap_or(i64::MAX);
+        // Both are there, or are put there.
+        let _ = status.set(["conditions"], Value::from_iter(all));
+        let _ = status.set(["rulecount", "notrun"], many);
+    }
+    status
+}
+
+fn not_run_message(policy: &StoredPolicy) -> Option<String> {
+    let what = not_run_in_words(&policy.not_run)?;
+    Some(format!("not run by Kiln, and without effect unless another engine runs them: {what}"))
+}
+
+/// What users are to hear of a policy whose rules are not run, unless its stored status says so already.
+fn newly_not_run(policy: &StoredPolicy) -> Option<String> {
+    let message = not_run_message(policy)?;
+    let stored = policy.object.get_path(["status", "conditions"]).and_then(Value::as_list);
+    let says_so = |condition: &Value| {
+        condition.str_at(["type"]) == Some(ALL_RUN)
+            && condition.str_at(["message"]) == Some(message.as_str())
+    };
+    let is_known = stored.into_iter().flat_map(|list| list.iter()).any(says_so);
+    (!is_known).then_some(message)
+}
+
 /// The status of policies that are written in CEL. Without webhooks it says so.
 fn condition_status(problem: Option<&str>, without_webhooks: Option<&str>) -> Value {
     let condition = |kind: &str, problem: Option<&str>, good: &str| {
@@ -261,7 +321,9 @@ fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> 
         "ready": ready,
         "autogen": {},
         "conditions": ready_condition(ready, reason, message),
-        "rulecount": {"generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0},
+        "rulecount": {
+            "generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0, "notrun": 0,
+        },
     })
 }
 
@@ -339,8 +401,9 @@ mod tests {
         let read =
             kiln_yaml::read_bytes("p", text.as_bytes(), kiln_yaml::ReadOptions::kubernetes());
         let object = read.unwrap().remove(0).into_value();
-        let compiled = crate::registry::compile(&object, &kiln_object::Kinds::builtin());
-        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled }
+        let kinds = kiln_object::Kinds::builtin();
+        let (compiled, not_run) = crate::registry::compile_whole(&object, &kinds);
+        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled, not_run }
     }
 
     fn rule(kinds: &str, more: &str) -> StoredPolicy {
@@ -408,6 +471,46 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn rules_that_are_not_run_are_never_shown_as_at_work() {
+        let check = "{name: check, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {message: m, pattern: {metadata: {name: '?*'}}}}";
+        let make = "{name: make, match: {any: [{resources: {kinds: [Namespace]}}]}, generate: {apiVersion: v1, kind: Secret, name: s, namespace: default, data: {}}}";
+        let policy = |rules: &[&str]| {
+            stored(&format!(
+                "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p, uid: u, generation: 2}}\n\
+                 spec: {{rules: [{}]}}\n",
+                rules.join(", ")
+            ))
+        };
+        let said = |policy: &StoredPolicy| {
+            let registered = BTreeMap::from([(policy.id.clone(), (Str::from("u"), 2))]);
+            let status = wanted(policy, &Admission::Here(&registered), &[]).unwrap();
+            let status = with_not_run(policy, status);
+            let list = status.get("conditions").and_then(Value::as_list).unwrap().clone();
+            let shown = |c: &Value| {
+                let text = |key: &str| c.str_at([key]).unwrap().to_owned();
+                format!("{} {} {}", text("type"), text("status"), text("reason"))
+            };
+            let shown: Vec<String> = list.iter().map(shown).collect();
+            let many = status.get_path(["rulecount", "notrun"]).and_then(Value::as_i64);
+            (shown, many, list.iter().last().unwrap().str_at(["message"]).unwrap().to_owned())
+        };
+        let (conditions, many, message) = said(&policy(&[make, check]));
+        assert_eq!(conditions, ["Ready True Succeeded", "AllRulesRun False RulesNotRun"]);
+        assert_eq!(many, Some(1));
+        assert!(message.ends_with(": rule check (validate)"), "{message}");
+        let (conditions, _, _) = said(&policy(&[check]));
+        assert_eq!(conditions, ["Ready False RulesNotRun", "AllRulesRun False RulesNotRun"]);
+        let (conditions, many, _) = said(&policy(&[make]));
+        assert_eq!((conditions, many), (vec!["Ready True Succeeded".to_owned()], Some(0)));
+        // Told once, not with every write of the status.
+        let mut told = policy(&[check]);
+        assert!(newly_not_run(&told).is_some());
+        let status = with_not_run(&told, status(true, "Succeeded", "Ready", None));
+        told.object.set(["status"], status).unwrap();
+        assert_eq!(newly_not_run(&told), None);
     }
 
     #[test]

@@ -5,6 +5,11 @@ use kiln_value::Value;
 /// The condition that says which kinds cannot fire a policy.
 pub(super) const READABLE: &str = "TriggersReadable";
 
+/// The condition that says which rules of a policy are not run.
+const ALL_RUN: &str = "AllRulesRun";
+/// Its reason, and that of `Ready` where no rule is run.
+pub(super) const NOT_RUN: &str = "RulesNotRun";
+
 /// Something that a policy's status says does not hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PolicyCondition {
@@ -50,7 +55,9 @@ fn unmet_in(policy: &Value, status: &Value) -> Vec<PolicyCondition> {
         .map(|condition| read(condition, condition.str_at(["type"]).unwrap_or_default()))
         .collect();
     // Some say so in one word.
-    if is_ready == Some(false) && found.iter().all(|condition| condition.condition == READABLE) {
+    let is_beside =
+        |condition: &PolicyCondition| [READABLE, ALL_RUN].contains(&condition.condition.as_str());
+    if is_ready == Some(false) && found.iter().all(is_beside) {
         found.insert(0, read(status, "Ready"));
     }
     found

@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, compile, is_exception, is_policy, unknown_kinds};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_value::Value;
@@ -101,6 +101,12 @@ pub(super) fn compile_for_stored(ui: &Ui, documents: &[Document], kinds: &Kinds)
         ui.problem(problem);
     }
     compiled
+}
+
+/// Whether nothing is suspicious and everything is run, as `--strict` wants it.
+pub(super) fn is_clean(compiled: &Compiled) -> bool {
+    let is_note = |found: &Diagnostic| found.severity == Severity::Note;
+    compiled.not_run.is_empty() && compiled.diagnostics.iter().all(is_note)
 }
 
 /// The objects of documents, lists taken apart. Those with `generateName` need no name.

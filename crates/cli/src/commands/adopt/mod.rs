@@ -2,6 +2,7 @@
 
 mod differences;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kiln_admission::Settings;
@@ -19,7 +20,7 @@ use serde_json::json;
 
 use super::at_admission::AtAdmission;
 use super::connection::{Connection, around, stored_policies};
-use super::engines::other_engine;
+use super::engines::{KEEPING, KYVERNO, answering_engine, other_engine};
 use super::left_webhooks::{self, Left};
 use super::plan::{by, rule};
 use super::rules::rule_set;
@@ -79,10 +80,28 @@ struct Adoption {
     fates: Vec<Fate>,
     made: Made,
     now: Rehearsed,
+    /// Rules that Kiln does not run, by what they do.
+    not_run: BTreeMap<&'static str, usize>,
     /// Deployments to stop first.
-    engines: Vec<(String, &'static str)>,
+    engines: Vec<Stopped>,
     /// Webhook configurations to remove then.
     webhooks: Vec<Left>,
+}
+
+/// A Deployment to stop before Kiln acts.
+struct Stopped {
+    deployment: String,
+    engine: &'static str,
+    /// It answers requests, and so enforces what Kiln does not run.
+    enforces: bool,
+}
+
+impl Stopped {
+    fn of(deployment: &Value) -> Option<Self> {
+        let (name, engine) = other_engine(deployment)?;
+        let enforces = engine == KYVERNO && answering_engine(deployment).is_some();
+        Some(Stopped { deployment: name, engine, enforces })
+    }
 }
 
 /// Objects that carry the labels of a rule.
@@ -98,6 +117,14 @@ impl Adoption {
     fn touched(&self) -> impl Iterator<Item = &Planned> {
         let is_made = |object: &Value| ClaimLabels::read(object).is_some();
         self.now.changes.iter().filter(move |planned| planned.before.as_ref().is_some_and(is_made))
+    }
+
+    /// What nobody enforces any more when Kyverno's admission controller is stopped: `2 validate, 1 verifyImages`.
+    fn unenforced(&self) -> Option<String> {
+        let at_admission = self.not_run.iter().filter(|(what, _)| **what != "cleanup");
+        let words: Vec<String> =
+            at_admission.map(|(what, many)| format!("{many} {what}")).collect();
+        (!words.is_empty()).then(|| words.join(", "))
     }
 
     fn is_smooth(&self) -> bool {
@@ -118,6 +145,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
     compiled.exceptions = around.settings.in_force(&compiled.exceptions);
     let rules = rule_set(&compiled);
+    let mut not_run = BTreeMap::new();
+    for rule in &compiled.not_run {
+        *not_run.entry(rule.operation()).or_default() += 1;
+    }
     let admission = AtAdmission::new(&compiled, &reader, reader.kinds(), &around);
     let play = Play {
         kinds: reader.kinds(),
@@ -141,7 +172,8 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         fates,
         made: made(&reader, &rules)?,
         now,
-        engines: deployments.iter().filter_map(other_engine).collect(),
+        not_run,
+        engines: deployments.iter().filter_map(Stopped::of).collect(),
         webhooks,
     };
     show(ui, &adoption)?;
@@ -246,8 +278,15 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
     for undone in &adoption.now.undone {
         writeln!(out, "not done  {}: {}", plain(&undone.what), plain(&undone.why))?;
     }
-    for (deployment, engine) in &adoption.engines {
+    for Stopped { deployment, engine, enforces } in &adoption.engines {
         writeln!(out, "stop      Deployment {deployment} ({engine}), before `kiln run` starts")?;
+        if let Some(rules) = adoption.unenforced().filter(|_| *enforces) {
+            writeln!(
+                out,
+                "          stopped, it no longer enforces what Kiln does not run ({rules}), and nobody else does\n          \
+                 to keep it for that, let it run and start `kiln run --only controller` instead (docs/run.md, \"{KEEPING}\")"
+            )?;
+        }
     }
     for left in &adoption.webhooks {
         writeln!(
@@ -342,7 +381,10 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
     let undone = adoption.now.undone.iter();
     let undone = undone.map(|undone| json!({"what": undone.what, "why": undone.why}));
     let engines = adoption.engines.iter();
-    let engines = engines.map(|(name, engine)| json!({"deployment": name, "engine": engine}));
+    let engines = engines.map(|Stopped { deployment, engine, enforces }| {
+        let rules = adoption.unenforced().filter(|_| *enforces);
+        json!({"deployment": deployment, "engine": engine, "enforces": rules})
+    });
     let webhooks = adoption.webhooks.iter();
     let webhooks = webhooks.map(|left| json!({"what": left.describe(), "do": left.removal()}));
     json!({
@@ -369,6 +411,7 @@ mod tests {
             fates: Vec::new(),
             made: Made { all: 2, without_trigger: 0 },
             now,
+            not_run: BTreeMap::new(),
             engines: Vec::new(),
             webhooks: Vec::new(),
         }
@@ -390,6 +433,27 @@ mod tests {
         let said = said(&adoption);
         assert!(!said.contains('\u{1b}') && !said.contains("\nunchanged"), "{said:?}");
         assert_eq!(said.matches("a\u{fffd}[2J unchanged everything").count(), 4, "{said}");
+    }
+
+    #[test]
+    fn nobody_is_told_to_stop_what_enforces_rules_without_hearing_of_it() {
+        let stopped = |deployment: &str, enforces: bool| Stopped {
+            deployment: deployment.to_owned(),
+            engine: KYVERNO,
+            enforces,
+        };
+        let mut adoption = adoption(Rehearsed::default());
+        adoption.engines = vec![stopped("kyverno/admission", true), stopped("kyverno/bg", false)];
+        assert!(!said(&adoption).contains("enforces"));
+        adoption.not_run = BTreeMap::from([("cleanup", 1)]);
+        assert!(!said(&adoption).contains("enforces"), "another controller cleans up");
+        adoption.not_run.extend([("validate", 2), ("verifyImages", 1)]);
+        let said = said(&adoption);
+        let wanted = "stop      Deployment kyverno/admission (Kyverno), before `kiln run` starts\n          \
+                      stopped, it no longer enforces what Kiln does not run (2 validate, 1 verifyImages), and nobody else does\n          \
+                      to keep it for that, let it run and start `kiln run --only controller` instead";
+        assert!(said.contains(wanted), "{said}");
+        assert_eq!(said.matches("enforces").count(), 1, "{said}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use kiln_yaml::{Document, emit_documents};
 
 use super::eval::Surroundings;
 use super::plan::{PlanArgs, plan};
-use super::rules::{compile_rules, kinds_of, objects_of, read_all, read_only, rule_set};
+use super::rules::{compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set};
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -26,7 +26,7 @@ use crate::ui::Ui;
 ///
 /// Every resource is taken as just created. First comes a report of what each rule did with each resource, then the
 /// objects; with --format yaml the objects alone, with --format json everything. Exit code 1 when a rule failed or
-/// refuses a resource.
+/// refuses a resource; with --strict, also when a rule is not run.
 ///
 /// With --resource - --format yaml, everything that is piped in comes out again in order, changed or not, and what rules
 /// make follows: so it can be a post-renderer of Helm.
@@ -138,12 +138,16 @@ pub(crate) struct Args {
     #[arg(long)]
     warnings_as_errors: bool,
 
+    /// Exit code 1 when there are warnings about rules, or rules and policies that Kiln does not run
+    #[arg(long)]
+    strict: bool,
+
     /// Take all objects of a cluster for resources, and say what would be created, changed and deleted there
     ///
     /// This is `kiln plan --all`: nothing is changed.
     #[arg(long, short, conflicts_with_all = [
         "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
-        "detailed_results", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "exception",
+        "detailed_results", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
         "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
     ])]
     cluster: bool,
@@ -491,6 +495,7 @@ fn end(args: &Args, compiled: &Compiled, unjudged: Unjudged, report: &Report) ->
     if counts.fail + counts.error > 0
         || unjudged == Unjudged::All
         || (args.warnings_as_errors && remarked())
+        || (args.strict && !is_clean(compiled))
     {
         return Ok(Outcome::No);
     }

@@ -7,7 +7,7 @@ use std::io::Write;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{circles, is_policy};
 
-use super::rules::compile_rules;
+use super::rules::{compile_rules, is_clean};
 use super::watch;
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
@@ -19,7 +19,7 @@ use crate::ui::{Ui, counted};
 /// suspicious. Objects that rules make or patch are held against the fields that Kubernetes' kinds have.
 /// Definitions of custom resources among the files tell which other kinds exist. In folders, what is hidden, what holds no
 /// Kubernetes object and templates of Helm charts are passed over, each with a line.
-/// Exit code 2 when a policy is not valid.
+/// Exit code 2 when a policy is not valid; with --strict, 1 when something is suspicious or is not run by Kiln.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
@@ -33,6 +33,10 @@ pub(crate) struct Args {
     /// Check again whenever a file changes, until interrupted
     #[arg(long)]
     watch: bool,
+
+    /// Exit code 1 when there are warnings, or rules and policies that Kiln does not run
+    #[arg(long)]
+    strict: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -92,5 +96,5 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));
     }
-    Ok(Outcome::Done)
+    Ok(if args.strict && !is_clean(&compiled) { Outcome::No } else { Outcome::Done })
 }

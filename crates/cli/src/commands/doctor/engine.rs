@@ -4,7 +4,7 @@ use kiln_object::Gvk;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::super::engines::{answering_engine, other_engine};
+use super::super::engines::{KEEPING, KYVERNO, answering_engine, other_engine, sharing_engine};
 use super::Examination;
 
 /// So many seconds clocks may differ.
@@ -114,16 +114,17 @@ pub(super) fn others(look: &mut Examination<'_>) {
     let Ok(deployments) = look.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
     let found: Vec<_> = deployments.iter().filter_map(other_engine).collect();
     for (name, engine) in &found {
-        look.bad(
-            about,
-            format!("{engine} runs too: Deployment {name}"),
-            "scale it to 0: two engines would both act on the same rules",
-        );
+        let mut hint = "scale it to 0: two engines would both act on the same rules".to_owned();
+        if *engine == KYVERNO {
+            hint.push_str(&format!(" (or see docs/run.md, \"{KEEPING}\")"));
+        }
+        look.bad(about, format!("{engine} runs too: Deployment {name}"), &hint);
     }
     if found.is_empty() {
         look.good(about, "neither Kyverno nor KubeMod runs");
     }
     look.answering = Some(deployments.iter().filter_map(answering_engine).collect());
+    look.sharing = Some(deployments.iter().filter_map(sharing_engine).collect());
 }
 
 #[cfg(test)]

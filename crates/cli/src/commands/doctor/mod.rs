@@ -30,7 +30,7 @@ use crate::ui::{Paint, Ui, counted, plain};
 /// Say what keeps rules from working in a cluster, and what to do about it
 ///
 /// Looks at definitions, the Lease and the health of the engine, webhooks and who answers them, certificates, the rights
-/// that policies need, policies that are not ready or have no author although they are held to one, exceptions that do not
+/// that policies need, policies that are not ready or have no author although they are held to one, rules that Kiln does not run, exceptions that do not
 /// hold, work that waits or failed, objects that somebody else keeps changing, and other engines that act on the same rules.
 /// Nothing is changed.
 ///
@@ -94,6 +94,8 @@ struct Examination<'r> {
     renewal: certificates::Renewal,
     /// Deployments that answer the webhooks of other engines, if they could be read.
     answering: Option<Vec<Engine>>,
+    /// Deployments of other engines that use the same definitions, if they could be read.
+    sharing: Option<Vec<Engine>>,
     /// Who is behind Services, by their namespace and name.
     behind: BTreeMap<(String, String), Result<Behind, Unread>>,
     /// What engines said of themselves at the addresses that webhooks call.
@@ -181,6 +183,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         served: None,
         renewal: certificates::Renewal::Unknown,
         answering: None,
+        sharing: None,
         behind: BTreeMap::new(),
         said: BTreeMap::new(),
         findings: Vec::new(),

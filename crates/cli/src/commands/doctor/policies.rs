@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use kiln_admission::access::{Question, Without, lacking, needs, questions};
 use kiln_admission::authors::is_unsigned;
 use kiln_cluster::ApiError;
-use kiln_dialects::{compile, is_exception, is_policy};
+use kiln_dialects::{NotRun, compile, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
 
-use super::super::conditions::{PolicyCondition, READABLE, unmet};
+use super::super::conditions::{NOT_RUN, PolicyCondition, READABLE, unmet};
 use super::super::connection::stored_policies;
+use super::super::engines::{Engine, KEEPING, KYVERNO};
 use super::{Examination, State};
 use crate::exit::Failure;
 use crate::ui::counted;
@@ -57,8 +58,9 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
         let message = format!("nobody wrote down who stored {name}: it may do {reach}");
         look.doubtful("authors", message, "let somebody who may do what it does store it again, for example with kubectl annotate");
     }
-    let count = compiled.policies.len();
-    look.good(about, format!("{} can be run", counted(count, "policy", "policies")));
+    let acting = compiled.policies.iter().filter(|policy| !policy.rules.is_empty()).count();
+    look.good(about, format!("{} can be run", counted(acting, "policy", "policies")));
+    left_to_others(look, &compiled.not_run);
     let mut is_allowed = true;
     for policy in &compiled.policies {
         is_allowed &= rights(look, policy);
@@ -69,10 +71,34 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Names the rules that are not run, and whether anybody else may run them.
+fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
+    let about = "not run";
+    let is_kyverno = |(_, engine): &&Engine| *engine == KYVERNO;
+    let runs = look.sharing.as_ref().and_then(|found| found.iter().find(is_kyverno));
+    let runs = runs.map(|(name, _)| name.clone());
+    for rule in not_run {
+        match &runs {
+            Some(deployment) => look.doubtful(
+                about,
+                rule.to_string(),
+                &format!("it is left to Kyverno, of which the Deployment {deployment} runs: see to it that its controllers for such rules stay"),
+            ),
+            None => look.bad(
+                about,
+                format!("{rule}, and nobody else runs it: it has no effect"),
+                &format!("keep Kyverno for such rules (docs/run.md, \"{KEEPING}\"), write validations as ValidatingAdmissionPolicies, which the API server runs, or take the rule out"),
+            ),
+        }
+    }
+}
+
 /// Looks at what a policy says of itself.
 fn readiness(look: &mut Examination<'_>, policy: &Document) {
-    // What only webhooks lack is told of webhooks.
-    let keeps = |unmet: &PolicyCondition| !unmet.is_ready || unmet.condition == READABLE;
+    // What only webhooks lack is told of webhooks, and what is not run apart from what does not work.
+    let keeps = |unmet: &PolicyCondition| {
+        (!unmet.is_ready || unmet.condition == READABLE) && unmet.reason != NOT_RUN
+    };
     let unmet: Vec<_> = unmet(policy.value()).into_iter().filter(keeps).collect();
     if unmet.is_empty() {
         return;

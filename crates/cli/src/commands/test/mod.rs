@@ -54,6 +54,10 @@ pub(crate) struct Args {
     #[arg(long)]
     require_tests: bool,
 
+    /// Fail when a result was not run, because Kiln does not run the rule
+    #[arg(long)]
+    strict: bool,
+
     /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
     #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
     allow_service: Vec<Allowed>,
@@ -236,6 +240,7 @@ impl Run<'_> {
         };
         let failed = counts.failed > 0
             || (self.args.require_tests && nothing)
+            || (self.args.strict && counts.not_run > 0)
             || (self.args.warnings_as_errors && warned());
         Ok(if failed { Outcome::No } else { Outcome::Done })
     }

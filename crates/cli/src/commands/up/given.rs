@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Place};
+use kiln_dialects::is_not_run;
 use kiln_object::{Gvk, Kinds, ObjectId, identity, list, metadata};
 use kiln_sandbox::Refusal;
 use kiln_value::{Path, Value};
@@ -145,7 +146,14 @@ impl Given {
         if compiled.has_errors() {
             return Err(Failure::BadInput(Vec::new()));
         }
-        Ok(Given { rules: items(rules), resources: items(resources), kinds })
+        // Of a policy that is not run it was told so; nobody serves its kind unless somebody defines it.
+        let is_served = |document: &Document| {
+            !is_not_run(document)
+                || Gvk::of(document.value()).is_some_and(|gvk| kinds.get(&gvk).is_some())
+        };
+        let [rules, resources] = [rules, resources]
+            .map(|documents| items(documents.into_iter().filter(&is_served).collect()));
+        Ok(Given { rules, resources, kinds })
     }
 
     /// What is to be stored, in turns: definitions of kinds before the engine begins, then rules, then more rules

@@ -182,3 +182,75 @@ fn rules_that_bind_roles_are_told_that_they_may_not() {
     assert_eq!((stored.status, stored.warnings.as_str()), (201, ""), "{}", stored.text);
     assert_eq!(up.end(Signal::SIGTERM), Some(0));
 }
+
+const CHECKS: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: NAME}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: labels
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    validate: {message: no label, pattern: {metadata: {labels: {team: '?*'}}}}
+";
+
+const MAKES: &str = "  - name: make
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: default, data: {}}
+";
+
+const CLEANUP: &str = "
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: sweep}
+spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
+";
+
+#[test]
+fn what_is_not_run_is_never_shown_as_at_work() {
+    let folder = Folder::with(&[]);
+    let up = Up::start(&folder, &[], "Ctrl-C");
+    for (name, more) in [("checks", ""), ("mixed", MAKES)] {
+        let stored = up.create(POLICIES, &format!("{}{more}", CHECKS.replace("NAME", name)));
+        assert_eq!(stored.status, 201, "{}", stored.text);
+        assert!(stored.warnings.contains("is not run by Kiln: validate"), "{}", stored.warnings);
+    }
+    let conditions = |name: &str| {
+        let policy = up.get(&format!("{POLICIES}/{name}")).1;
+        let policy: serde_json::Value = serde_json::from_str(&policy).unwrap();
+        let list = policy["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let shown = |c: &serde_json::Value| {
+            let text = |key: &str| c[key].as_str().unwrap_or("").to_owned();
+            format!("{} {} {}", text("type"), text("status"), text("reason"))
+        };
+        list.iter().map(shown).collect::<Vec<_>>()
+    };
+    let not_run = "AllRulesRun False RulesNotRun";
+    let mixed = ["Ready True Succeeded", not_run];
+    up.wait_until("the status of the mixed policy", || conditions("mixed") == mixed);
+    let only = ["Ready False RulesNotRun", not_run];
+    up.wait_until("the status of the other", || conditions("checks") == only);
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    up.wait_until("events", || up.get(events).1.matches("\"RulesNotRun\"").count() == 2);
+
+    let sweeps = up.create("/apis/kyverno.io/v2/clustercleanuppolicies", CLEANUP);
+    assert_eq!(sweeps.status, 201, "{}", sweeps.text);
+    assert!(sweeps.warnings.contains("is not run by Kiln: cleanup"), "{}", sweeps.warnings);
+
+    let said = found(&folder, "not run");
+    let rules: Vec<_> =
+        said.iter().map(|[state, message, _]| format!("{state}: {message}")).collect();
+    assert_eq!(
+        rules,
+        [
+            r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nobody else runs it: it has no effect"#,
+            r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nobody else runs it: it has no effect"#,
+            r#"problem: policy "sweep" is not run by Kiln: cleanup, and nobody else runs it: it has no effect"#,
+        ]
+    );
+    let policies = found(&folder, "policies");
+    let policies: Vec<_> = policies.iter().map(|[_, message, _]| message.as_str()).collect();
+    assert_eq!(policies, ["1 policy can be run"]);
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}

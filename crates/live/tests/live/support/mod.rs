@@ -116,7 +116,12 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
         let object = document.into_value();
         let compiled = compile(&object, &builtin);
         assert!(compiled.is_ok(), "{compiled:?}");
-        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled }
+        StoredPolicy {
+            id: ObjectId::of(&object).unwrap(),
+            object,
+            compiled,
+            not_run: Arc::default(),
+        }
     });
     let registry = Registry { policies: policies.collect(), complete: true, ..Registry::default() };
     let (kinds_sender, kinds) = watch::channel(builtin);
