@@ -18,6 +18,10 @@ mod elsewhere {
         pub(in crate::local) fn kill(self) {
             match self {}
         }
+
+        pub(in crate::local) fn is_there(self) -> bool {
+            match self {}
+        }
     }
 
     pub(in crate::local) fn started_by(_: u32, _: &str) -> Vec<Seen> {
@@ -47,9 +51,14 @@ mod linux {
     }
 
     impl Seen {
+        /// Whether it has not ended.
+        pub(in crate::local) fn is_there(self) -> bool {
+            stat(self.pid).is_some_and(|stat| stat.since == self.since && !stat.is_over)
+        }
+
         /// Ends it, unless it has ended.
         pub(in crate::local) fn kill(self) {
-            if stat(self.pid).is_some_and(|stat| stat.since == self.since) {
+            if self.is_there() {
                 // It may end by itself in this moment.
                 let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
             }

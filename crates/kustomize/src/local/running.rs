@@ -17,6 +17,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 const KILLING: Duration = Duration::from_secs(10);
 /// What a process starts while it is killed is looked for so often.
 const ROUNDS: usize = 20;
+/// What was killed is gone after this long at most: a machine that is busy takes its time.
+const GONE: Duration = Duration::from_secs(5);
 
 /// What is under way; copies stand for the same.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +111,7 @@ impl Running {
         command.env(processes::MARK, name);
         // Only what may have to be stopped leaves the group that the terminal's signals go to.
         #[cfg(unix)]
-        if kind.is_given_a_group() {
+        if kind.has_a_group() && !kind.makes_its_group() {
             std::os::unix::process::CommandExt::process_group(command, 0);
         }
         let mut nap = Duration::from_millis(1);
@@ -201,9 +203,9 @@ impl Kind {
         }
     }
 
-    /// Whether that group is made before it starts.
-    fn is_given_a_group(&self) -> bool {
-        self.has_a_group() && *self != Kind::Plugin { leads_session: true }
+    /// Whether it makes that group itself, once it runs.
+    fn makes_its_group(&self) -> bool {
+        *self == Kind::Plugin { leads_session: true }
     }
 }
 
@@ -257,16 +259,22 @@ impl Stoppable {
         if let Kind::Container { runtime } = &self.kind {
             kill_container(runtime, &self.name);
         }
-        before.into_iter().for_each(Seen::kill);
+        let mut killed = before;
+        killed.iter().for_each(|seen| seen.kill());
         for _ in 0..ROUNDS {
             let others = self.others();
             if others.is_empty() {
                 break;
             }
-            others.into_iter().for_each(Seen::kill);
+            others.iter().for_each(|seen| seen.kill());
+            killed.extend(others);
         }
         self.signal(Signal::Kill);
         has_ended(Instant::now() + GRACE);
+        let patience = Instant::now() + GONE;
+        while killed.iter().any(|seen| seen.is_there()) && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn others(&self) -> Vec<Seen> {
@@ -291,7 +299,7 @@ impl Stoppable {
         };
         let sent = if self.kind.has_a_group() { killpg(pid, signal) } else { kill(pid, signal) };
         // One that has just been started may not have made its group yet.
-        if sent.is_err() && signal == Unix::SIGTERM && !self.kind.is_given_a_group() {
+        if sent.is_err() && signal == Unix::SIGTERM && self.kind.makes_its_group() {
             // There may be nobody left.
             let _ = kill(pid, signal);
         }
