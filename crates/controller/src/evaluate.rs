@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, PatchTarget, RuleSet,
-    User, Verdict, WithGlobals, World,
+    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, PatchTarget,
+    RuleSet, User, Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};

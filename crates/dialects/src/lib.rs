@@ -140,9 +140,6 @@ fn language(document: &Document) -> Option<Language> {
         ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
             Some(Language::Mutating)
         }
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            Some(Language::NotRun("validate"))
-        }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
             Some(Language::NotRun("validate; the API server runs it"))

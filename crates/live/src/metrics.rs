@@ -56,7 +56,7 @@ const fn family(
 }
 
 /// Every number there is.
-pub const FAMILIES: [Family; 21] = [
+pub const FAMILIES: [Family; 22] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,

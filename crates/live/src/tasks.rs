@@ -183,19 +183,19 @@ mod tests {
         for write in
             [Call::create(object.clone()), Call::update(object.clone()), Call::delete(id.clone())]
         {
-            let error = call(&client, &kinds, &write, &metrics, &fence).await.unwrap_err();
+            let error = call(&client, &kinds, &write, None, &metrics, &fence).await.unwrap_err();
             assert!(error.to_string().contains("does not hold the Lease"), "{error}");
         }
         assert!(listener.accept().is_err(), "nobody was even connected to");
         // Nobody answers here: that it was sent is enough.
         let moment = Duration::from_millis(500);
         let read = Call::Get(id);
-        let reading = call(&client, &kinds, &read, &metrics, &fence);
+        let reading = call(&client, &kinds, &read, None, &metrics, &fence);
         assert!(tokio::time::timeout(moment, reading).await.is_err());
         assert!(listener.accept().is_ok(), "whoever reads disturbs nobody");
         fence.set(Until::Unlimited);
         let write = Call::create(object);
-        let writing = call(&client, &kinds, &write, &metrics, &fence);
+        let writing = call(&client, &kinds, &write, None, &metrics, &fence);
         assert!(tokio::time::timeout(moment, writing).await.is_err());
         assert!(listener.accept().is_ok());
     }
