@@ -82,7 +82,7 @@ impl Fetched {
             let to_end = running.clone();
             let listening = interrupt::before_ending(move || to_end.end());
             listening.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
-            self.git = Some(Remote::new(true, address, most_bytes, running));
+            self.git = Some(Remote::new(false, most_bytes, running));
         }
         let Some(git) = &self.git else { return Ok(address.to_owned()) };
         let folder = git.clone_repository(&repository).map_err(failed)?;

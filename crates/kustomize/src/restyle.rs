@@ -270,8 +270,8 @@ mod tests {
     fn comments_stay_where_they_belong() {
         let text = "# top\n\n# of a\na: x   # why\n\nb: # of b\n    # of c\n    c: 1\n    # of d\n    d: [1]  # list\n\nl:\n  # first\n  - a # one\n  - \"#b\"\n";
         assert_eq!(
-            changed(text, &["a"], "y").unwrap(),
-            "# top\n\n# of a\na: y # why\nb: # of b\n  # of c\n  c: 1\n  # of d\n  d: [1] # list\nl:\n# first\n- a # one\n- \"#b\"\n"
+            changed(text, &["a"], "new").unwrap(),
+            "# top\n\n# of a\na: new # why\nb: # of b\n  # of c\n  c: 1\n  # of d\n  d: [1] # list\nl:\n# first\n- a # one\n- \"#b\"\n"
         );
         // What belongs to nothing in particular.
         for text in ["a: x\n# end\n", "a: x\n# of a\n\nb: y\n", "a: x\nb: [1, # one\n  2]\n"] {

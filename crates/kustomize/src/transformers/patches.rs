@@ -417,8 +417,12 @@ fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>)
 /// A patch as objects get it that a target selects, or `patchesStrategicMerge` names: kustomize copies its labels and annotations as texts, so
 /// that null is the text `null` there, and an empty map of them says nothing.
 fn for_targets(patch: &Resource) -> Resource {
+    with_texts(patch, &["labels", "annotations"])
+}
+
+fn with_texts(patch: &Resource, fields: &[&str]) -> Resource {
     let mut patch = patch.clone();
-    for field in ["labels", "annotations"] {
+    for &field in fields {
         let Some(value) = patch.object().get_path(["metadata", field]) else { continue };
         let mut texts = Map::new();
         for (key, value) in value.as_map().into_iter().flatten() {
@@ -474,6 +478,14 @@ fn merge_into(
 ) -> Result<()> {
     let schema = session.scopes.schema();
     session.budget.pay(session.budget.measure(patch.object())?)?;
+    // kustomize notes what is allowed among the annotations of the patch, and so writes them anew.
+    let noted;
+    let patch = if options.allow_name_change || options.allow_kind_change {
+        noted = with_texts(patch, &["annotations"]);
+        &noted
+    } else {
+        patch
+    };
     resources.update(slot, &session.scopes, |resource| {
         let id = resource.id().clone();
         if options.allow_name_change || options.allow_kind_change {

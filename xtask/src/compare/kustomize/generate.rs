@@ -157,8 +157,6 @@ fn anything(random: &mut Random) -> Node {
         "2001-01-01",
         "\"2001-01-01\"",
         "!!str 5",
-        "[]",
-        "{}",
     ];
     if random.once_in(3) { random.pick(&odd).into() } else { text(random) }
 }

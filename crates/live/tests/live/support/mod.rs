@@ -134,6 +134,7 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
         controller: client.clone(),
         admission: client,
         kinds,
+        rumours: kiln_live::discovery::Rumours::default(),
         registry,
         globals: watch::Sender::new(Arc::default()),
         hints: hints_sender,

@@ -59,8 +59,9 @@ pub(super) fn fill(
         }
         into.put("images", list([image]));
     }
-    if random.once_in(6) {
-        let name = known_name(random, known);
+    let scaled: Vec<&Known> = known.iter().filter(|known| is_scaled(known.kind)).collect();
+    if random.once_in(4) && !scaled.is_empty() {
+        let name = random.pick(&scaled).name.as_str().into();
         into.put("replicas", list([map([("name", name), ("count", "4".into())])]));
     }
     if random.once_in(2) {
@@ -87,10 +88,11 @@ pub(super) fn fill(
         let entries = (0..count).map(|_| replacement(random, known));
         into.put("replacements", list(entries.collect::<Vec<_>>()));
     }
-    if random.once_in(5) {
-        let made = generator(random, "settings", folder, files);
-        let mut made = made;
-        made.put("behavior", random.pick(&["merge", "replace", "create"]));
+    // Kustomizations can change what a generator below them made, and nothing else.
+    let settings = known.iter().any(|known| known.name == "settings");
+    if random.once_in(4) && settings {
+        let mut made = generator(random, "settings", folder, files);
+        made.put("behavior", random.pick(&["merge", "replace"]));
         into.put("configMapGenerator", list([made]));
     }
     if random.once_in(8) {
@@ -200,8 +202,8 @@ fn of(random: &mut Random, known: &[Known]) -> Known {
     if known.is_empty() { nobody } else { known[random.below(known.len())].clone() }
 }
 
-fn known_name(random: &mut Random, known: &[Known]) -> Node {
-    of(random, known).name.into()
+fn is_scaled(kind: &str) -> bool {
+    matches!(kind, "Deployment" | "StatefulSet")
 }
 
 fn patch(
@@ -332,7 +334,6 @@ fn operations(random: &mut Random, kind: &str) -> Node {
             format!("/metadata/annotations/{key}"),
             "/metadata/annotations".to_owned(),
             "/metadata/labels".to_owned(),
-            "/metadata/name".to_owned(),
         ];
         match kind {
             "ConfigMap" => paths.extend([format!("/data/{key}"), "/data".to_owned()]),
@@ -346,7 +347,8 @@ fn operations(random: &mut Random, kind: &str) -> Node {
             _ => {}
         }
         let path = paths[random.below(paths.len())].clone();
-        let op = random.pick(&["add", "add", "add", "replace", "remove", "test"]);
+        let op =
+            if random.once_in(12) { random.pick(&["replace", "remove", "test"]) } else { "add" };
         let mut operation = map([("op", op.into()), ("path", path.as_str().into())]);
         if op != "remove" {
             let whole =
@@ -354,7 +356,6 @@ fn operations(random: &mut Random, kind: &str) -> Node {
             let value = match path.rsplit('/').next() {
                 _ if whole => pairs(random, 2, text),
                 Some("-") => map([("name", "more".into()), ("image", "m".into())]),
-                Some("name") => random.pick(&["renamed", "other"]).into(),
                 Some("replicas") => "7".into(),
                 _ if path.starts_with("/metadata") => text(random),
                 _ => anything(random),
@@ -382,10 +383,11 @@ fn replacement(random: &mut Random, known: &[Known]) -> Node {
         ]),
         _ => {}
     }
-    if !random.once_in(3) {
+    // Most objects have names alone.
+    if random.once_in(5) {
         source.put("fieldPath", fields[random.below(fields.len())].clone());
     }
-    if random.once_in(5) {
+    if random.once_in(8) {
         source.put(
             "options",
             map([
@@ -424,9 +426,9 @@ fn replacement(random: &mut Random, known: &[Known]) -> Node {
     let chosen: Vec<Node> =
         (0..count).map(|_| scalar(paths[random.below(paths.len())].clone())).collect();
     target.put("fieldPaths", list(chosen));
-    if random.once_in(2) {
+    if !random.once_in(8) {
         let mut options = map::<String>([]);
-        if !random.once_in(4) {
+        if !random.once_in(8) {
             options.put("create", "true");
         }
         if random.once_in(4) {

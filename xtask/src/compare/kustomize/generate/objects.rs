@@ -90,7 +90,7 @@ fn object(random: &mut Random, this: &Known, known: &[Known]) -> Node {
     if let Some(namespace) = this.namespace {
         metadata.put("namespace", namespace);
     }
-    if random.once_in(2) {
+    if !random.once_in(6) {
         metadata.put("labels", pairs(random, 3, text));
     }
     if random.once_in(2) {
@@ -107,7 +107,7 @@ fn object(random: &mut Random, this: &Known, known: &[Known]) -> Node {
         "Deployment" | "StatefulSet" => {
             let mut spec = workload(random, known);
             if random.once_in(2) {
-                spec.put("replicas", random.pick(&["1", "3", "\"2\""]));
+                spec.put("replicas", random.pick(&["1", "3"]));
             }
             if this.kind == "StatefulSet" {
                 spec.put("serviceName", name_of(random, known, "Service"));
