@@ -5,7 +5,7 @@ use kiln_patch::{JsonPatch, JsonPatchRules, Merged, StrategicRules, strategic_me
 use kiln_pattern::{Anchor, Limits as PatternLimits, Resolved, resolve_anchors};
 use kiln_rules::{Patch, PatchBody};
 use kiln_schema::{Schema, Version};
-use kiln_value::{Str, Value};
+use kiln_value::{Str, Value, json};
 use kiln_variables::FilledText;
 use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
@@ -33,7 +33,13 @@ pub(super) fn apply(
         PatchBody::Json(operations) => json_patch(operations, object),
         PatchBody::JsonText(template) => {
             let filled = context.fill_text(template)?;
-            read_operations(filled).and_then(|operations| json_patch(&operations, object))
+            let written = template.document().as_str().unwrap_or_default();
+            let operations = match (makes_text(written), filled.values.as_slice()) {
+                // What the policy itself turns into text is the policy's structure.
+                (true, [(_, Value::String(text))]) => json::parse(text).map_err(wrong),
+                _ => read_operations(filled),
+            };
+            operations.and_then(|operations| json_patch(&operations, object))
         }
     };
     let after = after.map_err(|failure| failure.at(&patch.path))?;
@@ -179,7 +185,7 @@ fn read_operations(filled: FilledText) -> Result<Value, Failure> {
     };
     let options = ReadOptions::kubernetes();
     let outline = text.read_outline("patchesJson6902", options).map_err(wrong)?;
-    keep_steps(&mut text, outline.first());
+    keep_steps(&mut text, outline.first())?;
     if filled.text.starts_with('[')
         && let Some(operations) = text.read_json()
     {
@@ -195,19 +201,39 @@ fn read_operations(filled: FilledText) -> Result<Value, Failure> {
     Ok(operations)
 }
 
-/// Lets each value in a path be a part of one step, whatever it says: a slash in it is the slash of a key. A path that
-/// begins with a variable is that variable's to choose.
-fn keep_steps(text: &mut TextWithData, outline: Option<&Value>) {
+/// Whether a text is one variable that ends by making text of a value, as in `{{ [{…}] | to_string(@) }}`.
+fn makes_text(written: &str) -> bool {
+    let inner = written.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+    let Some(inner) = inner.filter(|inner| !inner.contains("{{")) else { return false };
+    let Some((before, argument)) = inner.rsplit_once("to_string(") else { return false };
+    let before = before.trim_end();
+    (before.is_empty() || (before.ends_with('|') && !before.ends_with("||")))
+        && argument.trim_end().strip_suffix(')').is_some_and(|argument| argument.trim() == "@")
+}
+
+/// Lets each value in a path be a part of one step, whatever it says: a slash in it is the slash of a key, and the dash
+/// that stands for the end of a list is refused. A path that begins with a variable is that variable's to choose.
+fn keep_steps(text: &mut TextWithData, outline: Option<&Value>) -> Result<(), Failure> {
+    let mut is_end = false;
     for operation in outline.and_then(Value::as_list).into_iter().flatten() {
         for field in ["path", "from"] {
             let written = operation.str_at([field]).unwrap_or_default();
             for (at, datum) in text.data_in(written) {
                 if at > 0 {
-                    text.change(datum, |said| said.replace('/', "~1"));
+                    let begins_step = written[..at].ends_with('/');
+                    text.change(datum, |said| {
+                        is_end |= begins_step && said == "-";
+                        said.replace('/', "~1")
+                    });
                 }
             }
         }
     }
+    if is_end {
+        let what = "a variable brings the step `-` into the path of a JSON patch, which means the end of a list";
+        return Err(Failure::new(FailureKind::Patch, what).hint("write `-` into the path yourself"));
+    }
+    Ok(())
 }
 
 fn wrong(error: impl std::fmt::Display) -> Failure {
