@@ -398,7 +398,8 @@ spec:
 fn rules_are_explained(running: &Running) {
     let kubeconfig = running.cluster.kubeconfig().display().to_string();
     let explain = |object: &str, namespace: &str| {
-        let args = ["explain", "--kubeconfig", &kubeconfig, object, "--namespace", namespace];
+        let args =
+            ["explain", "--all", "--kubeconfig", &kubeconfig, object, "--namespace", namespace];
         let run = running.folder.kiln(&args);
         assert_eq!(run.code, 0, "{}", run.stderr);
         run.stdout

@@ -168,6 +168,13 @@ spec:
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
 }
 
+/// Lets the engine make sheep.
+const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: sheep, labels: {rbac.kyverno.io/aggregate-to-background-controller: 'true'}}
+rules: [{apiGroups: [farm.example.com], resources: [sheep], verbs: ['*']}]
+";
+
 const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: sheep.farm.example.com}
@@ -225,13 +232,8 @@ spec:
     - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: meadow}}}
     - assert: {timeout: 10s, resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: lamb, namespace: meadow}, spec: {wool: white}}}
 ";
-    let role = "apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: sheep, labels: {rbac.kyverno.io/aggregate-to-background-controller: 'true'}}
-rules: [{apiGroups: [farm.example.com], resources: [sheep], verbs: ['*']}]
-";
     let folder = Folder::with(&[
-        ("t/role.yaml", role),
+        ("t/role.yaml", ROLE),
         ("t/definition.yaml", DEFINITION),
         ("t/policy.yaml", COUNTS),
         ("t/chainsaw-test.yaml", test),
@@ -276,6 +278,7 @@ metadata: {name: undefined}
 spec:
   steps:
   - try:
+    - apply: {file: role.yaml}
     - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: meadow}}}
     - apply: {file: policy.yaml}
     - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: false, message: 'the cluster serves no resource farm.example.com/v1/sheep; the policy acts on it once it is defined'}}}}
@@ -307,6 +310,7 @@ spec:
   - expression: 'generator.Apply(object.metadata.name, [{\"apiVersion\": dyn(\"farm.example.com/v1\"), \"kind\": dyn(\"Sheep\"), \"metadata\": dyn({\"name\": \"lamb\"})}])'
 ";
     let folder = Folder::with(&[
+        ("t/role.yaml", ROLE),
         ("t/definition.yaml", DEFINITION),
         ("t/policy.yaml", legs),
         ("t/generating.yaml", lamb),

@@ -1,7 +1,6 @@
 //! `kiln apply`
 
 mod show;
-mod unnamed;
 
 use std::path::{Path, PathBuf};
 
@@ -314,9 +313,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
     let mut others = objects_of(others)?;
     others.extend(context_objects(ui, global, args)?);
-    let mut resources = objects_of(resources)?;
-    unnamed::name(&mut resources);
-    unnamed::name(&mut others);
+    let resources = objects_of(resources)?;
     let job = Job {
         rules: &rules,
         kinds: &kinds,
@@ -329,8 +326,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         explain: args.trace,
         only_given_kinds: false,
     };
-    let mut report = run_offline(&job, &Surroundings);
-    unnamed::forget(&mut report);
+    let report = run_offline(&job, &Surroundings);
     for warning in &report.warnings {
         ui.problem(warning);
     }
