@@ -27,7 +27,7 @@ fn root() -> PathBuf {
 /// The languages that can be run here.
 fn languages() -> Vec<&'static str> {
     let python =
-        Command::new("python3").args(["-c", "import yaml; match 1:\n case _: pass"]).output();
+        Command::new("python3").args(["-c", "import yaml\nmatch 1:\n case _: pass"]).output();
     let has_python = python.is_ok_and(|output| output.status.success());
     if !has_python {
         kiln_testkit::skip("there is no Python 3.10 with PyYAML", "pip install pyyaml");
