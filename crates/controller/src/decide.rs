@@ -106,12 +106,11 @@ impl Controller {
                     && mark.is_of_life(&life)
                     && !self.may_be_anothers(&rule.id, id, mark)
                     && (whole || self.lost_its_source(&wanted.failures, id, mark));
-                if !unwanted {
+                // Whoever wrote an unsigned claim, the rule touches only what it could have made.
+                if !unwanted || (*proof != Proof::Proven && !may_make(&rule, id)) {
                     continue;
                 }
                 let written_now = match &mark.pattern {
-                    // Whoever wrote an unsigned claim, the rule deletes only what it could have made.
-                    _ if *proof != Proof::Proven && !may_make(&rule, id) => false,
                     Some(pattern) => patterns(&rule, id).contains(pattern),
                     None => targets.is_empty() || self.would_go(&rule, mark),
                 };

@@ -128,7 +128,12 @@ fn forged_claims_gain_nothing() {
     });
 
     let note = running.get(&["configmap", "made-by", "-n", "shy"]);
-    assert_eq!(note.str_at(["data", "by"]), Some("mallory"));
+    assert_eq!(
+        note.str_at(["data", "by"]),
+        Some("mallory"),
+        "{}",
+        running.folder.read("engine.log")
+    );
     let stolen = running.get(&["secrets", "-n", "evil"]);
     let stolen = kiln_value::json::to_string(&stolen);
     assert!(!stolen.contains("aHVudGVyMg=="), "{stolen}");

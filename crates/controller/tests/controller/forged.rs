@@ -317,6 +317,11 @@ fn a_forged_claim_keeps_no_rule_from_firing() {
                         let made = id("Secret", "shy", "made");
                         let said = || format!("{form:?} {of:?} {forgery:?} {about} {restarts}");
                         assert!(world.has(&made), "{}: {}", said(), world.explain());
+                        // Else the engine itself would be the last who changed the trigger.
+                        let shy = id("Namespace", "", "shy");
+                        let writes = world.writes();
+                        let touches = writes.iter().any(|call| call.about().same_object(&shy));
+                        assert!(!touches, "{}: {writes:?}", said());
                         tried += 1;
                     }
                 }

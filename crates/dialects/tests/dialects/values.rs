@@ -11,11 +11,12 @@ use proptest::prelude::*;
 /// A value that does nobody harm, and is nowhere else in a result.
 const HARMLESS: &str = "harmless";
 
-/// A Pod that says something in its annotations, as a value and as a key.
+/// A Pod that says something in its annotations, as a value and as a key. It has labels: where a path leads through a
+/// parent that is not there, a step that is a number makes a list of it, as in Kyverno, whoever brings the number.
 fn pod(says: &str) -> Value {
     let mut pod = value!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "namespace": "home", "annotations": {"v": says}},
+        "metadata": {"name": "p", "namespace": "home", "labels": {}, "annotations": {"v": says}},
         "spec": {"containers": [{"name": "app", "image": "app:1"}]},
     });
     pod.set(["keys", says], "said").unwrap();
