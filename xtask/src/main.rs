@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod compare;
 mod conformance;
+mod docs;
 mod faults;
 mod fuzz;
 mod measure;
@@ -16,6 +17,7 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use kiln_testkit::control_plane::{Binaries, chainsaw};
 
@@ -44,6 +46,8 @@ enum Command {
     Conformance(conformance::Args),
     /// Give random input to Kiln and to an original, and show where they differ
     Compare(compare::Args),
+    /// Build the documentation site with mdBook, and check its links
+    Docs(docs::Args),
     /// Fill the tables of cases with what the originals make of them
     Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Conformance(args) => conformance::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Docs(args) => docs::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
@@ -84,6 +89,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The folder for programs that are built once, for developers.
+fn cache() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .map(|cache| cache.join("kiln"))
+        .context("neither XDG_CACHE_HOME nor HOME says where a cache may be")
 }
 
 /// The folder of the project.

@@ -1,6 +1,6 @@
 //! What operators watch the engine with: alerts, a dashboard, and where Prometheus finds the numbers.
 //!
-//! What each alert means and what to do about it is in `docs/monitoring.md`, under its name.
+//! What each alert means and what to do about it is in `docs/reference/alerts.md`, under its name.
 
 use kiln_value::{Value, value};
 
@@ -8,7 +8,7 @@ use crate::workload::CONTROLLER;
 use crate::{Options, labels};
 
 /// Where alerts send people.
-const RUNBOOK: &str = "docs/monitoring.md";
+const RUNBOOK: &str = "docs/reference/alerts.md";
 
 /// Something that somebody should look at.
 struct Alert {

@@ -14,6 +14,7 @@ mod cases;
 pub mod control_plane;
 mod corpus;
 mod kyverno;
+pub mod markdown;
 mod missing;
 #[cfg(feature = "server")]
 pub mod server;

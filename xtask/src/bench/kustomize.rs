@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::report::Report;
 use super::{instructions, measure};
-use crate::root;
+use crate::{cache, root};
 
 pub(super) const PEER: &str = "kustomize";
 pub(super) const VERSION: &str = "5.8.1";
@@ -136,12 +136,7 @@ pub(super) fn kiln() -> Result<PathBuf> {
 
 /// The peer's binary, built if it is not there yet.
 pub(super) fn peer() -> Result<PathBuf> {
-    let cache = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
-        (Some(cache), _) => PathBuf::from(cache),
-        (None, Some(home)) => PathBuf::from(home).join(".cache"),
-        (None, None) => bail!("there is no home folder to build it in"),
-    };
-    let folder = cache.join("kiln").join(format!("{PEER}-{VERSION}"));
+    let folder = cache()?.join(format!("{PEER}-{VERSION}"));
     let binary = folder.join(PEER);
     if binary.exists() {
         return Ok(binary);

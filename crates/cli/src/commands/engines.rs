@@ -10,7 +10,7 @@ pub(super) type Engine = (String, &'static str);
 pub(super) const KYVERNO: &str = "Kyverno";
 pub(super) const KUBEMOD: &str = "KubeMod";
 
-/// The chapter of docs/run.md on running Kyverno beside Kiln.
+/// The chapter of docs/guides/from-kyverno.md on running Kyverno beside Kiln.
 pub(super) const KEEPING: &str = "Keeping Kyverno for what Kiln does not run";
 
 /// Images of those who answer webhooks. Images go by the last name of their repository, which mirrors keep.

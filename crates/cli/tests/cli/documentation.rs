@@ -3,11 +3,18 @@
 //! In a `console` block, a line that starts with `$ ` is a command for the shell, and the lines up to the
 //! next one are what it prints, on both streams. Commands run in the project's folder.
 //! With `cargo xtask accept` the documentation is rewritten to show what they print now.
+//!
+//! Links lead to pages and headings that exist, and the index of the site has every page.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use kiln_testkit::markdown::{anchors, is_external, links, resolve};
 use kiln_testkit::{difference, project_root};
+
+/// The most lines of a page: more are two pages.
+const LONGEST_PAGE: usize = 250;
 
 #[test]
 fn documented_commands_print_what_is_shown() {
@@ -35,6 +42,63 @@ fn documented_commands_print_what_is_shown() {
         "(cargo xtask accept rewrites the documentation)\n{}",
         wrong.join("\n")
     );
+}
+
+#[test]
+fn links_lead_to_pages_and_headings_that_exist() {
+    let root = project_root();
+    let mut files = Vec::new();
+    for folder in ["docs", "examples", "conformance"] {
+        markdown_below(&root.join(folder), &mut files);
+    }
+    let top = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    files.extend(top.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    let mut checked = 0;
+    let mut broken = Vec::new();
+    for file in files {
+        let page = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&file).unwrap();
+        for link in links(&text) {
+            let target = &text[link.target];
+            if is_external(target) {
+                continue;
+            }
+            checked += 1;
+            let path = root.join(resolve(&page, target));
+            let found = match target.split_once('#') {
+                None => path.exists(),
+                Some((_, heading)) => std::fs::read_to_string(&path)
+                    .is_ok_and(|page| anchors(&page).contains(heading)),
+            };
+            if !found {
+                broken.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(checked > 100, "only {checked} links");
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_index_has_every_page_and_no_page_is_long() {
+    let root = project_root();
+    let index = std::fs::read_to_string(root.join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<String> = links(&index)
+        .into_iter()
+        .map(|link| resolve("docs/SUMMARY.md", &index[link.target]))
+        .collect();
+    let mut files = Vec::new();
+    markdown_below(&root.join("docs"), &mut files);
+    assert!(files.len() > 40, "{files:?}");
+    for file in files {
+        let page = file.strip_prefix(&root).unwrap().to_str().unwrap();
+        assert!(
+            page == "docs/SUMMARY.md" || listed.contains(page),
+            "docs/SUMMARY.md has no line for {page}"
+        );
+        let lines = std::fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= LONGEST_PAGE, "{page} has {lines} lines: make two pages of it");
+    }
 }
 
 /// The text with what its commands print now.
@@ -70,6 +134,11 @@ fn run(root: &Path, command: &str) -> String {
         .current_dir(root)
         .env("PATH", format!("{}:{path}", binary.parent().unwrap().display()))
         .env("NO_COLOR", "1")
+        // Help is as wide as a terminal is, and shows variables that are set.
+        .stdin(Stdio::null())
+        .env_remove("KILN_LOG")
+        .env_remove("KILN_NAMESPACE")
+        .env_remove("KILN_OFFLINE")
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()

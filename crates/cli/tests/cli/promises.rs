@@ -1,4 +1,4 @@
-//! `docs/promises.md`: every promise says how it stands, and the tests that it names are there.
+//! `docs/reference/promises.md`: every promise says how it stands, and the tests that it names are there.
 
 use kiln_testkit::project_root;
 
@@ -6,7 +6,7 @@ use crate::named_tests;
 
 #[test]
 fn every_promise_has_a_status_and_tests_that_are_there() {
-    let text = std::fs::read_to_string(project_root().join("docs/promises.md")).unwrap();
+    let text = std::fs::read_to_string(project_root().join("docs/reference/promises.md")).unwrap();
     let sections: Vec<&str> = text.split("\n## ").skip(1).collect();
     assert_eq!(sections.len(), 5, "one for each document");
     for section in sections {

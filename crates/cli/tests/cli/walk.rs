@@ -1,6 +1,6 @@
-//! The README's walk on a real cluster, step by step on a real control plane.
+//! The walk on a real cluster that `docs/start` shows, step by step on a real control plane.
 //!
-//! In the block under its heading, a line that starts with `$ ` is a command and the lines up to the next one are what
+//! In its block, a line that starts with `$ ` is a command and the lines up to the next one are what
 //! it prints. What a cluster does takes a moment, so a command that only asks is asked again until it prints that.
 
 use std::path::Path;
@@ -10,19 +10,18 @@ use std::time::{Duration, Instant};
 use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 use kiln_testkit::project_root;
 
-const HEADING: &str = "## Five minutes on a real cluster";
+const PAGE: &str = "docs/start/real-cluster.md";
 
 #[test]
 fn the_walk_on_a_real_cluster_prints_what_is_shown() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let root = project_root();
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let block = readme
-        .split_once(HEADING)
-        .and_then(|(_, rest)| rest.split_once("```shell\n"))
+    let page = std::fs::read_to_string(root.join(PAGE)).unwrap();
+    let block = page
+        .split_once("```shell\n")
         .and_then(|(_, rest)| rest.split_once("```"))
         .map(|(block, _)| block)
-        .expect("the README has the walk");
+        .expect("the page has the walk");
     let mut engine = None;
     let mut ran = 0;
     for step in block.split("$ ").filter(|step| !step.is_empty()) {
@@ -74,7 +73,7 @@ fn run(cluster: &ControlPlane, root: &Path, command: &str) -> String {
 }
 
 fn start(cluster: &ControlPlane, root: &Path, program: &str) -> Watched {
-    // Another process may hold the port of the README.
+    // Another process may hold the port that the page shows.
     let port = free_port().unwrap();
     let program = program.replace("9443", &port.to_string());
     Watched::spawn(

@@ -54,7 +54,7 @@ fn builds_give_the_recorded_bytes() {
     tally.finish();
 }
 
-/// What differs on purpose, with the reason; docs/differences.md has a row for each.
+/// What differs on purpose, with the reason; docs/reference/differences/kustomize.md has a row for each.
 const ON_PURPOSE: &[(&str, &str)] = &[
     ("06b-replacement-type-silent", "an error, where kustomize writes a text that nobody can read"),
     ("11-document-end-marker", "an error, where kustomize drops the object after `...`"),

@@ -14,7 +14,7 @@ use promql_parser::parser::{Expr, LabelModifier, VectorSelector, parse};
 
 #[test]
 fn every_alert_can_fire_and_is_explained() {
-    let page = std::fs::read_to_string(project_root().join("docs/monitoring.md")).unwrap();
+    let page = std::fs::read_to_string(project_root().join("docs/reference/alerts.md")).unwrap();
     let alerts = alerts();
     let rules = alerts.get_path(["groups"]).unwrap().index(0).unwrap().get("rules").unwrap();
     let mut names = BTreeSet::new();
@@ -22,7 +22,10 @@ fn every_alert_can_fire_and_is_explained() {
         let text = |path: &[&str]| rule.str_at(path.iter().copied()).unwrap().to_owned();
         let name = text(&["alert"]);
         check(&text(&["expr"]));
-        assert!(page.contains(&format!("\n### {name}\n")), "docs/monitoring.md explains no {name}");
+        assert!(
+            page.contains(&format!("\n### {name}\n")),
+            "docs/reference/alerts.md explains no {name}"
+        );
         assert!(text(&["annotations", "runbook"]).ends_with(&format!("#{}", name.to_lowercase())));
         assert!(["critical", "warning"].contains(&text(&["labels", "severity"]).as_str()));
         assert!(names.insert(name));
@@ -51,11 +54,12 @@ fn every_picture_shows_numbers_that_exist_and_none_is_left_out() {
 
 #[test]
 fn every_number_is_documented_with_its_labels() {
-    let page = std::fs::read_to_string(project_root().join("docs/monitoring.md")).unwrap();
+    let page = std::fs::read_to_string(project_root().join("docs/reference/metrics.md")).unwrap();
     for Family { name, labels, .. } in FAMILIES {
         let line =
             page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
-        let line = line.unwrap_or_else(|| panic!("docs/monitoring.md says nothing of {name}"));
+        let line =
+            line.unwrap_or_else(|| panic!("docs/reference/metrics.md says nothing of {name}"));
         let column = line.split('|').nth(2).unwrap().trim();
         assert_eq!(column, labels.join(", "), "{name}");
     }

@@ -284,7 +284,7 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
             writeln!(
                 out,
                 "          stopped, it no longer enforces what Kiln does not run ({rules}), and nobody else does\n          \
-                 to keep it for that, let it run and start `kiln run --only controller` instead (docs/run.md, \"{KEEPING}\")"
+                 to keep it for that, let it run and start `kiln run --only controller` instead (docs/guides/from-kyverno.md, \"{KEEPING}\")"
             )?;
         }
     }

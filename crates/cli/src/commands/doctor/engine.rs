@@ -116,7 +116,7 @@ pub(super) fn others(look: &mut Examination<'_>) {
     for (name, engine) in &found {
         let mut hint = "scale it to 0: two engines would both act on the same rules".to_owned();
         if *engine == KYVERNO {
-            hint.push_str(&format!(" (or see docs/run.md, \"{KEEPING}\")"));
+            hint.push_str(&format!(" (or see docs/guides/from-kyverno.md, \"{KEEPING}\")"));
         }
         look.bad(about, format!("{engine} runs too: Deployment {name}"), &hint);
     }

@@ -87,7 +87,7 @@ fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
             None => look.bad(
                 about,
                 format!("{rule}, and nobody else runs it: it has no effect"),
-                &format!("keep Kyverno for such rules (docs/run.md, \"{KEEPING}\"), write validations as ValidatingAdmissionPolicies, which the API server runs, or take the rule out"),
+                &format!("keep Kyverno for such rules (docs/guides/from-kyverno.md, \"{KEEPING}\"), write validations as ValidatingAdmissionPolicies, which the API server runs, or take the rule out"),
             ),
         }
     }

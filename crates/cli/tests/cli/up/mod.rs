@@ -146,8 +146,13 @@ fn limits_are_listed_and_documented() {
     let run = crate::harness::kiln(&["up", "--limits"]);
     assert_eq!(run.code, 0);
     assert!(run.stdout.contains("For production there is Kubernetes."));
-    let page = std::fs::read_to_string(kiln_testkit::project_root().join("docs/up.md")).unwrap();
-    assert!(page.contains(&run.stdout), "docs/up.md shows other limits than kiln up --limits");
+    let page =
+        std::fs::read_to_string(kiln_testkit::project_root().join("docs/concepts/sandbox.md"))
+            .unwrap();
+    assert!(
+        page.contains(&run.stdout),
+        "docs/concepts/sandbox.md shows other limits than kiln up --limits"
+    );
 }
 
 #[test]
