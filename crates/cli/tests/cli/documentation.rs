@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 use kiln_testkit::markdown::{anchors, is_external, links, resolve};
 use kiln_testkit::{difference, project_root};
 
+use crate::picture;
+
 /// The most lines of a page: more are two pages.
 const LONGEST_PAGE: usize = 250;
 
@@ -99,6 +101,25 @@ fn the_index_has_every_page_and_no_page_is_long() {
         let lines = std::fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= LONGEST_PAGE, "{page} has {lines} lines: make two pages of it");
     }
+}
+
+/// What the demo really prints is held against the same block of the README by its own test.
+#[test]
+fn the_picture_shows_what_the_readme_shows() {
+    let root = project_root();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let shown = readme.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let drawn = picture::terminal("kiln up --demo -- kiln explain namespace/shop", shown);
+    let path = root.join("docs/demo.svg");
+    if std::env::var_os("KILN_ACCEPT").is_some() {
+        std::fs::write(path, drawn).unwrap();
+        return;
+    }
+    let there = std::fs::read_to_string(path).unwrap();
+    assert!(
+        there == drawn,
+        "docs/demo.svg is out of date: cargo xtask accept documentation draws it"
+    );
 }
 
 /// The text with what its commands print now.

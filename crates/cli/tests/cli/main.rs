@@ -24,6 +24,7 @@ mod live;
 mod modrule;
 mod modrule_live;
 mod named_tests;
+mod picture;
 mod pipelines;
 mod plan;
 #[cfg(target_os = "linux")]
