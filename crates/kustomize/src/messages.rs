@@ -1,7 +1,7 @@
 //! What the patch engines say, in the words that kustomize's users know.
 
 use kiln_patch::{JsonPatchError, JsonPatchProblem, Merged, StrategicProblem, StrategicRules};
-use kiln_patch::{WasQuoted, strategic_merge_into_written};
+use kiln_patch::{Written, strategic_merge_into_written};
 use kiln_schema::Schema;
 use kiln_value::{Path, Value};
 
@@ -60,10 +60,10 @@ pub(crate) fn strategic_merge(
     schema: &Schema,
     object: &mut Value,
     patch: &Value,
-    was_quoted: &WasQuoted<'_>,
+    written: Written<'_>,
 ) -> Result<()> {
     let rules = StrategicRules::kustomize();
-    match strategic_merge_into_written(object, patch, schema, &rules, was_quoted) {
+    match strategic_merge_into_written(object, patch, schema, &rules, written) {
         Ok(Merged::Kept) => Ok(()),
         Ok(Merged::Deleted) => {
             *object = Value::Null;

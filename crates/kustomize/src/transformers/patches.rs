@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_patch::{JsonPatch, JsonPatchRules};
+use kiln_patch::{JsonPatch, JsonPatchRules, Written};
 use kiln_text::quote::quote;
 use kiln_value::{Map, Path, Value};
 use kiln_yaml::ReadOptions;
@@ -508,8 +508,12 @@ fn merge_into(
         let mut object = resource.object().clone();
         let was_quoted =
             |path: &Path| Some(resource.written(path)?.starts_with(['"', '\'', '|', '>']));
-        let merged =
-            crate::messages::strategic_merge(&schema, &mut object, &patch_object, &was_quoted);
+        let patch_text = |path: &Path, value: &Value| {
+            let is_there = patch.object().get_path(path) == Some(value);
+            is_there.then(|| node_text(value, patch.written(path)))
+        };
+        let written = Written { was_quoted: &was_quoted, patch_text: &patch_text };
+        let merged = crate::messages::strategic_merge(&schema, &mut object, &patch_object, written);
         merged
             .map_err(|error| error.at(patch.document.as_ref().map(|document| document.place())))?;
         *resource.object_mut() = object;

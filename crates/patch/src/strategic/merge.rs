@@ -6,7 +6,7 @@ use kiln_value::{Key, List, Map, Value};
 use super::directive::{self, Directive, PATCH, ServerKey};
 use super::error::Trail;
 use super::{ListMerge, NewValues, StrategicMergeError, StrategicProblem, StrategicRules};
-use super::{TextScalars, WasQuoted, element, patch_first, server_order};
+use super::{TextScalars, Written, element, patch_first, server_order};
 
 pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
 
@@ -16,7 +16,7 @@ pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
 pub(super) struct Merge<'s> {
     pub(super) schema: &'s Schema,
     pub(super) rules: &'s StrategicRules,
-    pub(super) was_quoted: Option<&'s WasQuoted<'s>>,
+    pub(super) written: Option<Written<'s>>,
 }
 
 /// The kinds of values that merge with each other.
@@ -264,18 +264,20 @@ impl<'s> Merge<'s> {
     }
 
     fn scalar(self, object: &Value, patch: &Value, trail: &Trail<'_>) -> Value {
-        let (Value::String(old), false) = (object, matches!(patch, Value::String(_))) else {
-            return patch.clone();
-        };
+        let Value::String(old) = object else { return patch.clone() };
         let as_text = match self.rules.text_scalars {
             TextScalars::Never => false,
             TextScalars::OverQuotedText => {
-                let known = self.was_quoted.and_then(|was_quoted| was_quoted(&trail.path()));
+                let known = self.written.and_then(|written| (written.was_quoted)(&trail.path()));
                 known.unwrap_or_else(|| needs_quotes(old))
             }
             TextScalars::OverText => true,
         };
-        if as_text { Value::String(element::scalar_text(patch)) } else { patch.clone() }
+        if !as_text {
+            return patch.clone();
+        }
+        let text = self.written.and_then(|written| (written.patch_text)(&trail.path(), patch));
+        Value::String(text.map_or_else(|| element::scalar_text(patch), Into::into))
     }
 
     /// What a patch puts where the object has nothing.

@@ -57,8 +57,14 @@ pub enum Merged {
     Deleted,
 }
 
-/// Says of a place of an object whether its text was written in quotes or as a block, if that is known.
-pub type WasQuoted<'w> = dyn Fn(&Path) -> Option<bool> + 'w;
+/// How scalars were written, as far as that is known.
+#[derive(Clone, Copy)]
+pub struct Written<'w> {
+    /// Whether the text at a place of the object was in quotes or a block.
+    pub was_quoted: &'w dyn Fn(&Path) -> Option<bool>,
+    /// The text of a scalar of the patch, at the place in the object where it goes.
+    pub patch_text: &'w dyn Fn(&Path, &Value) -> Option<String>,
+}
 
 /// Merges a patch into an object. The merge rules are those of the kind that the object says it is.
 ///
@@ -71,10 +77,10 @@ pub fn strategic_merge(
     schema: &Schema,
     rules: &StrategicRules,
 ) -> Result<Merged, StrategicMergeError> {
-    merge_into(object, patch, Merge { schema, rules, was_quoted: None })
+    merge_into(object, patch, Merge { schema, rules, written: None })
 }
 
-/// Merges a patch into an object of which is known how its texts were written, for
+/// Merges a patch into an object, where it is known how scalars were written, for
 /// [`TextScalars::OverQuotedText`].
 ///
 /// # Errors
@@ -84,9 +90,9 @@ pub fn strategic_merge_into_written(
     patch: &Value,
     schema: &Schema,
     rules: &StrategicRules,
-    was_quoted: &WasQuoted<'_>,
+    written: Written<'_>,
 ) -> Result<Merged, StrategicMergeError> {
-    merge_into(object, patch, Merge { schema, rules, was_quoted: Some(was_quoted) })
+    merge_into(object, patch, Merge { schema, rules, written: Some(written) })
 }
 
 fn merge_into(
