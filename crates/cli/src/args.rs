@@ -95,7 +95,7 @@ pub(crate) enum Color {
 
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse() -> Args {
-    let meant = as_meant(std::env::args_os().collect());
+    let meant = as_meant(crate::commands::plain_format(std::env::args_os().collect()));
     Args::parse_from(plain_switches(meant, &definition()))
 }
 

@@ -22,6 +22,7 @@
 //! | `plugins/` | steps configured as objects: built in, functions, programs |
 //! | [`edit`] | changes to a kustomization file |
 //! | `localize` | a copy with all that a kustomization names |
+//! | [`cfg`] | documents printed, counted, searched, handed to functions, with their comments |
 //! | `host` | what a build asks of its host ([`Fetch`], [`Programs`]) |
 //!
 //! What kustomize keeps in annotations lies in [side tables](crate) here, objects are found by
@@ -40,6 +41,7 @@ mod accumulate;
 mod annotations;
 mod at;
 mod budget;
+pub mod cfg;
 mod config;
 mod decode;
 pub mod edit;

@@ -222,7 +222,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
 
-fn malformed(diagnostic: &Diagnostic) -> Error {
+pub(crate) fn malformed(diagnostic: &Diagnostic) -> Error {
     let error = yaml_error(diagnostic);
     let place = error.place().cloned();
     Error::malformed(format!("MalformedYAMLError: {error}"))

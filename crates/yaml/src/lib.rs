@@ -15,6 +15,8 @@
 //! | `event`, `parse`, `tag_handles`, `scan*` | text to tokens to events, as go-yaml has them |
 //! | `compose` | events to values: keys, duplicates, depth |
 //! | `comments` | finding what a rewrite would lose |
+//! | `notes` | comments and what they belong to |
+//! | `node/` | documents that remember how they were written, comments included, and their text |
 //! | `data` | text of which parts are data, and make no structure |
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
@@ -46,6 +48,8 @@ mod event;
 mod float;
 mod folded;
 mod merge;
+mod node;
+mod notes;
 mod options;
 mod order;
 mod parse;
@@ -66,6 +70,7 @@ pub use comments::first_comment;
 pub use data::{Datum, TextWithData};
 pub use document::{Document, Reader, read, read_bytes};
 pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
+pub use node::{Comments, Node, NodeKind, NodeStyle, emit_node, emit_nodes, read_nodes};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
 pub use resolve::resolve_plain;
 pub use rewrite::rewrite;

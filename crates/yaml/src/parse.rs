@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::event::{Event, Form, Properties, Quoting, Scalar, SyntaxError};
+use crate::notes::{Comments, Notes};
 use crate::scan::{Kind, Scanner};
 use crate::tag_handles::TagHandles;
 
@@ -16,6 +17,10 @@ pub(crate) struct Events<'t> {
     /// Where the open collections begin, for errors.
     begun: Vec<usize>,
     tag_handles: TagHandles<'t>,
+    /// What was written around the last event, if comments are wanted.
+    comments: Comments,
+    /// What stands above the `-` before a list or map, which belongs to that as a whole.
+    stem: String,
 }
 
 /// What is expected next.
@@ -74,7 +79,68 @@ impl<'t> Events<'t> {
             after: Vec::new(),
             begun: Vec::new(),
             tag_handles: TagHandles::default(),
+            comments: Comments::default(),
+            stem: String::new(),
         }
+    }
+
+    /// The events of a text, with its comments.
+    pub(crate) fn with_comments(text: &'t str) -> Self {
+        let mut events = Events::new(text, 0);
+        events.scanner.notes = Some(Box::new(Notes::default()));
+        events
+    }
+
+    /// What was written around the last event.
+    pub(crate) fn take_comments(&mut self) -> Comments {
+        std::mem::take(&mut self.comments)
+    }
+
+    /// What has been read of comments belongs to the event that comes next.
+    fn comment_event(&mut self) {
+        if let Some(notes) = &mut self.scanner.notes {
+            self.comments = std::mem::take(&mut notes.comments);
+            self.stem.clear();
+        }
+    }
+
+    /// What stood above the `-` before the list or map that begins now.
+    fn comment_start(&mut self) {
+        self.comments.head = std::mem::take(&mut self.stem);
+    }
+
+    /// What stands above a whole document: all comments before the last empty line.
+    fn comment_document(&mut self) {
+        let Some(notes) = &mut self.scanner.notes else { return };
+        let head = &mut notes.comments.head;
+        let empty = match head.strip_suffix('\n') {
+            Some(above) => Some(above.len()),
+            None => head.rfind("\n\n"),
+        };
+        if let Some(at) = empty {
+            let rest = head.get(at..).unwrap_or_default().trim_start_matches('\n').to_owned();
+            head.truncate(at);
+            self.comments.head = std::mem::replace(head, rest);
+        }
+    }
+
+    /// Goes past a `-`, and sets aside what stands above it if a list or map begins behind it.
+    fn skip_item(&mut self) -> Result<(), SyntaxError> {
+        let above = self.scanner.notes.as_ref().map_or(0, |notes| notes.comments.head.len());
+        self.skip();
+        if above == 0 {
+            return Ok(());
+        }
+        let token = self.scanner.peek()?;
+        let begins = matches!(token.kind, Kind::BlockListStart | Kind::BlockMapStart);
+        if let Some(notes) = self.scanner.notes.as_mut().filter(|_| begins) {
+            let head = &mut notes.comments.head;
+            // A line break stands between them.
+            let rest = head.get(above + 1..).unwrap_or_default().to_owned();
+            head.truncate(above);
+            self.stem = std::mem::replace(head, rest);
+        }
+        Ok(())
     }
 
     /// The next event. After an error or the end of the stream there is nothing to ask for.
@@ -216,6 +282,7 @@ impl<'t> Events<'t> {
             _ if first => {
                 self.after.push(State::DocumentEnd);
                 self.state = State::BlockNode;
+                self.comment_document();
                 Ok((Event::DocumentStart, at.start..at.start))
             }
             _ => {
@@ -256,6 +323,10 @@ impl<'t> Events<'t> {
     fn document_end(&mut self) -> Parse<'t> {
         let (next, at) = self.peek()?;
         self.state = State::Document;
+        self.comment_event();
+        if self.comments.foot.is_empty() {
+            self.comments.foot = std::mem::take(&mut self.comments.head);
+        }
         if next == Next::DocumentEnd {
             self.skip();
             return Ok((Event::DocumentEnd, at));
@@ -268,6 +339,7 @@ impl<'t> Events<'t> {
         let start = first.start;
         if let Kind::Alias(name) = first.kind {
             let span = first.start..first.end;
+            self.comment_event();
             self.skip();
             self.pop_state();
             return Ok((Event::Alias(name), span));
@@ -283,6 +355,7 @@ impl<'t> Events<'t> {
                 Ok((Event::ListStart(properties, Form::Block), begun))
             }
             Kind::Scalar { .. } => {
+                self.comment_event();
                 let Some(Kind::Scalar { text, quoting }) = self.scanner.take().map(|t| t.kind)
                 else {
                     return Ok(Self::empty_at(at));
@@ -292,18 +365,22 @@ impl<'t> Events<'t> {
                 Ok((Event::Scalar(Scalar { properties, text, quoting }), at..token_end))
             }
             Kind::FlowListStart => {
+                self.comment_event();
                 self.begin(at, State::FlowItem { first: true });
                 Ok((Event::ListStart(properties, Form::Flow), at..token_end))
             }
             Kind::FlowMapStart => {
+                self.comment_event();
                 self.begin(at, State::FlowKey { first: true });
                 Ok((Event::MapStart(properties, Form::Flow), at..token_end))
             }
             Kind::BlockListStart if block => {
+                self.comment_start();
                 self.begin(at, State::BlockItem);
                 Ok((Event::ListStart(properties, Form::Block), at..token_end))
             }
             Kind::BlockMapStart if block => {
+                self.comment_start();
                 self.begin(at, State::BlockKey);
                 Ok((Event::MapStart(properties, Form::Block), at..token_end))
             }
@@ -370,7 +447,7 @@ impl<'t> Events<'t> {
         let (next, at) = self.peek()?;
         match next {
             Next::Item => {
-                self.skip();
+                self.skip_item()?;
                 match self.peek()?.0 {
                     Next::Item | Next::BlockEnd => Ok(Self::empty_at(at.end)),
                     _ => self.node_then(State::BlockItem, true, false),
@@ -394,7 +471,7 @@ impl<'t> Events<'t> {
             self.pop_state();
             return Ok((Event::ListEnd, at.start..at.start));
         }
-        self.skip();
+        self.skip_item()?;
         match self.peek()?.0 {
             Next::Item | Next::Key | Next::Value | Next::BlockEnd => Ok(Self::empty_at(at.end)),
             _ => self.node_then(State::IndentlessItem, true, false),
@@ -415,6 +492,7 @@ impl<'t> Events<'t> {
                 }
             }
             Next::BlockEnd => {
+                self.comment_event();
                 self.end_collection();
                 Ok((Event::MapEnd, at))
             }
@@ -457,6 +535,7 @@ impl<'t> Events<'t> {
         }
         match next {
             Next::FlowListEnd => {
+                self.comment_event();
                 self.end_collection();
                 Ok((Event::ListEnd, at))
             }
@@ -509,6 +588,7 @@ impl<'t> Events<'t> {
         }
         match next {
             Next::FlowMapEnd => {
+                self.comment_event();
                 self.end_collection();
                 Ok((Event::MapEnd, at))
             }

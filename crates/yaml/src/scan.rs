@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::event::{Quoting, SyntaxError};
+use crate::notes::Notes;
 
 /// A token and its bytes.
 #[derive(Debug)]
@@ -89,12 +90,14 @@ pub(crate) struct Scanner<'t> {
     keys: Vec<PossibleKey>,
     /// Below this level no token waits any more.
     first_waiting: usize,
-    queue: VecDeque<Token<'t>>,
+    pub(crate) queue: VecDeque<Token<'t>>,
     /// How many tokens have left the queue.
     taken: usize,
     /// Whether the first token of the queue is known to be no key, or a key.
     settled: bool,
     pub(crate) first_comment: Option<Range<usize>>,
+    /// The comments, for those who want them.
+    pub(crate) notes: Option<Box<Notes>>,
 }
 
 type Scan<T = ()> = Result<T, SyntaxError>;
@@ -119,6 +122,7 @@ impl<'t> Scanner<'t> {
             taken: 0,
             settled: false,
             first_comment: None,
+            notes: None,
         }
     }
 
@@ -129,6 +133,9 @@ impl<'t> Scanner<'t> {
                 self.scan_token()?;
             }
             self.settled = true;
+        }
+        if let (Some(notes), Some(token)) = (&mut self.notes, self.queue.front()) {
+            notes.hand_over(token.start, matches!(token.kind, Kind::BlockEnd));
         }
         // The loop ends only with a token in the queue.
         self.queue.front().ok_or(SyntaxError {
@@ -151,7 +158,11 @@ impl<'t> Scanner<'t> {
     /// Whether the first token may still turn out to begin a key. Only the outermost waiting token
     /// can be the first in the queue.
     fn must_scan_on(&mut self) -> Scan<bool> {
-        if self.queue.is_empty() {
+        // go-yaml v3: comments are told apart by the two tokens that follow.
+        let further = if self.notes.is_some() { 2 } else { 0 };
+        if self.queue.len() <= further
+            && !matches!(self.queue.back(), Some(Token { kind: Kind::StreamEnd, .. }))
+        {
             return Ok(true);
         }
         while self.first_waiting < self.keys.len() {
@@ -216,10 +227,11 @@ impl<'t> Scanner<'t> {
     }
 
     fn scan_token(&mut self) -> Scan {
+        let from = self.at;
         self.skip_to_token();
         // A further token on the same line is deeper than all before it.
         if self.flow_level == 0 && self.line != self.unrolled_line {
-            self.unroll_indent(self.column() as isize);
+            self.unroll_indent(self.column() as isize, from);
             self.unrolled_line = self.line;
         }
         let Some(byte) = self.byte(0) else {
@@ -231,13 +243,29 @@ impl<'t> Scanner<'t> {
             }
             if self.is_document_indicator() {
                 let kind = if byte == b'-' { Kind::DocumentStart } else { Kind::DocumentEnd };
-                self.unroll_indent(-1);
+                self.unroll_indent(-1, self.at);
                 self.remove_key()?;
                 self.key_allowed = false;
                 self.push_indicator(kind, 3);
                 return Ok(());
             }
         }
+        if self.notes.is_none() {
+            return self.scan_content(byte);
+        }
+        // A comment behind `:` or `,` belongs to what stands before that.
+        let joins = if self.flow_level == 0 { byte == b':' } else { byte == b',' };
+        let before = self.queue.back().filter(|_| joins).map(|token| token.start);
+        let token = before.unwrap_or(self.at);
+        self.scan_content(byte)?;
+        // One behind `-` belongs to what follows.
+        if !matches!(self.queue.back(), Some(Token { kind: Kind::Item, .. })) {
+            self.note_line(token);
+        }
+        Ok(())
+    }
+
+    fn scan_content(&mut self, byte: u8) -> Scan {
         let flow = self.flow_level > 0;
         match byte {
             b'[' => self.open_flow(Kind::FlowListStart),
@@ -294,6 +322,7 @@ impl<'t> Scanner<'t> {
 
     /// Skips blanks, comments and line breaks.
     fn skip_to_token(&mut self) {
+        let (from, first_line) = (self.at, self.line <= 1);
         let mut comment_above = false;
         loop {
             // Files that were put one after the other may have more than one byte order mark.
@@ -319,6 +348,12 @@ impl<'t> Scanner<'t> {
             }
             comment_above = self.byte(0) == Some(b'#')
                 && self.bytes[self.line_start..self.at].iter().all(u8::is_ascii_whitespace);
+            if self.notes.is_some() {
+                self.note_item_above();
+                if self.byte(0) == Some(b'#') {
+                    self.note_comments(from, first_line);
+                }
+            }
             self.skip_comment();
             if !self.skip_break() {
                 return;
@@ -340,7 +375,7 @@ impl<'t> Scanner<'t> {
     fn scan_stream_end(&mut self) -> Scan {
         self.line += 1;
         self.line_start = self.at;
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.at);
         self.remove_key()?;
         self.key_allowed = false;
         self.push(Kind::StreamEnd, self.at);
@@ -429,12 +464,20 @@ impl<'t> Scanner<'t> {
     }
 
     /// Ends the block collections that are deeper than this column.
-    fn unroll_indent(&mut self, column: isize) {
+    fn unroll_indent(&mut self, column: isize, from: usize) {
         if self.flow_level > 0 {
             return;
         }
+        let mut end = from.saturating_sub(1);
         while self.indent > column {
-            self.push(Kind::BlockEnd, self.at);
+            match &self.notes {
+                None => self.push(Kind::BlockEnd, self.at),
+                Some(notes) => {
+                    end = notes.block_end(self.indent, end);
+                    let token = Token { kind: Kind::BlockEnd, start: end, end };
+                    self.queue.push_back(token);
+                }
+            }
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -456,7 +499,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn scan_directive_token(&mut self) -> Scan {
-        self.unroll_indent(-1);
+        self.unroll_indent(-1, self.at);
         self.remove_key()?;
         self.key_allowed = false;
         self.scan_directive()

@@ -295,6 +295,9 @@ impl<'t> Scanner<'t> {
         self.at += 1;
         let (chomping, increment) = self.block_header(start)?;
         self.skip_blanks();
+        if self.notes.is_some() && self.byte(0) == Some(b'#') {
+            self.note_line(start);
+        }
         self.skip_comment();
         if !self.is_break_or_end(0) {
             return Err(self.error_in(context, "did not find expected comment or line break"));

@@ -37,6 +37,10 @@ type testCase struct {
 	Root string `json:"root"`
 	// Flags of `kustomize build`.
 	Flags []string `json:"flags"`
+	// Command is another command than that, with its arguments.
+	Command []string `json:"command"`
+	// Input is what the command reads from standard input.
+	Input string `json:"input"`
 }
 
 type result struct {
@@ -108,8 +112,13 @@ func build(c testCase) (result, error) {
 	if root == "" {
 		root = "."
 	}
-	command := exec.Command(program, append([]string{"build", root}, c.Flags...)...)
+	words := c.Command
+	if len(words) == 0 {
+		words = append([]string{"build", root}, c.Flags...)
+	}
+	command := exec.Command(program, words...)
 	command.Dir = folder
+	command.Stdin = strings.NewReader(c.Input)
 	command.Env = append(os.Environ(), asKustomize+"=1")
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -123,6 +132,8 @@ func build(c testCase) (result, error) {
 	if !found {
 		return result{}, fmt.Errorf("%w: %s", err, stderr.String())
 	}
+	// Some commands show their help behind it.
+	message, _, _ = strings.Cut(message, "\nUsage:\n")
 	message = strings.ReplaceAll(message, folder, "<root>")
 	message = strings.TrimRight(address.ReplaceAllString(message, "0x0"), "\n")
 	return result{Error: &message}, nil

@@ -5,6 +5,7 @@ mod adopt;
 mod apply;
 mod at_admission;
 mod build;
+mod cfg;
 mod check;
 mod completion;
 mod conditions;
@@ -16,6 +17,7 @@ mod engines;
 mod eval;
 mod explain;
 mod fmt;
+mod functions;
 mod init;
 mod install;
 mod left_webhooks;
@@ -36,6 +38,8 @@ mod watch;
 
 use std::process::ExitCode;
 
+pub(crate) use cfg::plain_format;
+
 use crate::args::Args;
 use crate::exit::{self, Failure};
 use crate::ui::Ui;
@@ -50,6 +54,9 @@ pub(crate) enum Command {
     Create(create::Args),
     Edit(edit::Args),
     Localize(localize::Args),
+    Cfg(cfg::Args),
+    #[command(name = "fn")]
+    Functions(Box<functions::Args>),
     Check(check::Args),
     Test(test::Args),
     Fmt(fmt::Args),
@@ -86,6 +93,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Create(command) => create::run(&ui, &args.global, &command),
         Command::Edit(command) => edit::run(&ui, &args.global, &command),
         Command::Localize(command) => localize::run(&ui, &args.global, &command),
+        Command::Cfg(command) => cfg::run(&ui, &args.global, &command),
+        Command::Functions(command) => functions::run(&ui, &args.global, &command),
         Command::Openapi(command) => openapi::run(&ui, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),

@@ -1,4 +1,4 @@
-//! The options of `kiln build` for plugins, and the host that runs them accordingly.
+//! The options of `kiln build` and `kiln fn run` for plugins, and the host that runs them accordingly.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +12,22 @@ use crate::commands::plugin_sandbox;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Plugins")]
 pub(crate) struct PluginArgs {
+    #[command(flatten)]
+    functions: FunctionArgs,
+
+    /// Let plugins named after API groups add, remove and rename objects when they transform
+    #[arg(long)]
+    unrestricted_transformers: bool,
+
+    /// Run every plugin again and compare what it says
+    #[arg(long)]
+    check_plugins: bool,
+}
+
+/// Those that are about functions, too.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Plugins")]
+pub(crate) struct FunctionArgs {
     /// Allow plugins
     #[arg(long)]
     enable_alpha_plugins: bool,
@@ -63,17 +79,33 @@ pub(crate) struct PluginArgs {
     /// Let plugins touch anything
     #[arg(long)]
     no_plugin_sandbox: bool,
-
-    /// Let plugins named after API groups add, remove and rename objects when they transform
-    #[arg(long)]
-    unrestricted_transformers: bool,
-
-    /// Run every plugin again and compare what it says
-    #[arg(long)]
-    check_plugins: bool,
 }
 
 impl PluginArgs {
+    /// What these options change in a build.
+    pub(crate) fn set(&self, options: &mut Options) {
+        self.functions.set(options);
+        options.unrestricted_transformers = self.unrestricted_transformers;
+        options.check_plugins = self.check_plugins;
+    }
+
+    /// The host that runs programs.
+    pub(crate) fn programs(&self) -> Local {
+        self.functions.programs(self.functions.enable_alpha_plugins)
+    }
+}
+
+impl FunctionArgs {
+    /// Whether functions may use the network.
+    pub(crate) fn network(&self) -> bool {
+        self.network
+    }
+
+    /// Whether functions may be programs.
+    pub(crate) fn allows_programs(&self) -> bool {
+        self.enable_exec
+    }
+
     /// What these options change in a build.
     pub(crate) fn set(&self, options: &mut Options) {
         options.enable_plugins = self.enable_alpha_plugins;
@@ -83,25 +115,23 @@ impl PluginArgs {
         options.mounts.clone_from(&self.mount);
         options.environment.clone_from(&self.env);
         options.as_current_user = self.as_current_user;
-        options.unrestricted_transformers = self.unrestricted_transformers;
-        options.check_plugins = self.check_plugins;
     }
 
-    /// The host that runs programs.
-    pub(crate) fn programs(&self) -> Local {
+    /// The host that runs programs; `confine` if others than helm may run.
+    pub(crate) fn programs(&self, confine: bool) -> Local {
         let (plugin_home, absent_plugin_homes) = plugin_home();
         Local {
             plugin_home,
             absent_plugin_homes,
             group_plugin_homes: group_plugin_homes(),
             limits: Limits { time: self.plugin_timeout, output: self.plugin_max_output },
-            confinement: self.confinement(),
+            confinement: self.confinement(confine),
             running: Running::default(),
         }
     }
 
-    fn confinement(&self) -> Confinement {
-        if self.no_plugin_sandbox || !self.enable_alpha_plugins {
+    fn confinement(&self, confine: bool) -> Confinement {
+        if self.no_plugin_sandbox || !confine {
             return Confinement::Open;
         }
         let (Ok(kiln), Some(not_held)) = (std::env::current_exe(), plugin_sandbox::not_held())

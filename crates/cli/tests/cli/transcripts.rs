@@ -45,6 +45,7 @@ transcripts! {
     apply
     apply_trace
     build
+    cfg
     check_cel
     check_kyverno
     check_modrule

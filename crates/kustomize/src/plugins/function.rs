@@ -1,6 +1,6 @@
 //! Functions: programs and containers that read and write resource lists.
 
-use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_diagnostic::{Diagnostic, Place, Severity};
 use kiln_value::{Map, Str, Value};
 
 use super::{exchange, running};
@@ -8,6 +8,7 @@ use crate::annotations::LOCAL_CONFIG;
 use crate::decode::{self, record};
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Trust};
+use crate::loader::Root;
 use crate::resource::{Resource, scalar_text};
 use crate::resources::Resources;
 use crate::session::Session;
@@ -54,6 +55,12 @@ record! {
     }
 }
 
+impl Spec {
+    fn written(&self) -> &str {
+        if self.exec.path.is_empty() { &self.container.image } else { &self.exec.path }
+    }
+}
+
 /// A function with its configuration.
 pub(crate) struct Function {
     how: How,
@@ -63,6 +70,25 @@ pub(crate) struct Function {
     /// The kind and the name of its configuration.
     name: String,
     directory: String,
+    /// Variables that a program gets besides its own.
+    environment: Vec<(String, String)>,
+    /// The program or the image, as it is written.
+    written: String,
+}
+
+/// The object that asks for a function, for messages.
+struct Who {
+    id: String,
+    original_id: String,
+    place: Option<Place>,
+}
+
+/// What came of a run.
+pub(crate) struct Ran {
+    /// What the function wrote.
+    pub(crate) output: Vec<u8>,
+    /// Why it failed, if it may.
+    pub(crate) failed: Option<Error>,
 }
 
 /// What runs when a function runs.
@@ -89,18 +115,93 @@ impl Function {
         target: &Target,
         session: &Session<'_>,
     ) -> Result<Option<Self>> {
-        let Some(spec) = spec_of(config)? else { return Ok(None) };
+        let Some(spec) = spec_of(config.object(), config.id())? else { return Ok(None) };
         let mut object = crate::annotations::with_memory(config);
+        let who = Who {
+            id: config.id().to_string(),
+            original_id: config.original_id().to_string(),
+            place: super::at(config).place(),
+        };
         // A configuration object passed validation: metadata is a map.
         let _ = object.set(["metadata", "annotations", LOCAL_CONFIG], "true");
         Ok(Some(Function {
             defer_failure: spec.defer_failure,
-            how: How::configured(spec, config, target, session)?,
+            written: spec.written().to_owned(),
+            how: How::configured(spec, &who, &target.root, session)?,
             config: object,
             kind: config.kind().to_string(),
             name: format!("{} {}", config.kind(), config.name()),
             directory: target.root.path().to_owned(),
+            environment: Vec::new(),
         }))
+    }
+
+    /// The function that an object declares, to be run from a folder; `in_container` whether it may be one of those.
+    ///
+    /// # Errors
+    /// When the annotation is malformed, or it may not run.
+    pub(crate) fn declared(
+        object: &Value,
+        root: &Root,
+        in_container: bool,
+        session: &Session<'_>,
+    ) -> Result<Option<Self>> {
+        let text = |path: &[&str]| {
+            object.get_path(path.iter().copied()).map(scalar_text).unwrap_or_default()
+        };
+        let (kind, name) = (text(&["kind"]), text(&["metadata", "name"]));
+        let id = format!("{kind} {name}");
+        let Some(spec) = spec_of(object, &id)? else { return Ok(None) };
+        if spec.exec.path.is_empty() {
+            if spec.container.network && !session.options.network {
+                return Err(Error::new(format!(
+                    "network required but not enabled with --network by the function {id}"
+                )));
+            }
+            if !in_container {
+                return Err(Error::new(format!(
+                    "the function {id} is the image {}, and containers are not allowed",
+                    spec.container.image
+                ))
+                .hint("give --enable-alpha-plugins to allow it"));
+            }
+        }
+        let who = Who { id: id.clone(), original_id: id.clone(), place: None };
+        let environment = session.options.environment.iter().map(|text| pair(text)).collect();
+        Ok(Some(Function {
+            defer_failure: spec.defer_failure,
+            written: spec.written().to_owned(),
+            how: How::configured(spec, &who, root, session)?,
+            config: Value::Null,
+            kind: kind.to_string(),
+            name: id,
+            directory: root.path().to_owned(),
+            environment,
+        }))
+    }
+
+    /// Runs it over a resource list; `None` if it may not run.
+    ///
+    /// # Errors
+    /// When it cannot be run, or fails and may not.
+    pub(crate) fn run(&self, input: Vec<u8>, session: &Session<'_>) -> Result<Option<Ran>> {
+        let Some(mut command) = self.program(session) else { return Ok(None) };
+        command.input = input;
+        let finished =
+            running::ask_one(command, session).map_err(|error| error.context(self.failed()))?;
+        let failed = self.failure(&finished);
+        if let Some(error) = &failed
+            && (finished.stopped.is_some() || !self.defer_failure)
+        {
+            return Err(error.clone());
+        }
+        running::forward(&self.kind, &finished, session);
+        Ok(Some(Ran { output: finished.output, failed }))
+    }
+
+    /// The program or the image, if it may run.
+    pub(crate) fn to_run(&self) -> Option<&str> {
+        (!matches!(self.how, How::NotAllowed)).then_some(self.written.as_str())
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -135,6 +236,11 @@ impl Function {
         exchange::transformed(&output, &self.kind, resources, session)
     }
 
+    /// What messages call it.
+    pub(crate) fn what(&self) -> String {
+        format!("function {}", self.name)
+    }
+
     /// How messages about a failure begin.
     fn failed(&self) -> String {
         format!("function {}: couldn't execute function", self.name)
@@ -148,29 +254,35 @@ impl Function {
                 session.warn(self.shown(result));
             }
         }
+        match self.failure(finished) {
+            Some(error) if finished.stopped.is_some() || !self.defer_failure => Err(error),
+            _ => {
+                running::forward(&self.kind, finished, session);
+                let (items, _) = written?;
+                Ok(kiln_yaml::emit_documents(&items).into_bytes())
+            }
+        }
+    }
+
+    /// Why it failed, if it did.
+    fn failure(&self, finished: &Finished) -> Option<Error> {
         let (failed, said) = (self.failed(), running::said(finished));
         let error = match (&finished.stopped, finished.exit) {
             (Some(why), _) => Error::new(format!("{failed}: it did not end: {why}{said}")),
-            (None, exit) if !exit.is_success() && !self.defer_failure => {
-                Error::new(format!("{failed}: {exit}{said}"))
-            }
-            (None, _) => {
-                running::forward(&self.kind, finished, session);
-                let (items, _) = written?;
-                return Ok(kiln_yaml::emit_documents(&items).into_bytes());
-            }
+            (None, exit) if !exit.is_success() => Error::new(format!("{failed}: {exit}{said}")),
+            (None, _) => return None,
         };
-        Err(error.hint(match &self.how {
+        Some(error.hint(match &self.how {
             How::Container { runtime, spec } => {
                 format!("it is the image {}, run by {runtime}", spec.image)
             }
             How::Program { exec, .. } => running::advice(&exec.path, finished),
-            How::NotAllowed => "build with --enable-exec to allow it".to_owned(),
+            How::NotAllowed => "give --enable-exec to allow it".to_owned(),
         }))
     }
 
     /// One of the results that a function reports beside its items.
-    fn shown(&self, result: &Value) -> Diagnostic {
+    pub(crate) fn shown(&self, result: &Value) -> Diagnostic {
         let text = |path: &[&str]| {
             result.get_path(path.iter().copied()).map(scalar_text).filter(|text| !text.is_empty())
         };
@@ -237,7 +349,10 @@ impl Function {
             How::Program { exec, elsewhere } => Some(Command {
                 program: exec.path.clone(),
                 arguments: exec.args.iter().map(Argument::from).collect(),
-                environment: exec.envs.iter().map(|text| pair(text)).collect(),
+                environment: {
+                    let own = exec.envs.iter().map(|text| pair(text));
+                    own.chain(self.environment.iter().cloned()).collect()
+                },
                 directory,
                 trust: Trust::Function { elsewhere: elsewhere.clone() },
                 ..Command::default()
@@ -259,36 +374,31 @@ fn pair(text: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-fn spec_of(config: &Resource) -> Result<Option<Spec>> {
-    let text = ANNOTATIONS
-        .iter()
-        .find_map(|key| config.annotations()?.get(key).map(scalar_text))
-        .filter(|text| !text.is_empty());
+fn spec_of(object: &Value, id: impl std::fmt::Display) -> Result<Option<Spec>> {
+    let annotation = |key: &str| object.get_path(["metadata", "annotations", key]).map(scalar_text);
+    let text = ANNOTATIONS.iter().find_map(|key| annotation(key)).filter(|text| !text.is_empty());
     if let Some(text) = text {
         let value = crate::output::parse_text(&text)?;
         return decode::known(&value).map(Some).map_err(|error| {
             Error::new(format!(
-                "loader: failed to get FunctionSpec: {} in the annotation of {}",
+                "loader: failed to get FunctionSpec: {} in the annotation of {id}",
                 error.message,
-                config.id()
             ))
             .maybe_hint(error.hint)
         });
     }
     // The oldest form: the image alone.
-    let image = config.object().get_path(["metadata", "configFn", "container", "image"]);
-    let image = image.or_else(|| {
-        config.annotations().and_then(|texts| texts.get("config.kubernetes.io/container"))
-    });
+    let image = object.get_path(["metadata", "configFn", "container", "image"]).map(scalar_text);
+    let image = image.or_else(|| annotation("config.kubernetes.io/container"));
     Ok(image.map(|image| Spec {
-        container: ContainerSpec { image: scalar_text(image).to_string(), ..Default::default() },
+        container: ContainerSpec { image: image.to_string(), ..Default::default() },
         ..Spec::default()
     }))
 }
 
 /// Whether a configuration object names a function.
 pub(super) fn is_function(config: &Resource) -> bool {
-    !matches!(spec_of(config), Ok(None))
+    !matches!(spec_of(config.object(), config.id()), Ok(None))
 }
 
 /// The items and the results that a function wrote; plain documents are items.

@@ -20,6 +20,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_value::Segment;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub(crate) use function::Function;
 use group::Listed;
 pub(crate) use virtual_resources::{VirtualResources, virtual_resource};
 

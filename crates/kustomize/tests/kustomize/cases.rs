@@ -1,6 +1,7 @@
 //! The trees in `tests/cases`: what kustomize makes of each, byte for byte.
 //!
-//! A case has `files` (texts by path), `binaryFiles` (base64 by path), `root` (the folder to build) and `flags`.
+//! A case has `files` (texts by path), `binaryFiles` (base64 by path), `root` (the folder to build) and `flags`; or
+//! `command` (`cfg …`, with its options) and `input`, what that reads from standard input.
 //! Messages are Kiln's own around kustomize's words, so of an `error` only `errorContains` is held against Kiln.
 
 use base64::Engine as _;
@@ -9,6 +10,9 @@ use kiln_kustomize::fs::Memory;
 use kiln_kustomize::{Build, LoadRestrictions, Options, Reorder};
 use kiln_testkit::{Case, Expected, difference};
 use kiln_value::Value;
+
+#[path = "commands.rs"]
+mod commands;
 
 /// Where the trees lie in memory.
 const FOLDER: &str = "/tree";
@@ -36,18 +40,28 @@ fn trees_give_the_recorded_bytes() {
 }
 
 fn check(case: &Case) -> Result<(), String> {
-    let root = case.get("root").and_then(Value::as_str).unwrap_or(".");
-    let built = Build::new(&tree(case), &options(case))
-        .run(&format!("{FOLDER}/{root}"))
-        .map_err(|failed| failed.to_string());
+    let built = match case.get("command").and_then(Value::as_list) {
+        Some(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            let input = case.get("input").and_then(Value::as_str);
+            commands::run(&tree(case), FOLDER, &words, input).map_err(|error| error.to_string())
+        }
+        None => {
+            let root = case.get("root").and_then(Value::as_str).unwrap_or(".");
+            Build::new(&tree(case), &options(case))
+                .run(&format!("{FOLDER}/{root}"))
+                .map(|output| output.yaml)
+                .map_err(|failed| failed.to_string())
+        }
+    };
     match (case.expected(), built) {
         (Expected::Output(wanted), Ok(output)) => {
             let wanted = wanted.as_str().expect("an output is text");
-            difference(wanted, &output.yaml).map_or(Ok(()), Err)
+            difference(wanted, &output).map_or(Ok(()), Err)
         }
         (Expected::Output(_), Err(message)) => Err(format!("fails: {message}")),
         (Expected::Error(wanted), Ok(output)) => {
-            Err(format!("succeeds, but kustomize says: {wanted}\n{}", output.yaml))
+            Err(format!("succeeds, but kustomize says: {wanted}\n{output}"))
         }
         (Expected::Error(wanted), Err(message)) => {
             let part = if case.differs() { wanted } else { case.text("errorContains") };

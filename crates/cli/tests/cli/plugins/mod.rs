@@ -4,6 +4,7 @@ mod containers;
 mod escapes;
 mod examples;
 mod exec;
+mod fn_run;
 mod groups;
 mod interrupted;
 mod misbehaving;

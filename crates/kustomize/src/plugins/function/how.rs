@@ -2,35 +2,32 @@
 
 use kiln_diagnostic::Diagnostic;
 
-use super::{ContainerSpec, ExecSpec, How, Mount, Spec};
+use super::{ContainerSpec, ExecSpec, How, Mount, Spec, Who};
 use crate::error::{Error, Result};
 use crate::host::Argument;
-use crate::loader::LoadRestrictions;
-use crate::plugins::at;
-use crate::resource::Resource;
+use crate::loader::{LoadRestrictions, Root};
 use crate::session::Session;
-use crate::target::Target;
 
 impl How {
     /// Finds out how the function of a configuration object is to be run.
     pub(super) fn configured(
         spec: Spec,
-        config: &Resource,
-        target: &Target,
+        who: &Who,
+        root: &Root,
         session: &Session<'_>,
     ) -> Result<Self> {
         let Spec { exec, mut container, .. } = spec;
         for mount in &mut container.mounts {
-            mount.src = source(mount, config, target, session)?;
+            mount.src = source(mount, who, root, session)?;
         }
         if !exec.path.is_empty() {
-            return program(exec, config, target, session);
+            return program(exec, who, root, session);
         }
         let image = &container.image;
         if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
             return Err(Error::new(format!(
                 "the function {} names neither a program nor an image: '{image}'",
-                config.id()
+                who.id
             ))
             .hint("write exec.path or container.image in its annotation"));
         }
@@ -38,32 +35,27 @@ impl How {
             Some(runtime) => Ok(How::Container { runtime, spec: container }),
             None => Err(Error::new(format!(
                 "cannot run the function {} in a container: neither docker nor podman nor nerdctl is in PATH",
-                config.id()
+                who.id
             ))
             .hint("install one of them, or use a function that is a program")),
         }
     }
 }
 
-fn program(
-    exec: ExecSpec,
-    config: &Resource,
-    target: &Target,
-    session: &Session<'_>,
-) -> Result<How> {
+fn program(exec: ExecSpec, who: &Who, root: &Root, session: &Session<'_>) -> Result<How> {
     if !session.options.enable_exec {
         let mut warning = Diagnostic::warning(format!(
             "the function {} was not run: programs are not allowed",
-            config.id()
+            who.id
         ))
-        .hint("build with --enable-exec to allow it");
-        warning.place = at(config).place();
+        .hint("give --enable-exec to allow it");
+        warning.place.clone_from(&who.place);
         session.warn(warning);
         return Ok(How::NotAllowed);
     }
     // It runs under the name that was written, which some programs look at.
-    let path = crate::paths::absolute(target.root.path(), &exec.path);
-    match (session.files.within(&target.root, &exec.path), target.root.restrictions()) {
+    let path = crate::paths::absolute(root.path(), &exec.path);
+    match (session.files.within(root, &exec.path), root.restrictions()) {
         (Ok(Some(_)), _) => Ok(How::Program { exec: ExecSpec { path, ..exec }, elsewhere: None }),
         (Ok(None), LoadRestrictions::None) => {
             let elsewhere = session.files.system().resolve(&path).ok().map(|found| found.path);
@@ -72,29 +64,22 @@ fn program(
         (Ok(None), LoadRestrictions::RootOnly) => Err(Error::new(format!(
             "the program '{}' of the function {} is not in or below '{}'",
             exec.path,
-            config.id(),
-            target.root.path()
+            who.id,
+            root.path()
         ))
         .hint(
             "copy it below the kustomization, or build with --load-restrictor LoadRestrictionsNone",
         )),
         (Err(error), _) => Err(error.context(format_args!(
             "cannot find the program '{}' of the function {}",
-            exec.path,
-            config.id()
+            exec.path, who.id
         ))),
     }
 }
 
 /// What of the machine a mount shows, without links: something of the kustomization, or nothing.
-fn source(
-    mount: &Mount,
-    config: &Resource,
-    target: &Target,
-    session: &Session<'_>,
-) -> Result<String> {
-    let refused =
-        |why: String| Error::new(format!("plugin {} with mount {why}", config.original_id()));
+fn source(mount: &Mount, who: &Who, root: &Root, session: &Session<'_>) -> Result<String> {
+    let refused = |why: String| Error::new(format!("plugin {} with mount {why}", who.original_id));
     // Container runtimes read the fields of a mount as a line of CSV.
     for (field, text) in [("type", &mount.kind), ("src", &mount.src), ("dst", &mount.dst)] {
         if text.contains([',', '"']) || text.contains(char::is_control) {
@@ -123,7 +108,7 @@ fn source(
     if cleaned == ".." || cleaned.starts_with("../") {
         return Err(outside("under"));
     }
-    let resolved = session.files.within(&target.root, &mount.src);
+    let resolved = session.files.within(root, &mount.src);
     let resolved = resolved.map_err(|error| refused(format!("path '{}': {error}", mount.src)))?;
     resolved.ok_or_else(|| outside("under").hint("it is a link that leads elsewhere"))
 }

@@ -1,0 +1,190 @@
+//! `kiln fn`
+
+use std::fs;
+use std::io::Write;
+use std::path::{Component, Path};
+
+use kiln_diagnostic::Diagnostic;
+use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
+use kiln_kustomize::fs::Disk;
+use kiln_kustomize::{Build, Options};
+
+use super::plugins::FunctionArgs;
+use crate::args::{Format, Global};
+use crate::exit::{CommandResult, Failure, Outcome};
+use crate::ui::Ui;
+use crate::{input, interrupt};
+
+/// Run functions over documents
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Run(RunArgs),
+}
+
+/// Run the functions that files declare over all files of their folder, and rewrite these
+///
+/// An object with the annotation config.kubernetes.io/function configures a function: a program (--enable-exec) or a
+/// container (--enable-alpha-plugins). It sees the objects of its folder, and of the folder above if its own is named
+/// functions; those of deeper folders run first. Comments stay. Without DIR, standard input is read and the result is
+/// printed.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A folder
+    #[arg(value_name = "DIR")]
+    directory: Option<String>,
+
+    /// Print what would be written
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Take the functions of this folder, not those that DIR declares; they see all objects
+    #[arg(long, value_delimiter = ',', value_name = "DIR", conflicts_with_all = ["image", "exec_path"])]
+    fn_path: Vec<String>,
+
+    /// Run this image as the only function
+    #[arg(long, value_name = "IMAGE", conflicts_with = "exec_path")]
+    image: Option<String>,
+
+    /// Run this program as the only function, with --enable-exec
+    #[arg(long, value_name = "PROGRAM")]
+    exec_path: Option<String>,
+
+    /// Let functions see all objects
+    #[arg(long)]
+    global_scope: bool,
+
+    /// Write what functions report into this folder
+    #[arg(long, value_name = "DIR")]
+    results_dir: Option<String>,
+
+    /// Say which function runs
+    #[arg(long)]
+    log_steps: bool,
+
+    /// Taken because kustomize has it: packages inside of a folder always count
+    #[arg(long, hide = true)]
+    include_subpackages: bool,
+
+    #[command(flatten)]
+    functions: FunctionArgs,
+
+    /// For --image and --exec-path: the kind of the configuration, and NAME=VALUE for its data
+    #[arg(last = true, value_name = "CONFIG")]
+    config: Vec<String>,
+}
+
+pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    ui.has_forms(&[Format::Text])?;
+    let Command::Run(args) = &args.command;
+    let functions = functions(args)?;
+    let here = std::env::current_dir()?.display().to_string();
+    let mut options = Options {
+        max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
+        working_directory: here,
+        ..Options::default()
+    };
+    args.functions.set(&mut options);
+    let programs = args.functions.programs(true);
+    let running = programs.running.clone();
+    let to_end = running.clone();
+    interrupt::before_ending(move || to_end.end())?;
+    let bytes = match &args.directory {
+        None => input::read("-", global.max_input_size)?.bytes,
+        Some(_) => Vec::new(),
+    };
+    let run = FunctionRun {
+        from: match args.directory.as_deref() {
+            None => From::Stream(&bytes),
+            Some(path) => From::Folder { path, recurse: true },
+        },
+        functions: &functions,
+        global_scope: args.global_scope,
+        print: args.dry_run,
+        containers: options.enable_plugins,
+        log_steps: args.log_steps,
+    };
+    let ran = Build::new(&Disk, &options).programs(&programs).run_functions(&run);
+    while running.is_over() {
+        // Whoever put an end to the run ends the process.
+        std::thread::park();
+    }
+    let files = ran.map_err(|failed| {
+        for warning in &failed.warnings {
+            ui.problem(warning);
+        }
+        Failure::BadInput(vec![failed.error.into()])
+    })?;
+    for warning in &files.warnings {
+        ui.problem(warning);
+    }
+    write(ui, args, &files)?;
+    for error in &files.failed {
+        ui.problem(&error.clone().into());
+    }
+    Ok(if files.failed.is_empty() { Outcome::Done } else { Outcome::No })
+}
+
+fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
+    let config = args.config.clone();
+    match (&args.image, &args.exec_path) {
+        (Some(image), _) => {
+            Ok(FunctionsFrom::Image(image.clone(), args.functions.network(), config))
+        }
+        (None, Some(_)) if !args.functions.allows_programs() => {
+            Err(Diagnostic::error("must specify --enable-exec with --exec-path").into())
+        }
+        (None, Some(path)) => Ok(FunctionsFrom::Program(path.clone(), config)),
+        (None, None) if !config.is_empty() => {
+            let hint = "what stands behind -- configures the function of --image or --exec-path";
+            Err(Diagnostic::error("must specify --image").hint(hint).into())
+        }
+        (None, None) if args.fn_path.is_empty() => Ok(FunctionsFrom::Input),
+        (None, None) => Ok(FunctionsFrom::Folders(args.fn_path.clone())),
+    }
+}
+
+fn write(ui: &Ui, args: &RunArgs, files: &Files) -> Result<(), Failure> {
+    if let Some(folder) = &args.results_dir {
+        for (number, results) in &files.results {
+            let file = format!("{folder}/results-{number}.yaml");
+            fs::write(&file, results).map_err(|error| input::cannot("write", &file, &error))?;
+        }
+    }
+    if let Some(text) = &files.printed {
+        let mut out = ui.data();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        return Ok(());
+    }
+    let directory = Path::new(args.directory.as_deref().unwrap_or("."));
+    let root = if directory.is_dir() { directory } else { directory.parent().unwrap_or(directory) };
+    // The core has refused every path that leaves the folder; this holds it to that.
+    let inside = |path: &str| {
+        let parts = Path::new(path).components();
+        parts.clone().count() > 0 && parts.clone().all(|part| matches!(part, Component::Normal(_)))
+    };
+    for (path, text) in files.write.iter().filter(|(path, _)| inside(path)) {
+        let file = root.join(path);
+        let shown = file.display().to_string();
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).map_err(|error| input::cannot("make", &shown, &error))?;
+        }
+        if !file.exists() {
+            fs::write(&file, text).map_err(|error| input::cannot("write", &shown, &error))?;
+        } else if fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+            input::Replacement::prepare(&shown, text)?.put()?;
+        }
+    }
+    for path in files.delete.iter().filter(|path| inside(path)) {
+        let file = root.join(path);
+        fs::remove_file(&file)
+            .map_err(|error| input::cannot("remove", &file.display().to_string(), &error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,692 @@
+//! From nodes to text, as go-yaml v3 writes them with an indentation of two and lists that are not indented below
+//! their keys.
+//!
+//! Comments wait in the emitter until a place comes where they can be written, as they do in go-yaml: what it does
+//! with comments in odd places follows from that.
+
+use super::read::plain_tag;
+use super::scalar::{Shape, escape, needs_escape};
+use super::{Comments, Node, NodeKind, NodeStyle};
+use crate::style::is_break;
+
+/// Documents with `---` between them. Nodes that are no documents stand for one each.
+pub fn emit_nodes<'n>(documents: impl IntoIterator<Item = &'n Node>) -> String {
+    let mut emitter = Emitter::new();
+    for document in documents {
+        emitter.document(document);
+    }
+    emitter.out
+}
+
+/// One node as a document.
+pub fn emit_node(node: &Node) -> String {
+    emit_nodes([node])
+}
+
+const STEP: isize = 2;
+
+/// go-yaml: longer keys are written with `? `.
+const LONGEST_SIMPLE_KEY: usize = 128;
+
+struct Emitter {
+    out: String,
+    column: usize,
+    /// Whether the last character was a blank, or nothing was written on this line.
+    whitespace: bool,
+    /// Whether only indentation was written on this line.
+    indention: bool,
+    indent: isize,
+    indents: Vec<isize>,
+    /// Before something at this indentation an empty line sets the comment above it apart.
+    foot_indent: isize,
+    flow_level: usize,
+    /// Whether the node is the value of a key.
+    in_map: bool,
+    simple_key: bool,
+    begun: bool,
+    /// What waits to be written.
+    comments: Comments,
+    /// What stands below the entry before.
+    tail: String,
+    key_line: String,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Behind the `-` of a block list.
+    item: bool,
+    /// A key or value.
+    in_map: bool,
+    simple_key: bool,
+}
+
+impl Emitter {
+    fn new() -> Self {
+        Emitter {
+            out: String::new(),
+            column: 0,
+            whitespace: true,
+            indention: true,
+            indent: -1,
+            indents: Vec::new(),
+            foot_indent: -1,
+            flow_level: 0,
+            in_map: false,
+            simple_key: false,
+            begun: false,
+            comments: Comments::default(),
+            tail: String::new(),
+            key_line: String::new(),
+        }
+    }
+
+    fn document(&mut self, node: &Node) {
+        if std::mem::replace(&mut self.begun, true) {
+            self.line_up();
+            self.indicator("---", true, false, false);
+            self.line_up();
+        }
+        let is_document = node.kind == NodeKind::Document;
+        if is_document {
+            self.wait(&node.comments.head, "", "");
+            if !self.comments.head.is_empty() {
+                self.head();
+                self.end_line();
+            }
+        }
+        let root = node.root();
+        self.announce(root, "");
+        self.head();
+        let place = Place::default();
+        self.start(root, place);
+        self.line_and_foot();
+        self.rest(root, place);
+        if is_document {
+            self.wait("", "", &node.comments.foot);
+        }
+        self.foot_indent = 0;
+        self.foot();
+        self.foot_indent = -1;
+        self.line_up();
+    }
+
+    /// Comments that are to be written; what there is not changes nothing that waits.
+    fn wait(&mut self, head: &str, line: &str, foot: &str) {
+        let Comments { head: to_head, line: to_line, foot: to_foot } = &mut self.comments;
+        for (to, text) in [(to_head, head), (to_line, line), (to_foot, foot)] {
+            if !text.is_empty() {
+                text.clone_into(to);
+            }
+        }
+    }
+
+    /// The comments of a node that is about to be written. Those behind and below collections come at their end.
+    fn announce(&mut self, node: &Node, tail: &str) {
+        let Comments { head, line, foot } = &node.comments;
+        match node.kind {
+            NodeKind::List | NodeKind::Map => self.wait(head, "", ""),
+            _ => self.wait(head, line, foot),
+        }
+        if !tail.is_empty() && node.kind != NodeKind::Alias && node.kind != NodeKind::List {
+            tail.clone_into(&mut self.tail);
+        }
+    }
+
+    fn line_and_foot(&mut self) {
+        self.line(false);
+        self.foot();
+    }
+
+    /// A scalar or an alias; of collections only what stands before their content.
+    fn start(&mut self, node: &Node, place: Place) {
+        self.in_map = place.in_map;
+        self.simple_key = place.simple_key;
+        if node.kind == NodeKind::Alias {
+            self.indicator("*", true, false, false);
+            self.word(&node.value);
+            return;
+        }
+        if !node.anchor.is_empty() {
+            self.indicator("&", true, false, false);
+            self.word(&node.anchor);
+        }
+        let (tag, force_quotes) = shown_tag(node);
+        self.tag(tag);
+        if node.kind == NodeKind::Scalar {
+            let style = self.scalar_style(node, force_quotes);
+            self.deepen(true, place.item, false);
+            self.scalar(&node.value, style);
+            self.leave();
+        }
+    }
+
+    /// The content of a collection.
+    fn rest(&mut self, node: &Node, place: Place) {
+        let flow =
+            self.flow_level > 0 || node.style.has(NodeStyle::FLOW) || node.content.is_empty();
+        match (node.kind, flow) {
+            (NodeKind::List, false) => self.block_list(node, place),
+            (NodeKind::List, true) => self.flow_list(node, place),
+            (NodeKind::Map, false) => self.block_map(node, place),
+            (NodeKind::Map, true) => self.flow_map(node, place),
+            _ => {}
+        }
+    }
+
+    fn block_list(&mut self, list: &Node, place: Place) {
+        let compact = self.in_map && (self.column == 0 || !self.indention);
+        self.deepen(false, place.item, compact);
+        for inner in &list.content {
+            self.announce(inner, "");
+            self.head();
+            self.line_up();
+            self.indicator("-", true, false, true);
+            let place = Place { item: true, ..Place::default() };
+            self.start(inner, place);
+            self.line_and_foot();
+            self.rest(inner, place);
+        }
+        self.wait("", &list.comments.line, &list.comments.foot);
+        self.leave();
+    }
+
+    fn block_map(&mut self, map: &Node, place: Place) {
+        self.deepen(false, place.item, false);
+        let mut tail = "";
+        for (key, value) in map.entries() {
+            let mut above = key.clone();
+            let foot = std::mem::take(&mut above.comments.foot);
+            self.announce(&above, tail);
+            tail = if foot.is_empty() { "" } else { &key.comments.foot };
+            self.head();
+            self.line_up();
+            if !self.comments.line.is_empty() {
+                self.key_line = std::mem::take(&mut self.comments.line);
+            }
+            let simple = is_simple_key(key);
+            let place = Place { in_map: true, simple_key: simple, ..Place::default() };
+            if !simple {
+                self.indicator("?", true, false, true);
+            }
+            self.start(&above, place);
+            self.rest(&above, place);
+            self.block_value(value, simple);
+        }
+        self.wait("", &map.comments.line, &map.comments.foot);
+        if !tail.is_empty() {
+            tail.clone_into(&mut self.tail);
+        }
+        self.head();
+        self.leave();
+    }
+
+    fn block_value(&mut self, value: &Node, simple: bool) {
+        self.announce(value, "");
+        if simple {
+            self.indicator(":", false, false, false);
+        } else {
+            self.line_up();
+            self.indicator(":", true, false, true);
+        }
+        if !self.key_line.is_empty() {
+            match value.kind {
+                NodeKind::Scalar if self.comments.line.is_empty() => {
+                    self.comments.line = std::mem::take(&mut self.key_line);
+                }
+                // A block follows, so that the rest of this line is free.
+                NodeKind::Map | NodeKind::List if !value.style.has(NodeStyle::FLOW) => {
+                    std::mem::swap(&mut self.comments.line, &mut self.key_line);
+                    self.line(false);
+                    std::mem::swap(&mut self.comments.line, &mut self.key_line);
+                }
+                _ => {}
+            }
+        }
+        let place = Place { in_map: true, ..Place::default() };
+        self.start(value, place);
+        self.line_and_foot();
+        self.rest(value, place);
+    }
+
+    /// Whether something is to be written behind or below the node that was announced.
+    fn trails(&self) -> bool {
+        !self.comments.line.is_empty() || !self.comments.foot.is_empty() || !self.tail.is_empty()
+    }
+
+    fn flow_list(&mut self, list: &Node, place: Place) {
+        self.indicator("[", true, true, false);
+        self.deepen(true, place.item, false);
+        self.flow_level += 1;
+        let mut trailed = true;
+        for inner in &list.content {
+            self.announce(inner, "");
+            if !trailed {
+                self.indicator(",", false, false, false);
+            }
+            self.head();
+            if self.column == 0 {
+                self.line_up();
+            }
+            trailed = self.trails();
+            self.flow_node(inner, Place::default());
+        }
+        self.wait("", &list.comments.line, &list.comments.foot);
+        self.flow_level -= 1;
+        self.leave();
+        if self.column == 0 {
+            self.line_up();
+        }
+        self.indicator("]", false, false, false);
+        self.line_and_foot();
+    }
+
+    /// A node in brackets or braces; a comment behind it stands behind the comma.
+    fn flow_node(&mut self, node: &Node, place: Place) {
+        self.start(node, place);
+        if self.trails() {
+            self.indicator(",", false, false, false);
+        }
+        self.line_and_foot();
+        self.rest(node, place);
+    }
+
+    fn flow_map(&mut self, map: &Node, place: Place) {
+        self.indicator("{", true, true, false);
+        self.deepen(true, place.item, false);
+        self.flow_level += 1;
+        let mut trailed = true;
+        let mut tail = "";
+        for (key, value) in map.entries() {
+            let mut above = key.clone();
+            let foot = std::mem::take(&mut above.comments.foot);
+            self.announce(&above, tail);
+            tail = if foot.is_empty() { "" } else { &key.comments.foot };
+            if !trailed {
+                self.indicator(",", false, false, false);
+            }
+            self.head();
+            if self.column == 0 {
+                self.line_up();
+            }
+            let simple = is_simple_key(key);
+            let place = Place { in_map: true, simple_key: simple, ..Place::default() };
+            if !simple {
+                self.indicator("?", true, false, false);
+            }
+            self.start(&above, place);
+            self.rest(&above, place);
+            self.announce(value, "");
+            self.indicator(":", !simple, false, false);
+            trailed = self.trails();
+            self.flow_node(value, Place { in_map: true, ..Place::default() });
+        }
+        self.wait("", &map.comments.line, &map.comments.foot);
+        if !tail.is_empty() {
+            tail.clone_into(&mut self.tail);
+        }
+        let below = !self.comments.head.is_empty()
+            || !self.comments.foot.is_empty()
+            || !self.tail.is_empty();
+        if below && !trailed {
+            self.indicator(",", false, false, false);
+        }
+        self.head();
+        self.flow_level -= 1;
+        self.leave();
+        self.indicator("}", false, false, false);
+        self.line_and_foot();
+    }
+
+    /// What follows is one level deeper.
+    fn deepen(&mut self, flow: bool, item: bool, compact: bool) {
+        self.indents.push(self.indent);
+        if self.indent < 0 {
+            self.indent = if flow { STEP } else { 0 };
+        } else if item {
+            self.indent += 2;
+        } else {
+            self.indent = STEP * ((self.indent + STEP) / STEP);
+            if compact {
+                self.indent -= 2;
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.indent = self.indents.pop().unwrap_or(-1);
+    }
+
+    fn scalar_style(&self, node: &Node, force_quotes: bool) -> NodeStyle {
+        let shape = Shape::of(&node.value);
+        let wanted = [
+            NodeStyle::DOUBLE_QUOTED,
+            NodeStyle::SINGLE_QUOTED,
+            NodeStyle::LITERAL,
+            NodeStyle::FOLDED,
+        ];
+        let wanted = wanted.into_iter().find(|style| node.style.has(*style));
+        let mut style = match wanted {
+            Some(style) => style,
+            None if node.value.contains('\n') => NodeStyle::LITERAL,
+            None if force_quotes => NodeStyle::DOUBLE_QUOTED,
+            None => NodeStyle::default(),
+        };
+        if self.simple_key && shape.multiline {
+            style = NodeStyle::DOUBLE_QUOTED;
+        }
+        let in_flow = self.flow_level > 0;
+        if style == NodeStyle::default() {
+            let allowed = if in_flow { shape.plain_in_flow } else { shape.plain_in_block };
+            if !allowed || node.value.is_empty() && (in_flow || self.simple_key) {
+                style = NodeStyle::SINGLE_QUOTED;
+            }
+        }
+        if style == NodeStyle::SINGLE_QUOTED && !shape.single_quoted {
+            style = NodeStyle::DOUBLE_QUOTED;
+        }
+        let is_block = style == NodeStyle::LITERAL || style == NodeStyle::FOLDED;
+        if is_block && (!shape.block || in_flow || self.simple_key) {
+            style = NodeStyle::DOUBLE_QUOTED;
+        }
+        style
+    }
+
+    fn scalar(&mut self, text: &str, style: NodeStyle) {
+        match style {
+            NodeStyle::SINGLE_QUOTED => self.single_quoted(text),
+            NodeStyle::DOUBLE_QUOTED => self.double_quoted(text),
+            NodeStyle::LITERAL => self.literal(text),
+            NodeStyle::FOLDED => self.folded(text),
+            // Plain text has no line breaks.
+            _ => {
+                if !text.is_empty() {
+                    if !self.whitespace {
+                        self.put(' ');
+                    }
+                    self.write(text);
+                    self.whitespace = false;
+                }
+                self.indention = false;
+            }
+        }
+    }
+
+    fn single_quoted(&mut self, text: &str) {
+        self.indicator("'", true, false, false);
+        let mut breaks = false;
+        for c in text.chars() {
+            if is_break(c) {
+                if !breaks && c == '\n' {
+                    self.end_line();
+                }
+                self.write_break(c);
+                breaks = true;
+                continue;
+            }
+            if breaks && c != ' ' {
+                self.line_up();
+            }
+            if c == '\'' {
+                self.put('\'');
+            }
+            self.put(c);
+            if c != ' ' {
+                self.indention = false;
+                breaks = false;
+            }
+        }
+        self.indicator("'", false, false, false);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn double_quoted(&mut self, text: &str) {
+        self.indicator("\"", true, false, false);
+        for c in text.chars() {
+            if needs_escape(c) {
+                self.put('\\');
+                self.write(&escape(c));
+            } else {
+                self.put(c);
+            }
+        }
+        self.indicator("\"", false, false, false);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn block_hints(&mut self, text: &str) {
+        if text.starts_with(|c| c == ' ' || is_break(c)) {
+            self.indicator("2", false, false, false);
+        }
+        let mut end = text.chars().rev();
+        let keep = match (end.next().is_some_and(is_break), end.next()) {
+            (false, _) => "-",
+            (true, None) => "+",
+            (true, Some(c)) if is_break(c) => "+",
+            (true, _) => return,
+        };
+        self.indicator(keep, false, false, false);
+    }
+
+    fn literal(&mut self, text: &str) {
+        self.indicator("|", true, false, false);
+        self.block_hints(text);
+        self.line(true);
+        self.whitespace = true;
+        let mut breaks = true;
+        for c in text.chars() {
+            if is_break(c) {
+                self.write_break(c);
+                breaks = true;
+                continue;
+            }
+            if breaks {
+                self.line_up();
+            }
+            self.put(c);
+            self.indention = false;
+            breaks = false;
+        }
+    }
+
+    fn folded(&mut self, text: &str) {
+        self.indicator(">", true, false, false);
+        self.block_hints(text);
+        self.line(true);
+        self.whitespace = true;
+        // go-yaml: looks at the beginning of the text, wherever the line break is.
+        let begins_blank = text.trim_start_matches(is_break).starts_with([' ', '\t']);
+        let mut breaks = true;
+        let mut leading_blanks = true;
+        for c in text.chars() {
+            if is_break(c) {
+                if !breaks && !leading_blanks && c == '\n' && !begins_blank {
+                    self.end_line();
+                }
+                self.write_break(c);
+                breaks = true;
+                continue;
+            }
+            if breaks {
+                self.line_up();
+                leading_blanks = matches!(c, ' ' | '\t');
+            }
+            self.put(c);
+            self.indention = false;
+            breaks = false;
+        }
+    }
+
+    fn tag(&mut self, tag: &str) {
+        if tag.is_empty() {
+            return;
+        }
+        let (open, rest, close) = match (tag.strip_prefix("!!"), tag.strip_prefix('!')) {
+            (Some(suffix), _) => ("!!", suffix, ""),
+            (None, Some(suffix)) => ("!", suffix, ""),
+            (None, None) => ("!<", tag, ">"),
+        };
+        if !self.whitespace {
+            self.put(' ');
+        }
+        self.write(open);
+        let mut buffer = [0; 4];
+        for c in rest.chars() {
+            if c.is_ascii_alphanumeric() || "-;/?:@&=+$,_.~*'()[]".contains(c) {
+                self.put(c);
+                continue;
+            }
+            for byte in c.encode_utf8(&mut buffer).bytes() {
+                self.write(&format!("%{byte:02X}"));
+            }
+        }
+        self.write(close);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    /// What stands below the entry before, and then what stands above this one.
+    fn head(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = std::mem::take(&mut self.tail);
+            self.line_up();
+            self.comment(&tail);
+            self.foot_indent = self.indent.max(0);
+        }
+        if !self.comments.head.is_empty() {
+            let head = std::mem::take(&mut self.comments.head);
+            self.line_up();
+            self.comment(&head);
+        }
+    }
+
+    /// What stands behind something; `ends_line` where the line has to end in any case.
+    fn line(&mut self, ends_line: bool) {
+        if self.comments.line.is_empty() {
+            if ends_line {
+                self.end_line();
+            }
+            return;
+        }
+        let line = std::mem::take(&mut self.comments.line);
+        if !self.whitespace {
+            self.put(' ');
+        }
+        self.comment(&line);
+    }
+
+    fn foot(&mut self) {
+        if self.comments.foot.is_empty() {
+            return;
+        }
+        let foot = std::mem::take(&mut self.comments.foot);
+        self.line_up();
+        self.comment(&foot);
+        self.foot_indent = self.indent.max(0);
+    }
+
+    fn comment(&mut self, text: &str) {
+        let (mut breaks, mut marked) = (false, false);
+        for c in text.chars() {
+            if is_break(c) {
+                self.write_break(c);
+                (breaks, marked) = (true, false);
+                continue;
+            }
+            if breaks {
+                self.line_up();
+            }
+            if !std::mem::replace(&mut marked, true) && c != '#' {
+                self.write("# ");
+            }
+            self.put(c);
+            self.indention = false;
+            breaks = false;
+        }
+        if !breaks {
+            self.end_line();
+        }
+        self.whitespace = true;
+    }
+
+    /// Goes to the indentation, on a new line if something stands on this one.
+    fn line_up(&mut self) {
+        let indent = self.indent.max(0) as usize;
+        if !self.indention || self.column > indent || self.column == indent && !self.whitespace {
+            self.end_line();
+        }
+        if self.foot_indent == indent as isize {
+            self.end_line();
+        }
+        while self.column < indent {
+            self.put(' ');
+        }
+        self.whitespace = true;
+        self.foot_indent = -1;
+    }
+
+    fn indicator(&mut self, text: &str, after_blank: bool, is_blank: bool, indents: bool) {
+        if after_blank && !self.whitespace {
+            self.put(' ');
+        }
+        self.write(text);
+        self.whitespace = is_blank;
+        self.indention &= indents;
+    }
+
+    fn word(&mut self, text: &str) {
+        self.write(text);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn write(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    fn put(&mut self, c: char) {
+        self.out.push(c);
+        self.column += 1;
+    }
+
+    fn end_line(&mut self) {
+        self.write_break('\n');
+    }
+
+    fn write_break(&mut self, c: char) {
+        self.out.push(c);
+        self.column = 0;
+        self.indention = true;
+    }
+}
+
+/// The tag to write, if any, and whether quotes say the same.
+fn shown_tag(node: &Node) -> (&str, bool) {
+    let tag = node.tag.as_str();
+    if tag.is_empty() || node.style.has(NodeStyle::TAGGED) {
+        return (tag, false);
+    }
+    match node.kind {
+        NodeKind::Scalar if tag == "!!str" && node.style.has(NodeStyle::TEXT) => ("", false),
+        NodeKind::Scalar if plain_tag(&node.value) == tag => ("", false),
+        NodeKind::Scalar if tag == "!!str" => ("", true),
+        NodeKind::Map if tag == "!!map" => ("", false),
+        NodeKind::List if tag == "!!seq" => ("", false),
+        _ => (tag, false),
+    }
+}
+
+fn is_simple_key(key: &Node) -> bool {
+    let (tag, _) = shown_tag(key);
+    let length = match key.kind {
+        NodeKind::Alias => key.value.len(),
+        NodeKind::Scalar if key.value.contains(is_break) => return false,
+        NodeKind::Scalar => key.anchor.len() + tag.len() + key.value.len(),
+        _ if !key.content.is_empty() => return false,
+        _ => key.anchor.len() + tag.len(),
+    };
+    length <= LONGEST_SIMPLE_KEY
+}
