@@ -63,12 +63,12 @@ struct CatArgs {
     annotate: bool,
 
     /// Wrap the objects in a list of this kind
-    #[arg(long, default_value = "", value_name = "KIND")]
-    wrap_kind: String,
+    #[arg(long, value_name = "KIND")]
+    wrap_kind: Option<String>,
 
     /// The apiVersion of that list
-    #[arg(long, default_value = "", value_name = "VERSION")]
-    wrap_version: String,
+    #[arg(long, value_name = "VERSION")]
+    wrap_version: Option<String>,
 
     /// Put the object of this file in the list as functionConfig
     #[arg(long, value_name = "FILE")]
@@ -252,8 +252,8 @@ fn chosen(args: &CatArgs) -> Cat {
     Cat {
         unformatted: args.unformatted,
         annotate: args.annotate,
-        wrap_kind: args.wrap_kind.clone(),
-        wrap_version: args.wrap_version.clone(),
+        wrap_kind: args.wrap_kind.clone().unwrap_or_default(),
+        wrap_version: args.wrap_version.clone().unwrap_or_default(),
         function_config: args.function_config.clone(),
         styles: args.style.clone(),
         strip_comments: args.strip_comments,

@@ -71,12 +71,12 @@ struct RunArgs {
     #[arg(long, hide = true)]
     include_subpackages: bool,
 
-    #[command(flatten)]
-    functions: FunctionArgs,
-
     /// For --image and --exec-path: the kind of the configuration, and NAME=VALUE for its data
     #[arg(last = true, value_name = "CONFIG")]
     config: Vec<String>,
+
+    #[command(flatten)]
+    functions: FunctionArgs,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {

@@ -167,7 +167,9 @@ impl Function {
             }
         }
         let who = Who { id: id.clone(), original_id: id.clone(), place: None };
-        let environment = session.options.environment.iter().map(|text| pair(text)).collect();
+        // kustomize: names alone are for containers.
+        let given = session.options.environment.iter().filter(|text| text.contains('='));
+        let environment = given.map(|text| pair(text)).collect();
         Ok(Some(Function {
             defer_failure: spec.defer_failure,
             written: spec.written().to_owned(),
