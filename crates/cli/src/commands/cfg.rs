@@ -237,7 +237,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let text = text.map_err(|error| Failure::BadInput(vec![error.into()]))?;
     match dest {
         Some(path) => {
-            std::fs::write(path, text).map_err(|error| input::cannot("write", path, &error))?
+            std::fs::write(path, text).map_err(|error| input::cannot("write", path, &error))?;
         }
         None => {
             let mut out = ui.data();
