@@ -11,9 +11,6 @@ use kiln_kustomize::{Build, LoadRestrictions, Options, Reorder};
 use kiln_testkit::{Case, Expected, difference};
 use kiln_value::Value;
 
-#[path = "commands.rs"]
-mod commands;
-
 /// Where the trees lie in memory.
 const FOLDER: &str = "/tree";
 
@@ -44,7 +41,8 @@ fn check(case: &Case) -> Result<(), String> {
         Some(words) => {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
             let input = case.get("input").and_then(Value::as_str);
-            commands::run(&tree(case), FOLDER, &words, input).map_err(|error| error.to_string())
+            crate::commands::run(&tree(case), FOLDER, &words, input)
+                .map_err(|error| error.to_string())
         }
         None => {
             let root = case.get("root").and_then(Value::as_str).unwrap_or(".");

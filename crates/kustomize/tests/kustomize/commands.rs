@@ -53,7 +53,7 @@ impl<'w> Words<'w> {
 }
 
 /// Runs a command over a tree.
-pub(super) fn run(
+pub(crate) fn run(
     tree: &Memory,
     folder: &str,
     words: &[&str],

@@ -72,7 +72,7 @@ impl<'t> Reader<'t> {
             }
             Event::Scalar(scalar) => Ok(self.scalar(scalar, &span)),
             Event::ListStart(properties, form) => {
-                let mut list = self.begun(NodeKind::List, "!!seq", properties, form);
+                let mut list = self.begun(NodeKind::List, "!!seq", &properties, form);
                 loop {
                     let (event, span) = self.next()?;
                     if matches!(event, Event::ListEnd) {
@@ -85,7 +85,7 @@ impl<'t> Reader<'t> {
                 Ok(list)
             }
             Event::MapStart(properties, form) => {
-                let map = self.begun(NodeKind::Map, "!!map", properties, form);
+                let map = self.begun(NodeKind::Map, "!!map", &properties, form);
                 self.map(map, depth)
             }
             // Only nodes come where a node is expected.
@@ -126,12 +126,18 @@ impl<'t> Reader<'t> {
         Ok(map)
     }
 
-    fn begun(&mut self, kind: NodeKind, tag: &str, properties: Properties<'t>, form: Form) -> Node {
+    fn begun(
+        &mut self,
+        kind: NodeKind,
+        tag: &str,
+        properties: &Properties<'t>,
+        form: Form,
+    ) -> Node {
         let mut node = Node { kind, comments: self.events.take_comments(), ..Node::default() };
         if form == Form::Flow {
             node.style = NodeStyle::FLOW;
         }
-        self.give_properties(&mut node, &properties, || tag);
+        self.give_properties(&mut node, properties, || tag);
         node
     }
 
