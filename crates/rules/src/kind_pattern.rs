@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kiln_object::kinds::usual_plural;
 use kiln_object::{Kind, Kinds};
 use kiln_text::wildcard;
 use kiln_value::Str;
@@ -124,16 +125,6 @@ impl KindPattern {
 impl fmt::Display for KindPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)
-    }
-}
-
-/// The plural that a kind has unless its definition says otherwise.
-pub fn usual_plural(kind: &str) -> String {
-    let word = kind.to_lowercase();
-    match word.strip_suffix('y') {
-        _ if word.ends_with('s') => format!("{word}es"),
-        Some(front) => format!("{front}ies"),
-        None => format!("{word}s"),
     }
 }
 

@@ -39,7 +39,8 @@ pub use context::{Call, Callee, ContextEntry, Load, Method, QueryText};
 pub use document::{Part, Piece};
 pub use exception::{ExceptedRules, Exception, Exempts, Reported};
 pub use id::{Dialect, PolicyId, RuleId};
-pub use kind_pattern::{KindPattern, is_version, usual_plural};
+pub use kiln_object::kinds::usual_plural;
+pub use kind_pattern::{KindPattern, is_version};
 pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
 pub use modify::{Act, MatchItem, Modify, PatchAction, PatchItem, Quantifier, Reach, Test};
 pub use mutate::{

@@ -51,7 +51,11 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
 fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
     match (kind.group(), kind.kind()) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => names::dns1123_label(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        ("rbac.authorization.k8s.io", _)
+        // Kubernetes: of these nothing more is asked than that a path may hold the name.
+        | ("policy", "PodDisruptionBudget")
+        | ("certificates.k8s.io", "CertificateSigningRequest")
+        | ("", "Event") => names::path_segment(name),
         ("batch", "CronJob") if name.len() > 52 => {
             vec!["must be no more than 52 characters".to_owned()]
         }

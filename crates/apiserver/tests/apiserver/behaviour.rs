@@ -475,3 +475,25 @@ fn bad_requests_are_answered_and_nothing_breaks() {
         assert!(answer.status < 500, "{path}: {}", answer.status);
     }
 }
+
+/// Kubernetes asks of most names that they are subdomains, and of some no more than that a path may hold them.
+#[test]
+fn names_of_some_kinds_need_no_more_than_a_path() {
+    let server = start();
+    let budget = |name: &str| {
+        value!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
+        })
+    };
+    let event = value!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "Pod.X_1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "x", "namespace": "default"}
+    });
+    let answer = |path: &str, object: &Value| send(&server, "POST", path, object).status;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    assert_eq!(answer(budgets, &budget("good-maxUnavailable_1")), 201);
+    assert_eq!(answer(budgets, &budget("not/so")), 422);
+    assert_eq!(answer("/api/v1/namespaces/default/events", &event), 201);
+    assert_eq!(answer(CONFIG_MAPS, &config_map("Upper")), 422);
+}

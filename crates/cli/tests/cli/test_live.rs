@@ -319,3 +319,187 @@ spec:
     let run = folder.kiln(&["test", "t"]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
 }
+
+/// A test with these steps, and these files beside it.
+fn test_with(spec: &str, files: &[(&str, &str)], args: &[&str]) -> Run {
+    let test = format!(
+        "apiVersion: chainsaw.kyverno.io/v1alpha1\nkind: Test\nmetadata: {{name: t}}\nspec:\n{spec}"
+    );
+    let mut all = vec![("t/chainsaw-test.yaml", test.as_str())];
+    all.extend(files);
+    Folder::with(&all).kiln(&[&["test", "t"], args].concat())
+}
+
+const CHECKS: &str = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: owned}
+spec:
+  background: false
+  rules:
+  - name: has-owner
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    validate: {failureAction: Enforce, message: no owner, pattern: {metadata: {labels: {owner: '?*'}}}}
+  - name: mark
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {seen: 'yes'}}}}
+";
+
+/// Kiln does not check objects: a refusal that was expected is not a failure of the rules that it runs, and no success.
+#[test]
+fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
+    let steps = "  steps:
+  - try:
+    - apply: {file: policy.yaml}
+    - apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: default, labels: {owner: me}}}}
+    - assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: default, labels: {seen: 'yes'}}}}
+    - apply:
+        resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: bad, namespace: default}}
+        expect: [{check: {($error != null): true}}]
+    - assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: never, namespace: default}}}
+";
+    let files = [("t/policy.yaml", CHECKS)];
+    let run = test_with(steps, &files, &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.contains("not run by Kiln: rule has-owner (validate) of owned\n"),
+        "{}",
+        run.stdout
+    );
+    assert!(!run.stdout.contains("never"), "what follows is not run: {}", run.stdout);
+    assert!(run.stdout.contains("3 passed, 0 failed, 1 not run"), "{}", run.stdout);
+    assert_eq!(test_with(steps, &files, &["--strict"]).code, 1);
+    // Without such a rule, it has failed.
+    let mark = CHECKS.replace(
+        "  - name: has-owner
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    validate: {failureAction: Enforce, message: no owner, pattern: {metadata: {labels: {owner: '?*'}}}}\n",
+        "",
+    );
+    let run = test_with(steps, &[("t/policy.yaml", &mark)], &[]);
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("($error != null) is false, not true"), "{}", run.stdout);
+}
+
+/// Nobody waits for a kind to be served of which no policy would be run.
+#[test]
+fn policies_of_kinds_that_are_not_run_are_said_to_be() {
+    let steps = "  steps:
+  - try:
+    - apply: {file: policy.yaml}
+    - assert: {file: policy.yaml}
+";
+    for (kind, operation) in [
+        ("policies.kyverno.io/v1, kind: ValidatingPolicy", "validate"),
+        ("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages"),
+        ("policies.kyverno.io/v1alpha1, kind: DeletingPolicy", "cleanup"),
+        ("kyverno.io/v2, kind: ClusterCleanupPolicy", "cleanup"),
+    ] {
+        let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {{}}}}");
+        let run = test_with(steps, &[("t/policy.yaml", &policy)], &[]);
+        assert_eq!(run.code, 0, "{kind}: {}{}", run.stdout, run.stderr);
+        let row = format!("not run   not run by Kiln: {operation}\n");
+        assert!(run.stdout.contains(&row), "{kind}: {}", run.stdout);
+        assert!(run.stdout.contains("0 passed, 0 failed, 1 not run"), "{kind}: {}", run.stdout);
+    }
+}
+
+/// `template` of a test, a step and an operation: the nearest one counts.
+#[test]
+fn a_test_says_whether_objects_have_expressions() {
+    let apply = |name: &str, template: &str| {
+        let object = format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: default}}, data: {{x: \"(join('-', ['a', 'b']))\"}}}}"
+        );
+        // What is asserted is an expression in any case.
+        let wanted = match name.starts_with("as-it-is") {
+            true => "\"(starts_with(data.x, '(join'))\": true",
+            false => "data: {x: a-b}",
+        };
+        format!(
+            "    - apply: {{{template}resource: {object}}}\n    - assert: {{resource: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: default}}, {wanted}}}}}\n"
+        )
+    };
+    let steps = format!(
+        "  template: false\n  steps:\n  - try:\n{}{}  - template: true\n    try:\n{}{}",
+        apply("as-it-is", ""),
+        apply("filled", "template: true, "),
+        apply("filled-2", ""),
+        apply("as-it-is-2", "template: false, "),
+    );
+    let run = test_with(&steps, &[], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn a_test_may_wait_for_conditions_fields_and_deletions() {
+    let node = "{apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: dolly, namespace: default}, status: {phase: Grazing, conditions: [{type: Shorn, status: 'True'}]}}";
+    let wait = |name: &str, wanted: &str| {
+        format!(
+            "    - wait: {{apiVersion: farm.example.com/v1, kind: Sheep, {name}namespace: default, timeout: 1m, for: {wanted}}}\n"
+        )
+    };
+    let steps = |more: &str| {
+        format!(
+            "  steps:\n  - try:\n    - apply: {{file: definition.yaml}}\n    - apply: {{resource: {node}}}\n{}{}{}{more}",
+            wait("name: dolly, ", "{condition: {name: Shorn, value: 'true'}}"),
+            wait("", "{condition: {name: Shorn}}"),
+            wait("name: dolly, ", "{jsonPath: {path: '{.status.phase}', value: Grazing}}"),
+        )
+    };
+    let files = [("t/definition.yaml", DEFINITION)];
+    let gone = "    - delete: {ref: {apiVersion: farm.example.com/v1, kind: Sheep, name: dolly, namespace: default}}\n";
+    let gone = format!("{gone}{}", wait("name: dolly, ", "{deletion: {}}"));
+    let run = test_with(&steps(&gone), &files, &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    // All that are meant must be so.
+    let other = "    - apply: {resource: {apiVersion: farm.example.com/v1, kind: Sheep, metadata: {name: shaun, namespace: default}}}\n";
+    let other = format!("{other}{}", wait("", "{condition: {name: Shorn}}"));
+    let run = test_with(&steps(&other), &files, &[]);
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    let run = test_with(
+        &format!(
+            "  steps:\n  - try:\n{}",
+            wait("", "{jsonPath: {path: '{.a[?(@.b)]}', value: x}}")
+        ),
+        &[],
+        &[],
+    );
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stderr
+            .contains("wait is understood for deletion, a condition, or a jsonPath of fields"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn definitions_that_many_clusters_have_are_given_by_name() {
+    let steps = "  steps:
+  - try:
+    - assert: {resource: {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: applications.argoproj.io}, status: {acceptedNames: {kind: Application, listKind: ApplicationList, plural: applications, singular: application}, storedVersions: [v1alpha1]}}}
+    - apply: {resource: {apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: shop, namespace: default}, spec: {project: p, source: {path: x}}}}
+    - assert: {resource: {apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: shop, namespace: default}, spec: {source: {path: x}}}}
+    - apply: {resource: {apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: letters}}}
+    - apply: {file: definition.yaml}
+";
+    let files = [("t/definition.yaml", DEFINITION)];
+    let run = test_with(steps, &files, &["--crds", "argo,cert-manager"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let run = test_with(steps, &files, &["--crds", "argo", "cert-manager", "t/definition.yaml"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    let run = test_with(steps, &files, &["--crds", "cert-manger"]);
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+    for said in [
+        "--crds cert-manger: there is no such file, and Kiln knows no definitions of that name",
+        "did you mean cert-manager? the names are argo, cert-manager, ",
+        "istio",
+    ] {
+        assert!(run.stderr.contains(said), "{}", run.stderr);
+    }
+    let page = include_str!("../../../../docs/testing.md");
+    let names = run.stderr.split("the names are ").nth(1).unwrap().trim();
+    for name in names.split(", ") {
+        assert!(page.contains(&format!("`{name}`")), "docs/testing.md does not name {name}");
+    }
+}

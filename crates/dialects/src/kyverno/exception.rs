@@ -34,7 +34,12 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
     let spec = required(&root, "spec")?.fields(SPEC)?;
     let include = filters::block(required(&spec, "match")?, false)?;
     if include.filters.filters().is_empty() {
-        include.node.error_with("match cannot be empty", "add match.any with a list of resources");
+        // Kyverno stores such an exception, and it applies to nothing.
+        report.warn(
+            &include.node.path,
+            "match is empty: the exception applies to nothing",
+            Some("add match.any with a list of resources".into()),
+        );
     }
     let background = spec.flag("background").unwrap_or(true);
     for (at, filter) in include.filters.filters().iter().enumerate() {

@@ -483,6 +483,17 @@ spec:
     );
     assert_eq!(verdict("y", "legacy"), "# pull: pass");
     assert_eq!(verdict("x1", "new"), "# pull: pass");
+    // One that applies to nothing is stored all the same.
+    let nothing = "apiVersion: kyverno.io/v2beta1\nkind: PolicyException\nmetadata: {name: e}\nspec: {match: {}, exceptions: [{policyName: p, ruleNames: ['*']}]}\n---\n";
+    let policies = format!("{nothing}{}", policy("p", PULL));
+    let run = mutated(&policies, &pod("x1", "legacy"), "");
+    assert_eq!(run.lines().last(), Some("# pull: pass"));
+    assert_eq!(
+        messages(&compiled(nothing)),
+        [
+            "warning: policy.yaml:4:15: match is empty: the exception applies to nothing (add match.any with a list of resources)"
+        ]
+    );
     let wrong = "{apiVersion: kyverno.io/v2, kind: PolicyException, metadata: {name: e}, spec: {match: {resources: {kinds: [Pod]}}, exceptions: [{policyname: p, ruleNames: [r]}], background: yes}}";
     assert_eq!(
         messages(&compiled(wrong)),

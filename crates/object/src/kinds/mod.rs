@@ -5,6 +5,7 @@
 //! that `kubectl` takes.
 
 mod builtin;
+pub mod common;
 mod crd;
 mod discovered;
 
@@ -299,6 +300,16 @@ fn preferred<'k>(versions: impl Iterator<Item = &'k Kind>) -> Option<&'k Kind> {
 
 fn is_custom(kind: &Kind) -> bool {
     matches!(kind.short_names, Names::Read(_))
+}
+
+/// The plural that a kind has unless its definition says otherwise.
+pub fn usual_plural(kind: &str) -> String {
+    let word = kind.to_lowercase();
+    match word.strip_suffix('y') {
+        _ if word.ends_with('s') => format!("{word}es"),
+        Some(front) => format!("{front}ies"),
+        None => format!("{word}s"),
+    }
 }
 
 #[cfg(test)]

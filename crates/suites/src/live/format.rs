@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kiln_diagnostic::{Diagnostic, Place, did_you_mean};
-use kiln_value::{Path, Value};
+use kiln_value::{Path, Value, value};
 use kiln_yaml::Document;
 
 use crate::files::Folder;
@@ -39,10 +39,17 @@ pub(super) enum Verb {
     Assert,
     Error,
     Sleep,
+    Wait,
+    /// What runs programs of the machine, which nothing here does.
+    Script,
+    Command,
 }
 
+/// What only shows something to whoever looks on.
+const SHOWS: [&str; 4] = ["describe", "events", "get", "podLogs"];
+
 impl Verb {
-    const ALL: [Verb; 8] = [
+    const ALL: [Verb; 11] = [
         Verb::Apply,
         Verb::Create,
         Verb::Update,
@@ -51,6 +58,9 @@ impl Verb {
         Verb::Assert,
         Verb::Error,
         Verb::Sleep,
+        Verb::Wait,
+        Verb::Script,
+        Verb::Command,
     ];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -63,7 +73,15 @@ impl Verb {
             Verb::Assert => "assert",
             Verb::Error => "error",
             Verb::Sleep => "sleep",
+            Verb::Wait => "wait",
+            Verb::Script => "script",
+            Verb::Command => "command",
         }
+    }
+
+    /// Whether it runs programs.
+    pub(super) fn is_program(self) -> bool {
+        matches!(self, Verb::Script | Verb::Command)
     }
 }
 
@@ -112,8 +130,9 @@ const PASSED_OVER: [&str; 18] = [
 
 /// Reads a test, and tells what is wrong with it.
 pub(super) fn read(document: &Document, folder: &mut Folder<'_>) -> (Test, Vec<Diagnostic>) {
-    let mut reading = Reading { document, folder, problems: Vec::new() };
     let value = document.value();
+    let template = template(value.get("spec")).unwrap_or(true);
+    let mut reading = Reading { document, folder, template, problems: Vec::new() };
     let spec = Path::root().join("spec");
     let text = |path: &[&str]| value.str_at(path.iter().copied());
     reading.known(
@@ -138,12 +157,23 @@ pub(super) fn read(document: &Document, folder: &mut Folder<'_>) -> (Test, Vec<D
         let path = spec.join("steps").join(i);
         test.steps.extend(reading.step(step, i, &path));
     }
+    let mut operations = test.steps.iter().flat_map(|step| &step.operations);
+    if let Some(program) = operations.find(|operation| operation.verb.is_program()) {
+        let message = format!(
+            "{} is not run here, because nothing outside the sandbox is: the test ends there",
+            program.verb.as_str()
+        );
+        let problem = Diagnostic::warning(message).at(program.place.clone());
+        reading.problems.push(problem.hint(instead()));
+    }
     (test, reading.problems)
 }
 
 struct Reading<'r, 'f> {
     document: &'r Document,
     folder: &'r mut Folder<'f>,
+    /// Whether objects have expressions in them, where neither step nor operation says otherwise.
+    template: bool,
     problems: Vec<Diagnostic>,
 }
 
@@ -185,16 +215,20 @@ impl Reading<'_, '_> {
             read.bindings.extend(bindings(used.get_path(["with", "bindings"])));
             self.template(used, &at, &mut read);
         }
+        let templates = template(Some(step)).unwrap_or(self.template);
         for part in ["try", "finally"] {
             let list = step.get(part).and_then(Value::as_list);
             for (i, value) in list.into_iter().flat_map(|list| list.iter()).enumerate() {
                 let at = path.join(part).join(i);
                 let place = self.document.locate(&at);
-                match operation(value, place) {
-                    Ok(mut operation) => {
+                match operation(value, templates, place) {
+                    // What is put in order at the end goes with the sandbox.
+                    Ok(Some(operation)) if part == "finally" && operation.verb.is_program() => {}
+                    Ok(Some(mut operation)) => {
                         self.load(&mut operation, &at);
                         read.operations.push(operation);
                     }
+                    Ok(None) => {}
                     Err(problem) => self.problems.push(problem),
                 }
             }
@@ -221,11 +255,12 @@ impl Reading<'_, '_> {
             step.bindings.extend(given);
             let list = document.value().get_path(["spec", "try"]).and_then(Value::as_list);
             for value in list.into_iter().flat_map(|list| list.iter()) {
-                match operation(value, place.clone()) {
-                    Ok(mut operation) => {
+                match operation(value, self.template, place.clone()) {
+                    Ok(Some(mut operation)) => {
                         self.load(&mut operation, path);
                         step.operations.push(operation);
                     }
+                    Ok(None) => {}
                     Err(problem) => self.problems.push(problem),
                 }
             }
@@ -275,7 +310,17 @@ fn bindings(value: Option<&Value>) -> Vec<(String, Value)> {
         .collect()
 }
 
-fn operation(value: &Value, place: Place) -> Result<Operation, Diagnostic> {
+/// Whether something says that objects have expressions in them, or have none.
+fn template(value: Option<&Value>) -> Option<bool> {
+    value?.get("template")?.as_bool()
+}
+
+/// Reads an operation; none of one that only shows something.
+fn operation(
+    value: &Value,
+    templates: bool,
+    place: Place,
+) -> Result<Option<Operation>, Diagnostic> {
     let wrong = |message: String| Diagnostic::error(message).at(place.clone());
     let found = value.as_map().and_then(|map| {
         map.iter().find(|(key, _)| !["description", "continueOnError"].contains(&key.as_str()))
@@ -283,13 +328,11 @@ fn operation(value: &Value, place: Place) -> Result<Operation, Diagnostic> {
     let Some((name, fields)) = found else {
         return Err(wrong("an operation is a map with one field".to_owned()));
     };
-    let Some(verb) = Verb::ALL.into_iter().find(|verb| verb.as_str() == name.as_str()) else {
-        let known: Vec<&str> = Verb::ALL.iter().map(|verb| verb.as_str()).collect();
-        let why = wrong(format!("{name} is not run here, because nothing outside the sandbox is"));
-        return Err(why.hint(format!(
-            "say it with {}, or run the test with chainsaw on kiln up",
-            known.join(", ")
-        )));
+    if SHOWS.contains(&name.as_str()) {
+        return Ok(None);
+    }
+    let Some(mut verb) = Verb::ALL.into_iter().find(|verb| verb.as_str() == name.as_str()) else {
+        return Err(wrong(format!("{name} is not run here")).hint(instead()));
     };
     let list = |field: &str| {
         let list = fields.get(field).and_then(Value::as_list);
@@ -299,6 +342,11 @@ fn operation(value: &Value, place: Place) -> Result<Operation, Diagnostic> {
     if verb == Verb::Delete {
         objects.extend(fields.get("ref").map(referred));
     }
+    if verb == Verb::Wait {
+        let object;
+        (verb, object) = awaited(fields).map_err(wrong)?;
+        objects.push(object);
+    }
     let sleep = match (verb, fields.str_at(["duration"])) {
         (Verb::Sleep, Some(text)) => {
             duration(text).ok_or_else(|| wrong(format!("{text:?} is not a duration such as 3s")))?
@@ -306,21 +354,28 @@ fn operation(value: &Value, place: Place) -> Result<Operation, Diagnostic> {
         _ => Duration::ZERO,
     };
     let file = fields.str_at(["file"]).map(str::to_owned);
-    if objects.is_empty() && file.is_none() && verb != Verb::Sleep {
+    if objects.is_empty() && file.is_none() && verb != Verb::Sleep && !verb.is_program() {
         return Err(wrong(format!("{name} names neither a file nor a resource")));
     }
-    Ok(Operation {
+    Ok(Some(Operation {
         verb,
         bindings: bindings(fields.get("bindings")),
         objects,
         file,
-        template: fields.get("template").and_then(Value::as_bool) != Some(false),
+        template: template(Some(fields)).unwrap_or(templates),
         expect: list("expect")
             .filter_map(|one| Some((one.get("match").cloned(), one.get("check")?.clone())))
             .collect(),
         sleep,
         place,
-    })
+    }))
+}
+
+/// How else to say what is not run.
+fn instead() -> String {
+    let known = Verb::ALL.iter().filter(|verb| !verb.is_program());
+    let known: Vec<&str> = known.map(|verb| verb.as_str()).collect();
+    format!("say it with {}, or run the test with chainsaw on kiln up", known.join(", "))
 }
 
 /// An object as far as a reference tells.
@@ -338,6 +393,38 @@ fn referred(reference: &Value) -> Value {
         }
     }
     object
+}
+
+/// What `wait` waits for, as something that is asserted.
+fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
+    let mut object = referred(fields);
+    let Some(wanted) = fields.get("for") else {
+        return Err("wait says nothing about what for".to_owned());
+    };
+    if wanted.get("deletion").is_some() {
+        return Ok((Verb::Error, object));
+    }
+    let text = |path: &[&str]| wanted.str_at(path.iter().copied());
+    if let Some(name) = text(&["condition", "name"]) {
+        // kubectl: without a value, the condition is true; letter case is not looked at.
+        let value = text(&["condition", "value"]).unwrap_or("true").to_lowercase();
+        let named = format!("(conditions[?type == '{name}'].to_lower(status))");
+        let _ = object.set(["status", named.as_str()], value!([value]));
+        return Ok((Verb::Wait, object));
+    }
+    // Of kubectl's paths, those that only name fields.
+    let path = text(&["jsonPath", "path"]).map(|path| path.trim_matches(['{', '}']));
+    let is_plain = |path: &&str| {
+        path.starts_with('.') && path.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    };
+    if let Some(path) = path.filter(is_plain) {
+        let path: Vec<&str> = path.split('.').skip(1).collect();
+        let value = wanted.get_path(["jsonPath", "value"]);
+        let value = value.cloned().ok_or("wait for a jsonPath needs a value")?;
+        let _ = object.set(path, value);
+        return Ok((Verb::Wait, object));
+    }
+    Err("wait is understood for deletion, a condition, or a jsonPath of fields".to_owned())
 }
 
 /// `1m30s` and the like.

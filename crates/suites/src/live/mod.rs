@@ -9,10 +9,12 @@
 //! | `expression` | what stands in parentheses |
 //! | `assertion` | a value against what is asserted of it |
 //! | `operation` | what each operation does on a cluster |
+//! | `not_run` | what is waited for in vain, because Kiln does not run the rule |
 
 mod assertion;
 mod expression;
 mod format;
+mod not_run;
 mod operation;
 
 use std::time::Duration;
@@ -24,7 +26,7 @@ use kiln_yaml::{ReadOptions, Reader};
 use crate::files::{Files, Folder};
 use crate::report::{Row, Suite, Verdict};
 use expression::Bindings;
-use operation::{Operator, Outcome};
+use operation::{Failure, Operator, Outcome};
 
 /// What a server answered.
 #[derive(Clone, Debug)]
@@ -119,22 +121,27 @@ fn run_test(test: &format::Test, bed: &dyn Bed, suite: &mut Suite) {
                 Ok(bindings) => operator.run(operation, bindings),
                 Err(why) => Outcome::failed("", why.clone()),
             };
-            let passed = outcome.failure.is_none();
+            let (verdict, got, reason) = match outcome.failure {
+                None => (Verdict::Passed, Some("pass"), "ok".to_owned()),
+                Some(Failure::Failed(why)) => (Verdict::Failed, Some("fail"), why),
+                Some(Failure::NotRun(why)) => (Verdict::NotRun, None, why),
+            };
             suite.rows.push(Row {
                 policy: test.name.clone(),
                 rule: step.name.clone(),
                 resource: outcome.about,
                 wanted: "pass",
-                got: Some(if passed { "pass" } else { "fail" }),
-                verdict: if passed { Verdict::Passed } else { Verdict::Failed },
-                reason: outcome.failure.unwrap_or_else(|| "ok".to_owned()),
+                got,
+                verdict,
+                reason,
                 message: operation.verb.as_str().to_owned(),
                 differences: Vec::new(),
                 compared: outcome.compared,
                 place: operation.place.clone(),
             });
-            // chainsaw: what follows a failure is not run.
-            if !passed {
+            // chainsaw: what follows a failure is not run. Nor is what follows something that nobody did: it would be
+            // about another cluster than the test means.
+            if verdict != Verdict::Passed {
                 return;
             }
         }

@@ -8,6 +8,7 @@ use kiln_value::{Map, Value, value};
 use super::assertion::mismatches;
 use super::expression::Bindings;
 use super::format::{Operation, Test, Verb};
+use super::not_run;
 use super::{Answer, Bed};
 
 /// Nothing happens for so long when everything has happened: longer than the engine puts anything off for, also on a
@@ -22,15 +23,29 @@ const SETTLED: Duration = Duration::from_millis(150);
 pub(super) struct Outcome {
     /// What it was about.
     pub(super) about: String,
-    /// Why it failed, if it did.
-    pub(super) failure: Option<String>,
+    /// Why it did not succeed, if it did not.
+    pub(super) failure: Option<Failure>,
     /// How many objects were compared with what was asserted of them.
     pub(super) compared: usize,
 }
 
 impl Outcome {
     pub(super) fn failed(about: &str, why: String) -> Self {
-        Outcome { about: about.to_owned(), failure: Some(why), compared: 0 }
+        Outcome { about: about.to_owned(), failure: Some(Failure::Failed(why)), compared: 0 }
+    }
+}
+
+/// Why an operation did not succeed.
+pub(super) enum Failure {
+    /// Something else came of it than was expected.
+    Failed(String),
+    /// What was expected is for rules that Kiln does not run.
+    NotRun(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Failure::Failed(why)
     }
 }
 
@@ -73,6 +88,11 @@ impl<'o> Operator<'o> {
             Err(why) => return Outcome::failed(operation.verb.as_str(), why),
         };
         let verb = operation.verb;
+        if verb.is_program() {
+            let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
+            let about = verb.as_str().to_owned();
+            return Outcome { about, failure: Some(Failure::NotRun(why)), compared: 0 };
+        }
         if verb == Verb::Sleep {
             self.rest(operation.sleep.min(SLEEP), operation.sleep);
             let about = format!("sleep {:?}", operation.sleep);
@@ -82,7 +102,8 @@ impl<'o> Operator<'o> {
         let mut compared = 0;
         for object in &operation.objects {
             // What is asserted is compared as it stands; its names are filled in.
-            let fills = operation.template && !matches!(verb, Verb::Assert | Verb::Error);
+            let asserts = matches!(verb, Verb::Assert | Verb::Error | Verb::Wait);
+            let fills = operation.template && !asserts;
             let object =
                 match if fills { bindings.filled(object) } else { named(object, &bindings) } {
                     Ok(object) => object,
@@ -90,11 +111,11 @@ impl<'o> Operator<'o> {
                 };
             about.push(describe(&object));
             let done = match verb {
-                Verb::Assert | Verb::Error => {
+                Verb::Assert | Verb::Error | Verb::Wait => {
                     compared += 1;
-                    self.compare(verb, &object, &bindings)
+                    self.assert(verb, &object, &bindings)
                 }
-                Verb::Delete => self.delete(&object),
+                Verb::Delete => self.delete(&object).map_err(Failure::from),
                 _ => self.write(operation, &object, &bindings),
             };
             if let Err(why) = done {
@@ -187,7 +208,11 @@ impl<'o> Operator<'o> {
         operation: &Operation,
         object: &Value,
         bindings: &Bindings,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
+        // Whatever else the test says is about a policy that nobody runs here.
+        if let Some(why) = not_run::of_kind(object) {
+            return Err(Failure::NotRun(why));
+        }
         let place = self.place(object)?;
         let mut object = object.clone();
         if place.namespaced && object.str_at(["metadata", "namespace"]).is_none() {
@@ -213,7 +238,16 @@ impl<'o> Operator<'o> {
             _ => self.bed.send("POST", &collection, JSON, Some(&object)),
         };
         let error = (answer.status >= 300).then(|| said(&answer));
+        // What was done and should not have been is for rules that check objects.
+        let is_done = error.is_none();
         expected(operation, &object, &answer, error, bindings)
+            .map_err(|why| self.explained(why, is_done))
+    }
+
+    /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
+    fn explained(&self, why: String, is_for_checks: bool) -> Failure {
+        let checks = if is_for_checks { not_run::checks(self.bed) } else { None };
+        checks.map_or(Failure::Failed(why), Failure::NotRun)
     }
 
     fn delete(&mut self, object: &Value) -> Result<(), String> {
@@ -271,6 +305,11 @@ impl<'o> Operator<'o> {
         Ok(items)
     }
 
+    fn assert(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), Failure> {
+        let done = self.compare(verb, wanted, bindings);
+        done.map_err(|why| self.explained(why, not_run::is_for_checks(verb, wanted)))
+    }
+
     fn compare(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), String> {
         // Without a kind, it is about bindings alone.
         let place = match wanted.get("kind") {
@@ -293,8 +332,13 @@ impl<'o> Operator<'o> {
             let mut closest: Option<Vec<String>> = None;
             for candidate in &candidates {
                 let told = mismatches(wanted, candidate, bindings)?;
-                if closest.as_ref().is_none_or(|closest| told.len() < closest.len()) {
+                // kubectl: what is waited for is to hold of all that are meant.
+                let all = verb == Verb::Wait && !told.is_empty();
+                if all || closest.as_ref().is_none_or(|closest| told.len() < closest.len()) {
                     closest = Some(told);
+                }
+                if all {
+                    break;
                 }
             }
             let fits = closest.as_ref().is_some_and(Vec::is_empty);

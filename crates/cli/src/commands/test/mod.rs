@@ -1,5 +1,6 @@
 //! `kiln test`
 
+mod definitions;
 mod live;
 mod show;
 mod side_by_side;
@@ -14,7 +15,7 @@ use kiln_suites::{Files, Options, Report, Selector, Suite};
 use kiln_yaml::{Document, ReadOptions};
 
 use super::eval::Surroundings;
-use super::rules::{kinds_of, read_all};
+use super::rules::kinds_of;
 use super::watch;
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
@@ -62,8 +63,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
     allow_service: Vec<Allowed>,
 
-    /// Definitions of custom resources that all suites may use, also on their sandboxes: files or folders
-    #[arg(long, value_name = "FILES", num_args = 1.., alias = "crd-paths")]
+    /// Definitions of custom resources that all suites may use, also on their sandboxes: files, folders, or names of what
+    /// many clusters have, such as argo, cert-manager or istio; a wrong name shows them all
+    #[arg(long, value_name = "FILES|NAMES", num_args = 1.., alias = "crd-paths")]
     crds: Vec<String>,
 
     /// The branch of repositories among DIR whose address names none
@@ -132,7 +134,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .map_err(|error| Diagnostic::error(format!("--test-case-selector: {error}")))?;
     let mut fetched = Fetched::default();
     let paths = fetched.bring(&args.paths, args.git_branch.as_deref(), global.max_input_size)?;
-    let definitions = read_all(&separated(&args.crds), global)?;
+    let definitions = definitions::read(&separated(&args.crds), global)?;
     // Those that cannot be used are told once, and not by every suite.
     kinds_of(&definitions)?;
     let run = Run {
