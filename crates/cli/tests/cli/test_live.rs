@@ -350,6 +350,7 @@ fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
     let steps = "  steps:
   - try:
     - apply: {file: policy.yaml}
+    - assert: {resource: {apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: owned}, status: {conditions: [{reason: Succeeded, status: 'True', type: Ready}]}}}
     - apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: default, labels: {owner: me}}}}
     - assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: default, labels: {seen: 'yes'}}}}
     - apply:
@@ -366,8 +367,14 @@ fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
         run.stdout
     );
     assert!(!run.stdout.contains("never"), "what follows is not run: {}", run.stdout);
-    assert!(run.stdout.contains("3 passed, 0 failed, 1 not run"), "{}", run.stdout);
+    assert!(run.stdout.contains("4 passed, 0 failed, 1 not run"), "{}", run.stdout);
     assert_eq!(test_with(steps, &files, &["--strict"]).code, 1);
+    // A policy none of whose rules is run is never ready.
+    let checks = CHECKS.split("  - name: mark").next().unwrap();
+    let run = test_with(steps, &[("t/policy.yaml", checks)], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("1 passed, 0 failed, 1 not run"), "{}", run.stdout);
+    assert!(run.stdout.contains("rule has-owner (validate) of owned\n"), "{}", run.stdout);
     // Without such a rule, it has failed.
     let mark = CHECKS.replace(
         "  - name: has-owner
@@ -502,4 +509,35 @@ fn definitions_that_many_clusters_have_are_given_by_name() {
     for name in names.split(", ") {
         assert!(page.contains(&format!("`{name}`")), "docs/testing.md does not name {name}");
     }
+}
+
+/// What comes before a script counts; what comes after it would be about another cluster than the test means.
+#[test]
+fn a_script_ends_its_test_where_it_stands() {
+    let steps = "  steps:
+  - try:
+    - create: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: one}}}
+    - describe: {apiVersion: v1, kind: Namespace, name: one}
+    finally:
+    - script: {content: kubectl delete namespace one}
+  - try:
+    - create: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: two}}}
+    - script: {content: kubectl get pods}
+    - command: {entrypoint: kubectl, args: [get, pods]}
+    - assert: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: never}}}
+";
+    let run = test_with(steps, &[], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("2 passed, 0 failed, 1 not run"), "{}", run.stdout);
+    assert!(!run.stdout.contains("never"), "{}", run.stdout);
+    assert_eq!(run.stderr.matches("warning: ").count(), 1, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("warning: script is not run here, because nothing outside the sandbox is: the test ends there\n  --> t/chainsaw-test.yaml:13:7"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(test_with(steps, &[], &["--strict"]).code, 1);
+    let run = test_with("  steps:\n  - try:\n    - skript: {content: ls}\n", &[], &[]);
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("skript is not run here"), "{}", run.stderr);
 }

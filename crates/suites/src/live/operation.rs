@@ -307,7 +307,10 @@ impl<'o> Operator<'o> {
 
     fn assert(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), Failure> {
         let done = self.compare(verb, wanted, bindings);
-        done.map_err(|why| self.explained(why, not_run::is_for_checks(verb, wanted)))
+        done.map_err(|why| {
+            let is_for_checks = not_run::is_for_checks(self.bed, verb, wanted);
+            self.explained(why, is_for_checks)
+        })
     }
 
     fn compare(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), String> {
@@ -331,7 +334,8 @@ impl<'o> Operator<'o> {
             };
             let mut closest: Option<Vec<String>> = None;
             for candidate in &candidates {
-                let told = mismatches(wanted, candidate, bindings)?;
+                let candidate = not_run::without_own_condition(candidate, wanted);
+                let told = mismatches(wanted, &candidate, bindings)?;
                 // kubectl: what is waited for is to hold of all that are meant.
                 let all = verb == Verb::Wait && !told.is_empty();
                 if all || closest.as_ref().is_none_or(|closest| told.len() < closest.len()) {
