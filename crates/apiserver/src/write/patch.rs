@@ -13,7 +13,7 @@ use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server};
 use crate::status::{Failure, Problem};
-use crate::{managed, media};
+use crate::{access, managed, media};
 
 /// The most operations of a JSON patch.
 const MOST_OPERATIONS: usize = 10_000;
@@ -329,6 +329,10 @@ fn apply(
         }
         if old.is_none() && !call.target.subresource.is_empty() {
             return Err(Failure::not_found(&call.target.about()));
+        }
+        if old.is_none() {
+            // Kubernetes: whoever makes something new by applying it needs both rights.
+            access::authorize(server, &call.user, "create", &call.target)?;
         }
         let keeper = Keeper::new(server, &call.target, options);
         let Some(keeping) = keeper.keeping() else {

@@ -197,3 +197,30 @@ fn roles_that_multiply_are_refused() {
     let made = as_jane(&server, "POST", &format!("{HERE}/roles"), &role);
     assert_eq!(made.status, 413);
 }
+
+#[test]
+fn applying_something_new_asks_for_the_right_to_create() {
+    let server = prepared();
+    let patches = value!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}]);
+    create(&server, &format!("{HERE}/roles"), &role_of("patches", patches));
+    let mut bound = binding("RoleBinding", "jane-patches", "patches");
+    bound.set(["roleRef", "kind"], "Role").unwrap();
+    bound.set(["subjects"], value!([{"kind": "User", "name": "jane"}])).unwrap();
+    create(&server, &format!("{HERE}/rolebindings"), &bound);
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let map = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let apply = |user: &str, path: &str| {
+        let request = Request::new("PATCH", &format!("{path}?fieldManager=t&force=true"))
+            .with_body("application/apply-patch+yaml", json::to_string(&map));
+        server.call(&request.with_header("Impersonate-User", user))
+    };
+    let refused = apply("jane", path);
+    assert_refused(
+        &refused,
+        "configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"",
+    );
+    assert_eq!(server.call(&Request::new("GET", path)).status, 404);
+    // What is there already may be changed.
+    create(&server, "/api/v1/namespaces/default/configmaps", &map);
+    assert_eq!(apply("jane", path).status, 200);
+}
