@@ -33,6 +33,7 @@ mod tests {
             ("v1", "Secret", "1a", true),
             ("rbac.authorization.k8s.io/v1", "ClusterRole", "system:Node_x", true),
             ("rbac.authorization.k8s.io/v1", "ClusterRole", "a/b", false),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole", "a\u{7f}b", false),
         ] {
             let found = problem(&Gvk::new(api_version, kind), name);
             assert_eq!(found.is_none(), fine, "{kind} {name}: {found:?}");

@@ -184,17 +184,52 @@ fn read(database: &Database) -> Result<Kept, String> {
     for entry in objects.iter().map_err(|error| wrong(error.into()))? {
         let (key, text) = entry.map_err(|error| wrong(error.into()))?;
         let object = json::parse(text.value()).map_err(|error| failed("understand", error))?;
-        let parts: Vec<&str> = key.value().split('\0').collect();
-        if let [group, plural, namespace, name] = parts.as_slice() {
-            kept.records.push(Record {
-                group: Str::new(group),
-                plural: Str::new(plural),
-                namespace: Str::new(namespace),
-                name: Str::new(name),
-                object: Some(object),
-                revision,
-            });
-        }
+        // Of the parts of a key, only a name ever held what separates them.
+        let parts: Vec<&str> = key.value().splitn(4, '\0').collect();
+        let [group, plural, namespace, name] = parts.as_slice() else {
+            let why = format!("{:?} is not the key of an object", key.value());
+            return Err(failed("understand", why));
+        };
+        kept.records.push(Record {
+            group: Str::new(group),
+            plural: Str::new(plural),
+            namespace: Str::new(namespace),
+            name: Str::new(name),
+            object: Some(object),
+            revision,
+        });
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(folder: &Path, key: &str) {
+        let (data, _) = Data::open(folder).unwrap();
+        let transaction = data.database.begin_write().unwrap();
+        {
+            let mut objects = transaction.open_table(OBJECTS).unwrap();
+            objects.insert(key, r#"{"metadata":{"name":"a"}}"#).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+
+    #[test]
+    fn nothing_that_was_written_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = "rbac.authorization.k8s.io";
+        written(folder.path(), &format!("{group}\0clusterroles\0\0a\0b"));
+        let (data, kept) = Data::open(folder.path()).unwrap();
+        let names: Vec<&str> = kept.records.iter().map(|record| record.name.as_str()).collect();
+        assert_eq!(names, ["a\0b"], "a name that was once taken");
+        drop(data);
+        written(folder.path(), "configmaps\0a");
+        let error = Data::open(folder.path()).unwrap_err();
+        assert_eq!(
+            error.message,
+            r#"cannot understand the data: "configmaps\0a" is not the key of an object"#
+        );
+    }
 }

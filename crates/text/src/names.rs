@@ -101,7 +101,12 @@ pub fn path_segment(name: &str) -> Vec<String> {
         return vec![format!("may not be '{name}'")];
     }
     let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
-    parts.map(|part| format!("may not contain '{part}'")).collect()
+    let mut problems: Vec<String> = parts.map(|part| format!("may not contain '{part}'")).collect();
+    // Kubernetes takes them, and nobody can type or read such a name.
+    if name.contains(char::is_control) {
+        problems.push("may not contain control characters".to_owned());
+    }
+    problems
 }
 
 /// What to check instead of a name to which something will be appended: a dash at its end is fine.
@@ -180,6 +185,7 @@ mod tests {
             (label_value(&"a".repeat(64)), vec!["must be no more than 63 bytes"]),
             (path_segment(".."), vec!["may not be '..'"]),
             (path_segment("a/b%c"), vec!["may not contain '/'", "may not contain '%'"]),
+            (path_segment("a\0b"), vec!["may not contain control characters"]),
         ] {
             assert_eq!(problems, wanted);
         }
