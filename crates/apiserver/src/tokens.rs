@@ -11,12 +11,14 @@ use crate::paths::Target;
 use crate::read::current;
 use crate::request::{Request, Response};
 use crate::server::{Call, Server};
-use crate::status::{About, Failure};
+use crate::status::{About, Failure, Problem};
 use crate::storage::TableKey;
+use crate::types::{decode, types};
 
-/// How long a token lasts if nobody says, and at least.
+/// How long a token lasts if nobody says, at least and at most.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
+const MOST_SECONDS: i64 = 1 << 32;
 
 fn unauthorized() -> Failure {
     Failure::new(401, "Unauthorized", "Unauthorized")
@@ -31,7 +33,7 @@ pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, F
     let user = match bearer(request) {
         Some(token) if same(server.settings.admin_token.as_deref(), token) => User::admin(),
         Some(token) => verify(server, token).ok_or_else(unauthorized)?,
-        None if server.settings.admin_token.is_none() => User::admin(),
+        None if !is_stranger(server, request) => User::admin(),
         None if OPEN.contains(&request.path.as_str()) => {
             return Ok(User {
                 name: "system:anonymous".to_owned(),
@@ -42,6 +44,11 @@ pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, F
         None => return Err(unauthorized()),
     };
     impersonate(server, request, user)
+}
+
+/// Whether nobody knows who sends a request.
+pub(crate) fn is_stranger(server: &Server, request: &Request) -> bool {
+    server.settings.admin_token.is_some() && bearer(request).is_none()
 }
 
 /// The token that a request comes with.
@@ -161,9 +168,34 @@ fn verify(server: &Server, token: &str) -> Option<User> {
     })
 }
 
+/// How many seconds a token is asked for.
+fn lifetime(request: &Value) -> Result<i64, Failure> {
+    let unreadable = |why: &str| {
+        Failure::bad_request(format!(
+            "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: {why}"
+        ))
+    };
+    let id = types().kind("authentication.k8s.io/v1", "TokenRequest");
+    let decoded = id.map(|id| decode(request, id)).transpose().map_err(|why| unreadable(&why))?;
+    let request = decoded.map_or_else(|| request.clone(), |decoded| decoded.object);
+    let Some(asked) = request.get_path(["spec", "expirationSeconds"]).filter(|n| !n.is_null())
+    else {
+        return Ok(USUAL_SECONDS);
+    };
+    let seconds = asked.as_i64().ok_or_else(|| unreadable("expirationSeconds is no number"))?;
+    let why = match seconds {
+        LEAST_SECONDS..=MOST_SECONDS => return Ok(seconds),
+        ..LEAST_SECONDS => "may not specify a duration less than 10 minutes",
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    let problem = Problem::invalid("spec.expirationSeconds", seconds, why);
+    Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]))
+}
+
 /// Makes a token of a ServiceAccount.
 pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failure> {
-    let mut request = media::read(call.request, "TokenRequest")?.value;
+    let request = media::read(call.request, "TokenRequest")?.value;
+    let seconds = lifetime(&request)?;
     let target = Target { subresource: String::new(), ..call.target.clone() };
     let account = current(&server.read(), &target)?;
     let issuer = format!("https://{}", server.settings.address);
@@ -171,11 +203,6 @@ pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failu
         .get_path(["spec", "audiences"])
         .filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
     let audiences = audiences.cloned().unwrap_or_else(|| Value::from(vec![issuer.as_str()]));
-    let seconds = request
-        .get_path(["spec", "expirationSeconds"])
-        .and_then(Value::as_i64)
-        .unwrap_or(USUAL_SECONDS);
-    let seconds = seconds.max(LEAST_SECONDS);
     let (now, _) = server.outside.now();
     let uid = account.str_at(["metadata", "uid"]).unwrap_or_default();
     let (namespace, name) = (target.namespace.as_str(), target.name.as_str());
@@ -195,7 +222,7 @@ pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failu
     metadata.insert("creationTimestamp", server.timestamp());
     let mut answer = value!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"});
     let _ = answer.set(["metadata"], Value::Map(metadata));
-    let bound = request.remove(["spec", "boundObjectRef"]).unwrap_or_default();
+    let bound = request.get_path(["spec", "boundObjectRef"]).cloned().unwrap_or_default();
     let mut spec = Map::new();
     spec.insert("audiences", audiences);
     spec.insert("expirationSeconds", seconds);

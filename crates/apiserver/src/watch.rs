@@ -21,6 +21,8 @@ use crate::table;
 const BATCH: usize = 500;
 /// How long a watch lasts if nobody says.
 const USUAL_SECONDS: u64 = 1800;
+/// The longest that one may ask for: a year, which no clock overflows at.
+const MOST_SECONDS: u64 = 365 * 24 * 3600;
 /// How often a listener hears how far things are, if it wants to.
 const BOOKMARK_SECONDS: i64 = 60;
 
@@ -66,7 +68,9 @@ pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, Failure> 
         last_bookmark: server.outside.now().0,
         headed: false,
         ended: false,
-        timeout_seconds: timeout.filter(|seconds| *seconds > 0).unwrap_or(USUAL_SECONDS),
+        timeout_seconds: timeout
+            .filter(|seconds| *seconds > 0)
+            .map_or(USUAL_SECONDS, |seconds| seconds.min(MOST_SECONDS)),
     };
     let seconds = server.outside.now().0;
     if streams
