@@ -151,7 +151,8 @@ pub(crate) fn rules_of(server: &Server, user: &User, namespace: &str) -> Vec<Val
         rules.extend(list.into_iter().flat_map(|list| list.iter().cloned()));
     };
     if let Some(table) = state.store.table(&rbac("clusterrolebindings")) {
-        table.range("", None).for_each(|(_, binding)| collect(binding, ""));
+        let everywhere = table.range("", None).filter(|((namespace, _), _)| namespace.is_empty());
+        everywhere.for_each(|(_, binding)| collect(binding, ""));
     }
     if !namespace.is_empty()
         && let Some(table) = state.store.table(&rbac("rolebindings"))

@@ -8,6 +8,7 @@ use kiln_value::{Value, value};
 
 use crate::access::User;
 use crate::admission::quota_status;
+use crate::crd::names;
 use crate::options::{DeleteOptions, Propagation, WriteOptions};
 use crate::paths::Target;
 use crate::server::{Server, State};
@@ -116,6 +117,7 @@ pub(crate) fn settle(server: &Server) {
         let mut busy = accounts(server);
         busy |= end_namespaces(server);
         busy |= end_definitions(server);
+        busy |= accept_definitions(server);
         busy |= collect(server);
         busy |= quotas(server);
         busy |= aggregate_roles(server);
@@ -294,8 +296,10 @@ fn end_definitions(server: &Server) -> bool {
         let table = TableKey::new(&text(&["spec", "group"]), &text(&["spec", "names", "plural"]));
         let inside: Vec<(Kind, Value)> = {
             let state = server.read();
-            let objects =
-                state.store.table(&table).into_iter().flat_map(|table| table.range("", None));
+            // One whose names are those of somebody else has no objects.
+            let is_served = state.kinds.custom(&table.group, &table.plural).is_some();
+            let stored = state.store.table(&table).filter(|_| is_served);
+            let objects = stored.into_iter().flat_map(|table| table.range("", None));
             objects
                 .filter_map(|(_, object)| Some((kind_of(&state, &table, object)?, object.clone())))
                 .collect()
@@ -311,6 +315,38 @@ fn end_definitions(server: &Server) -> bool {
         }
     }
     busy
+}
+
+/// Gives custom kinds the names that became free, and tells of those that are not.
+fn accept_definitions(server: &Server) -> bool {
+    let (group, plural) = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let key = TableKey::new(group, plural);
+    let now = server.timestamp();
+    let retold = |state: &State, definition: &Value| {
+        let mut new = definition.clone();
+        names::tell(&state.kinds, &mut new, &now);
+        (new.get("status") != definition.get("status")).then_some(new)
+    };
+    let stale: Vec<String> = {
+        let state = server.read();
+        let all = state.store.table(&key).into_iter().flat_map(|table| table.range("", None));
+        let stale = all.filter(|(_, definition)| retold(&state, definition).is_some());
+        stale.map(|((_, name), _)| name.to_string()).collect()
+    };
+    if stale.is_empty() {
+        return false;
+    }
+    let mut state = server.write();
+    for name in &stale {
+        let stored = state.store.get(&key, "", name);
+        if let Some(new) = stored.and_then(|definition| retold(&state, definition)) {
+            write::store(&mut state, group, plural, new);
+        }
+    }
+    let revision = state.store.revision();
+    drop(state);
+    server.outside.changed(revision);
+    true
 }
 
 /// Takes a finalizer from an object, and the object with its last one.

@@ -9,7 +9,7 @@ use kiln_value::{Value, value};
 
 use crate::access::{self, Authorization, User};
 use crate::admission::Admission;
-use crate::crd::Customs;
+use crate::crd::{Customs, names};
 use crate::media;
 use crate::paths::{self, Route, Target};
 use crate::request::{Parameters, Request, Response};
@@ -69,9 +69,14 @@ pub struct Settings {
     pub accounts: bool,
     /// Whether Deployments, ReplicaSets and Jobs make what they ask for.
     pub workloads: bool,
+    /// How many pods there may be before workloads get no more.
+    pub pods: usize,
     /// The certificates of the server, in PEM, for `kube-root-ca.crt`.
     pub ca: String,
 }
+
+/// How many pods workloads make: one number in an object must not fill the memory.
+const MOST_PODS: usize = 5_000;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -82,6 +87,7 @@ impl Default for Settings {
             address: "127.0.0.1:6443".to_owned(),
             accounts: true,
             workloads: true,
+            pods: MOST_PODS,
             ca: String::new(),
         }
     }
@@ -171,17 +177,7 @@ impl Server {
             for record in records {
                 state.store.restore(record);
             }
-            let key = TableKey::new("apiextensions.k8s.io", "customresourcedefinitions");
-            let definitions: Vec<Value> = state
-                .store
-                .table(&key)
-                .into_iter()
-                .flat_map(|table| table.range("", None))
-                .map(|(_, object)| object.clone())
-                .collect();
-            for definition in definitions {
-                state.define(&definition);
-            }
+            state.define_all();
         }
         seed::seed(&server);
         server
@@ -255,6 +251,16 @@ impl Server {
             Ok(answer) => answer,
             Err(failure) => Answer::Response(failure.response()),
         }
+    }
+
+    /// Whether the body of a request counts, told from its head alone: nobody has to hold what strangers send, or what
+    /// is not looked at.
+    ///
+    /// # Errors
+    /// With the refusal, when whoever sends it does not come in.
+    pub fn wants_body(&self, head: &Request) -> Result<bool, Response> {
+        tokens::authenticate(self, head).map_err(|failure| failure.response())?;
+        Ok(!matches!(head.method.as_str(), "GET" | "HEAD") && !tokens::is_stranger(self, head))
     }
 
     /// What is served, in one answer each: for programs in the same process.
@@ -418,23 +424,55 @@ fn health(request: &Request, parts: &[&str]) -> Response {
 }
 
 impl State {
-    /// Takes a definition of a custom kind into account.
+    /// Takes a definition of a custom kind into account, if its names are not those of others.
     pub(crate) fn define(&mut self, definition: &Value) {
-        if let Ok(kinds) = self.kinds.clone().with_crd(definition) {
+        let Some(definition) = names::served(&self.kinds, definition) else { return };
+        if let Ok(kinds) = self.kinds.clone().with_crd(&definition) {
+            self.undefine(&definition);
             self.kinds = kinds;
-            self.customs.set(definition);
+            self.customs.set(&definition);
             self.served += 1;
         }
     }
 
-    /// Forgets a custom kind.
+    /// Forgets the custom kind of a definition, if it is served.
     pub(crate) fn undefine(&mut self, definition: &Value) {
-        let text = |path: [&'static str; 3]| definition.str_at(path).unwrap_or_default().to_owned();
         let group = definition.str_at(["spec", "group"]).unwrap_or_default();
-        let kind = text(["spec", "names", "kind"]);
+        let plural = definition.str_at(["spec", "names", "plural"]).unwrap_or_default();
+        let Some(kind) = self.kinds.custom(group, plural).map(|kind| kind.kind().to_owned()) else {
+            return;
+        };
         self.kinds = self.kinds.clone().without(group, &kind);
         self.customs.remove(group, &kind);
         self.served += 1;
+    }
+
+    /// Takes all stored definitions into account, in the order in which their kinds came to be served.
+    fn define_all(&mut self) {
+        let key = TableKey::new("apiextensions.k8s.io", "customresourcedefinitions");
+        let stored = self.store.table(&key).into_iter().flat_map(|table| table.range("", None));
+        let mut definitions: Vec<Value> = stored.map(|(_, object)| object.clone()).collect();
+        let is_established = |definition: &Value| {
+            let list = definition.get_path(["status", "conditions"]).and_then(Value::as_list);
+            list.into_iter().flat_map(|list| list.iter()).any(|one| {
+                one.str_at(["type"]) == Some("Established")
+                    && one.str_at(["status"]) == Some("True")
+            })
+        };
+        let made = |definition: &Value| {
+            definition.str_at(["metadata", "creationTimestamp"]).map(str::to_owned)
+        };
+        definitions.sort_by_key(|definition| (!is_established(definition), made(definition)));
+        for definition in definitions.iter().filter(|definition| is_established(definition)) {
+            let mut before = definition.clone();
+            if let Some(names) = definition.get_path(["status", "acceptedNames"]) {
+                let _ = before.set(["spec", "names"], names.clone());
+            }
+            self.define(&before);
+        }
+        for definition in &definitions {
+            self.define(definition);
+        }
     }
 
     pub(crate) fn key(target: &Target) -> TableKey {

@@ -44,12 +44,20 @@ pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<Strin
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
     let target = review.target;
     match (target.kind.group(), target.kind.kind(), target.subresource.as_str()) {
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "")
-            if object.str_at(["spec", "conversion", "strategy"]) == Some("Webhook") =>
-        {
-            warnings.push(format!(
-                "conversion webhooks are not called here: versions of {name} differ in nothing but their name"
-            ));
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "") => {
+            if object.str_at(["spec", "conversion", "strategy"]) == Some("Webhook") {
+                warnings.push(format!(
+                    "conversion webhooks are not called here: versions of {name} differ in nothing but their name"
+                ));
+            }
+            let conditions = object.get_path(["status", "conditions"]).and_then(Value::as_list);
+            let refused = conditions.into_iter().flat_map(|list| list.iter()).find(|one| {
+                one.str_at(["type"]) == Some("NamesAccepted")
+                    && one.str_at(["status"]) == Some("False")
+            });
+            if let Some(why) = refused.and_then(|one| one.str_at(["message"])) {
+                warnings.push(format!("not all names of {name} are accepted: {why}"));
+            }
         }
         ("apiregistration.k8s.io", "APIService", "")
             if object.get_path(["spec", "service"]).is_some_and(|service| !service.is_null()) =>

@@ -3,12 +3,14 @@
 //! | module | does |
 //! |---|---|
 //! | `definition` | checks a schema itself |
+//! | `names` | decides which names a kind gets |
 //! | `schema` | takes unknown fields away, fills defaults in |
 //! | `validate` | checks objects against their schema |
 //! | `rules` | checks objects against the CEL rules of their schema |
 //! | `shape` | tells apply what it must know |
 
 mod definition;
+pub(crate) mod names;
 mod rules;
 mod schema;
 mod shape;

@@ -9,6 +9,7 @@ mod workload;
 use kiln_object::Gvk;
 use kiln_value::{Map, Value, value};
 
+use crate::crd::names;
 use crate::server::{Server, State};
 use crate::storage::TableKey;
 
@@ -319,7 +320,9 @@ pub(crate) fn prepare(server: &Server, state: &State, gvk: &Gvk, object: &mut Va
         }
         ("batch", "Job") => workload::give_selector(object, &uid),
         ("", "ServiceAccount") => only_names(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => accept_definition(server, object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            accept_definition(server, state, object);
+        }
         ("apiregistration.k8s.io", "APIService") => tell_availability(server, object),
         _ => {}
     }
@@ -398,14 +401,7 @@ fn only_names(account: &mut Value) {
     }
 }
 
-fn accept_definition(server: &Server, object: &mut Value) {
-    let now = server.timestamp();
-    let condition = |kind: &str, reason: &str, message: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (now.as_str()), "reason": reason, "message": message});
-    let conditions = vec![
-        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ];
-    let names = object.get_path(["spec", "names"]).cloned().unwrap_or_else(Value::map);
+fn accept_definition(server: &Server, state: &State, object: &mut Value) {
     let versions = object.get_path(["spec", "versions"]).and_then(Value::as_list);
     let storage = versions
         .into_iter()
@@ -414,10 +410,12 @@ fn accept_definition(server: &Server, object: &mut Value) {
     let storage =
         storage.and_then(|version| version.str_at(["name"])).unwrap_or_default().to_owned();
     let mut status = Map::new();
-    status.insert("conditions", conditions);
-    status.insert("acceptedNames", names);
+    for field in ["conditions", "acceptedNames"] {
+        status.insert(field, Value::Null);
+    }
     status.insert("storedVersions", vec![storage]);
     let _ = object.set(["status"], Value::Map(status));
+    names::tell(&state.kinds, object, &server.timestamp());
 }
 
 /// An API of this server is there; behind the service of another one nobody answers.
@@ -439,7 +437,13 @@ fn tell_availability(server: &Server, object: &mut Value) {
 }
 
 /// What a server keeps as it was, or in step, when an object changes.
-pub(crate) fn prepare_change(gvk: &Gvk, old: &Value, new: &mut Value) {
+pub(crate) fn prepare_change(
+    server: &Server,
+    state: &State,
+    gvk: &Gvk,
+    old: &Value,
+    new: &mut Value,
+) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Service") => {
             let kind = text(new, &["spec", "type"]).to_owned();
@@ -497,10 +501,7 @@ pub(crate) fn prepare_change(gvk: &Gvk, old: &Value, new: &mut Value) {
             let _ = new.set(["metadata", "annotations", key], count.to_string());
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            let names = new.get_path(["spec", "names"]).cloned().unwrap_or_default();
-            if new.get("status").is_some() {
-                let _ = new.set(["status", "acceptedNames"], names);
-            }
+            names::tell(&state.kinds, new, &server.timestamp());
             let storage =
                 new.get_path(["spec", "versions"]).and_then(Value::as_list).and_then(|list| {
                     list.iter()

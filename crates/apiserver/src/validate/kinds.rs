@@ -3,8 +3,8 @@
 use kiln_object::{Kind, Selector};
 use kiln_value::{Map, Value};
 
+use super::definition;
 use super::pod::{port_range, spec, template};
-use crate::crd;
 use crate::fields::labels;
 use crate::status::{Problem, ProblemKind};
 
@@ -18,7 +18,7 @@ fn text<'v>(value: &'v Value, path: &[&str]) -> &'v str {
 }
 
 /// What is wrong with an object of a built-in kind.
-pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
+pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Problem> {
     let mut problems = Vec::new();
     match (kind.group(), kind.kind()) {
         ("", "ConfigMap") => config_map(object, &mut problems),
@@ -59,7 +59,9 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
             binding(kind, object, &mut problems);
         }
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(kind, object, &mut problems),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object, &mut problems),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            definition::check(object, old, &mut problems);
+        }
         ("networking.k8s.io", "Ingress") => ingress(object, &mut problems),
         _ => {}
     }
@@ -284,55 +286,6 @@ fn role(kind: &Kind, object: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn definition(object: &Value, problems: &mut Vec<Problem>) {
-    let (group, plural) =
-        (text(object, &["spec", "group"]), text(object, &["spec", "names", "plural"]));
-    let name = text(object, &["metadata", "name"]);
-    if name != format!("{plural}.{group}") {
-        let why = "must be spec.names.plural+\".\"+spec.group".to_owned();
-        problems.push(Problem::invalid("metadata.name", name, why));
-    }
-    for (path, value) in [("spec.group", group), ("spec.names.plural", plural)] {
-        if value.is_empty() {
-            problems.push(Problem::required(path, ""));
-        }
-    }
-    if text(object, &["spec", "names", "kind"]).is_empty() {
-        problems.push(Problem::required("spec.names.kind", ""));
-    }
-    let scope = text(object, &["spec", "scope"]);
-    if !["Cluster", "Namespaced"].contains(&scope) {
-        problems.push(Problem::unsupported("spec.scope", scope, &["Cluster", "Namespaced"]));
-    }
-    let versions = object.get_path(["spec", "versions"]).and_then(Value::as_list);
-    let versions: Vec<&Value> = versions.into_iter().flat_map(|list| list.iter()).collect();
-    let stored = versions
-        .iter()
-        .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true));
-    if stored.count() != 1 {
-        let list =
-            Value::from(versions.iter().map(|version| (*version).clone()).collect::<Vec<_>>());
-        let why = "must have exactly one version marked as storage version";
-        problems.push(Problem::invalid("spec.versions", list, why));
-    }
-    for (i, version) in versions.iter().enumerate() {
-        if version.get_path(["schema", "openAPIV3Schema"]).is_none() {
-            let at = format!("spec.versions[{i}].schema.openAPIV3Schema");
-            problems.push(Problem::required(at, "schemas are required"));
-        } else if text(version, &["schema", "openAPIV3Schema", "type"]) != "object" {
-            let at = format!("spec.versions[{i}].schema.openAPIV3Schema.type");
-            problems.push(Problem::required(at, "must not be empty at the root"));
-        } else if let Some(schema) = version.get_path(["schema", "openAPIV3Schema"]) {
-            // Kubernetes: what all versions share is told once.
-            let at = match versions.as_slice() {
-                [_] => "spec.validation.openAPIV3Schema".to_owned(),
-                _ => format!("spec.versions[{i}].schema.openAPIV3Schema"),
-            };
-            problems.extend(crd::schema_problems(schema, &at));
-        }
-    }
-}
-
 fn ingress(object: &Value, problems: &mut Vec<Problem>) {
     let has = |path: [&'static str; 2]| object.get_path(path).is_some_and(|value| !value.is_null());
     if !has(["spec", "defaultBackend"]) && !has(["spec", "rules"]) {
@@ -351,6 +304,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
         ("", "Secret") => &[&["type"]],
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => &[&["spec", "selector"]],
         ("batch", "Job") => &[&["spec", "selector"], &["spec", "completionMode"]],
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::fixed(old),
         ("", "PersistentVolumeClaim") => {
             &[&["spec", "accessModes"], &["spec", "storageClassName"], &["spec", "volumeMode"]]
         }

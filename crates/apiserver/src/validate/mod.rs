@@ -3,6 +3,7 @@
 //! Names, labels, finalizers, owners; what must be there and what must not change in the kinds that people
 //! write every day; everything that a schema says of custom kinds.
 
+mod definition;
 mod kinds;
 mod metadata;
 mod pod;
@@ -42,6 +43,6 @@ pub(crate) fn changed(
 fn content(state: &State, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Problem> {
     match state.customs.get(&kind.gvk()) {
         Some(custom) => custom.problems(object, old),
-        None => kinds::check(kind, object),
+        None => kinds::check(kind, object, old),
     }
 }

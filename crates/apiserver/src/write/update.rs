@@ -129,7 +129,7 @@ pub(crate) fn update_object(
         let state = server.read();
         keep_other_parts(target, old, &mut new);
         fill_defaults(&state, &gvk, &mut new)?;
-        defaults::prepare_change(&gvk, old, &mut new);
+        defaults::prepare_change(server, &state, &gvk, old, &mut new);
     }
     if !managed {
         keeper.update(Some(old), &mut new);

@@ -2,6 +2,7 @@
 
 mod admission;
 mod behaviour;
+mod definitions;
 mod escalation;
 mod fuzz_regressions;
 mod hostile;

@@ -35,6 +35,14 @@ pub(super) fn read(definition: &Value) -> Result<Vec<Kind>, CrdError> {
     let group = needed(&["spec", "group"])?;
     let kind = needed(&["spec", "names", "kind"])?;
     let plural = needed(&["spec", "names", "plural"])?;
+    for known in builtin::KINDS.iter().filter(|known| known.group == group) {
+        if known.plural == plural {
+            return Err(error("spec.names.plural", "is that of a built-in kind; choose another"));
+        }
+        if known.kind == kind {
+            return Err(error("spec.names.kind", "is built in; choose another"));
+        }
+    }
     let namespaced = match text(&["spec", "scope"]).as_deref() {
         Some("Namespaced") => true,
         Some("Cluster") => false,
@@ -155,6 +163,38 @@ mod tests {
         assert!(old.is_namespaced() && old.is_storage());
         assert_eq!(old.subresource("scale").map(|scale| scale.kind), Some("Scale"));
         assert_eq!(old.singular(), "old");
+    }
+
+    #[test]
+    fn built_in_kinds_are_not_replaced() {
+        for (group, kind, plural, field) in [
+            ("apps", "Deployment", "deployments", "spec.names.plural"),
+            ("rbac.authorization.k8s.io", "Thing", "clusterrolebindings", "spec.names.plural"),
+            ("networking.k8s.io", "NetworkPolicy", "things", "spec.names.kind"),
+        ] {
+            let mut definition = widgets();
+            for (path, text) in [
+                (vec!["spec", "group"], group),
+                (vec!["spec", "names", "kind"], kind),
+                (vec!["spec", "names", "plural"], plural),
+            ] {
+                definition.set(path, text).unwrap();
+            }
+            let error = Kinds::builtin().with_crd(&definition).unwrap_err();
+            assert_eq!(error.field, field, "{plural}.{group}");
+        }
+        // The same names in another group are another kind.
+        let mut definition = widgets();
+        definition.set(["spec", "names", "kind"], "Deployment").unwrap();
+        definition.set(["spec", "names", "plural"], "deployments").unwrap();
+        let kinds = Kinds::builtin().with_crd(&definition).unwrap();
+        assert_eq!(kinds.find("deployments").map(Kind::group), Some("apps"));
+        // A kind with another plural takes the place of the one before.
+        let mut definition = widgets();
+        definition.set(["spec", "names", "kind"], "Other").unwrap();
+        let kinds = Kinds::builtin().with_crd(&widgets()).unwrap().with_crd(&definition).unwrap();
+        assert_eq!(kinds.iter().count(), 70);
+        assert_eq!(kinds.custom("example.com", "widgets").map(Kind::kind), Some("Other"));
     }
 
     #[test]

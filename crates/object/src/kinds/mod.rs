@@ -159,6 +159,11 @@ impl Kind {
         self.storage
     }
 
+    /// Whether it is one of Kubernetes' own.
+    pub fn is_built_in(&self) -> bool {
+        matches!(self.short_names, Names::Fixed(_))
+    }
+
     fn order(&self) -> (&str, &str, &str) {
         (&self.kind, &self.group, &self.version)
     }
@@ -177,16 +182,18 @@ impl Kinds {
         Kinds::default()
     }
 
-    /// Adds the kind of a CustomResourceDefinition, in all its versions. A kind of the same group and
-    /// name is replaced.
+    /// Adds the kind of a CustomResourceDefinition, in all its versions. A custom kind of the same group with its
+    /// kind or plural is replaced.
     ///
     /// # Errors
-    /// When the definition lacks what is needed; the error names the field.
+    /// When the definition lacks what is needed, or its kind or plural is built in; the error names the field.
     pub fn with_crd(mut self, definition: &Value) -> Result<Self, CrdError> {
         let kinds = crd::read(definition)?;
         let custom = Arc::make_mut(&mut self.custom);
         if let Some(new) = kinds.first() {
-            custom.retain(|old| (&old.group, &old.kind) != (&new.group, &new.kind));
+            custom.retain(|old| {
+                old.group != new.group || old.kind != new.kind && old.plural != new.plural
+            });
         }
         custom.extend(kinds);
         custom.sort_by(|a, b| a.order().cmp(&b.order()));
@@ -206,6 +213,16 @@ impl Kinds {
     pub fn without(mut self, group: &str, kind: &str) -> Self {
         Arc::make_mut(&mut self.custom).retain(|old| old.group != group || old.kind != kind);
         self
+    }
+
+    /// All kinds of a group in all versions, also those that are not served.
+    pub fn in_group<'k>(&'k self, group: &'k str) -> impl Iterator<Item = &'k Kind> {
+        self.custom.iter().chain(&builtin::KINDS).filter(move |kind| kind.group == group)
+    }
+
+    /// A version of the custom kind with this plural name in a group.
+    pub fn custom(&self, group: &str, plural: &str) -> Option<&Kind> {
+        self.custom.iter().find(|kind| kind.group == group && kind.plural == plural)
     }
 
     /// All kinds in all served versions: custom ones first, both sorted by kind, group and version.
@@ -240,7 +257,7 @@ impl Kinds {
                 found.extend(self.preferred(&known.group, kind));
             }
         }
-        found.sort_by_key(|kind| is_custom(kind));
+        found.sort_by_key(|kind| !kind.is_built_in());
         found
     }
 
@@ -296,10 +313,6 @@ impl Kinds {
 
 fn preferred<'k>(versions: impl Iterator<Item = &'k Kind>) -> Option<&'k Kind> {
     versions.filter(|kind| kind.served).max_by(|a, b| compare_versions(&a.version, &b.version))
-}
-
-fn is_custom(kind: &Kind) -> bool {
-    matches!(kind.short_names, Names::Read(_))
 }
 
 /// The plural that a kind has unless its definition says otherwise.
