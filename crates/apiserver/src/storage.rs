@@ -70,6 +70,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// How many objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Value> {
         self.objects.get(&(Str::new(namespace), Str::new(name)))
     }

@@ -12,7 +12,7 @@ use crate::collect::{controller, options};
 use crate::options::DeleteOptions;
 use crate::paths::Target;
 use crate::server::Server;
-use crate::storage::TableKey;
+use crate::storage::{Table, TableKey};
 use crate::write::{self, Creation, create_object, name_end, remove_object};
 
 const HASH: &str = "pod-template-hash";
@@ -142,19 +142,46 @@ fn edit(
 
 /// Tells people what was done.
 fn tell(server: &Server, about: &Value, reason: &str, message: &str, component: &str) {
+    let name = text(about, &["metadata", "name"]);
+    let name = format!("{name}.{:016x}", server.outside.random());
+    create(server, event(server, about, &name, ("Normal", reason), message, component));
+}
+
+fn event(
+    server: &Server,
+    about: &Value,
+    name: &str,
+    (kind, reason): (&str, &str),
+    message: &str,
+    component: &str,
+) -> Value {
     let field = |path: &[&str]| text(about, path).to_owned();
-    let (namespace, name, now) =
-        (field(&["metadata", "namespace"]), field(&["metadata", "name"]), server.timestamp());
-    let event = value!({
+    let (namespace, now) = (field(&["metadata", "namespace"]), server.timestamp());
+    value!({
         "apiVersion": "v1", "kind": "Event",
-        "metadata": {"name": (format!("{name}.{:016x}", server.outside.random())), "namespace": (namespace.as_str())},
-        "involvedObject": {"kind": (field(&["kind"])), "namespace": (namespace.as_str()), "name": name,
+        "metadata": {"name": name, "namespace": (namespace.as_str())},
+        "involvedObject": {"kind": (field(&["kind"])), "namespace": (namespace.as_str()), "name": (field(&["metadata", "name"])),
             "uid": (field(&["metadata", "uid"])), "apiVersion": (field(&["apiVersion"])),
             "resourceVersion": (field(&["metadata", "resourceVersion"]))},
         "reason": reason, "message": message, "source": {"component": component}, "reportingComponent": component,
-        "firstTimestamp": (now.as_str()), "lastTimestamp": (now.as_str()), "count": 1, "type": "Normal",
-    });
-    create(server, event);
+        "firstTimestamp": (now.as_str()), "lastTimestamp": (now.as_str()), "count": 1, "type": kind,
+    })
+}
+
+/// Whether there may be one more pod. If not, whoever wants it is told once.
+fn has_room(server: &Server, owner: &Value, component: &str) -> bool {
+    let most = server.settings.pods;
+    let pods = server.read().store.table(&TableKey::new("", "pods")).map_or(0, Table::len);
+    if pods < most {
+        return true;
+    }
+    let message =
+        format!("a sandbox makes at most {most} pods for workloads, and there are {pods} already");
+    let (name, uid) = (text(owner, &["metadata", "name"]), text(owner, &["metadata", "uid"]));
+    // A name of its own, so that it is there only once.
+    let name = format!("{name}.no-room-{uid}");
+    create(server, event(server, owner, &name, ("Warning", "FailedCreate"), &message, component));
+    false
 }
 
 /// A short name for a template.
@@ -177,7 +204,7 @@ fn plain(template: &Value) -> Value {
 
 /// A number, or a share of one.
 fn amount(value: Option<&Value>, of: i64, up: bool) -> i64 {
-    match value {
+    let asked = match value {
         Some(Value::String(text)) => {
             let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
             let product = percent.saturating_mul(of);
@@ -189,14 +216,17 @@ fn amount(value: Option<&Value>, of: i64, up: bool) -> i64 {
         }
         Some(value) => value.as_i64().unwrap_or(0),
         None => 0,
-    }
+    };
+    // Whatever share is asked for: there are never more pods.
+    asked.clamp(0, i64::from(i32::MAX))
 }
 
 fn deploy(server: &Server, deployment: &Value) -> bool {
     let template = deployment.get_path(["spec", "template"]).cloned().unwrap_or_default();
     let mut sets = owned(server, "apps", "replicasets", deployment);
-    let revision =
-        |set: &Value| text(set, &["metadata", "annotations", REVISION]).parse::<i64>().unwrap_or(0);
+    let revision = |set: &Value| {
+        text(set, &["metadata", "annotations", REVISION]).parse::<i32>().map_or(0, i64::from)
+    };
     sets.sort_by_key(|set| (revision(set), text(set, &["metadata", "name"]).to_owned()));
     let wanted = number(deployment, &["spec", "replicas"]).unwrap_or(1);
     let rolling = text(deployment, &["spec", "strategy", "type"]) != "Recreate";
@@ -336,14 +366,16 @@ fn scale(
         let last = order.len() - 1;
         for (i, set) in order.iter().enumerate() {
             let most = text(set, &["metadata", "annotations", MAXIMUM])
-                .parse::<i64>()
-                .unwrap_or(total)
+                .parse::<i32>()
+                .map_or(total, i64::from)
                 .max(1);
             let share = if i == last || left == 0 {
                 left
             } else {
-                let grown = (size(set) * allowed * 2 + most) / (most * 2);
-                let part = grown - size(set);
+                // Two numbers of pods are multiplied.
+                let grown = i128::from(size(set)) * i128::from(allowed) * 2 + i128::from(most);
+                let grown = i64::try_from(grown / (i128::from(most) * 2)).unwrap_or(i64::MAX);
+                let part = grown.saturating_sub(size(set));
                 if left > 0 { part.clamp(0, left) } else { part.clamp(left, 0) }
             };
             left -= share;
@@ -454,6 +486,9 @@ fn replicate(server: &Server, set: &Value) -> bool {
     let wanted = usize::try_from(number(set, &["spec", "replicas"]).unwrap_or(1)).unwrap_or(0);
     let mut busy = false;
     for _ in pods.len()..wanted {
+        if !has_room(server, set, "replicaset-controller") {
+            break;
+        }
         let pod = pod_of(set, server);
         let name = text(&pod, &["metadata", "name"]).to_owned();
         if !create(server, pod) {
@@ -507,6 +542,9 @@ fn run_job(server: &Server, job: &Value) -> bool {
     let mut busy = false;
     let have = owned(server, "", "pods", job).len();
     for _ in have..usize::try_from(wanted).unwrap_or(0) {
+        if !has_room(server, job, "job-controller") {
+            break;
+        }
         let mut pod = pod_of(job, server);
         let _ = pod.set(["metadata", "finalizers"], value!([TRACKING]));
         let name = text(&pod, &["metadata", "name"]).to_owned();

@@ -198,10 +198,21 @@ fn check<'s>(
             {
                 problems.push(Problem::new(path, ProblemKind::TooMany(length, most as usize)));
             }
+            let asked =
+                schema.get("required").and_then(Value::as_list).map_or(0, |list| list.len());
+            if !work.spend(asked) {
+                return;
+            }
             required(value, schema, path, problems);
             let known = schema.get("properties").and_then(Value::as_map);
             let entries = schema.get("additionalProperties");
-            for (key, inner) in map {
+            // One of many alternatives mostly says nothing of the fields; where it does, those that it does not know
+            // cost time, too.
+            let looks = known.is_some() || entries.is_some();
+            if looks && !work.spend(length / 8) {
+                return;
+            }
+            for (key, inner) in looks.then(|| map.iter()).into_iter().flatten() {
                 if let Some(schema @ Value::Map(_)) =
                     known.and_then(|known| known.get(key)).or(entries)
                 {

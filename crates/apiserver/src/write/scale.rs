@@ -13,6 +13,7 @@ use crate::read::current;
 use crate::request::Response;
 use crate::server::{Call, Server, State};
 use crate::status::{Failure, Problem};
+use crate::types::{decode, types};
 use crate::{media, table};
 
 /// Where the numbers stand.
@@ -126,6 +127,15 @@ pub(super) fn patch(
     change(server, call, options, |call, scale| patched(server, call, scale, kind), None)
 }
 
+/// A scale whose numbers are such that Go can hold.
+fn understood(scale: Value) -> Result<Value, Failure> {
+    let Some(id) = types().kind("autoscaling/v1", "Scale") else { return Ok(scale) };
+    let unreadable = |why: String| {
+        Failure::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+    };
+    decode(&scale, id).map(|decoded| decoded.object).map_err(unreadable)
+}
+
 fn change(
     server: &Server,
     call: &mut Call<'_>,
@@ -139,7 +149,7 @@ fn change(
     loop {
         let old = current(&server.read(), &target)?;
         let before = of(&server.read(), &target, &old)?;
-        let scale = make(call, &before)?;
+        let scale = understood(make(call, &before)?)?;
         let version = scale.str_at(["metadata", "resourceVersion"]).filter(|text| !text.is_empty());
         if version
             .is_some_and(|version| Some(version) != old.str_at(["metadata", "resourceVersion"]))

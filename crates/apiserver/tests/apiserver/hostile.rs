@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kiln_apiserver::{Request, Response, Server};
-use kiln_testkit::server::{create, get, send, start};
+use kiln_apiserver::{Request, Response, Server, Settings};
+use kiln_testkit::server::{create, get, send, start, start_with};
 use kiln_value::{Map, Value, json, value};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -167,6 +167,107 @@ fn alternatives_of_alternatives_cost_a_bounded_number_of_steps() {
     let refused = soon(&server, "POST", THINGS, &thing(many));
     assert_refused(&refused, 422, "Thing.example.com \"t\" is invalid");
     assert_eq!(get(&server, &format!("{THINGS}/t")).status, 404);
+}
+
+#[test]
+fn alternatives_against_many_fields_cost_a_bounded_number_of_steps() {
+    const FIELDS: usize = 12_000;
+    let fields: Map = (0..FIELDS).map(|i| (format!("f{i}"), Value::from(1))).collect();
+    let alternatives =
+        |one: fn(String) -> Value| -> Value { (0..FIELDS).map(|i| one(format!("f{i}"))).collect() };
+    // All of them fit; each would have to look at all fields.
+    for (one, status) in [
+        ((|field| value!({"required": [field]})) as fn(String) -> Value, 422),
+        (
+            |field| {
+                let mut one = value!({"required": [(field.as_str())], "properties": {}});
+                one.set(["properties", field.as_str()], value!({"type": "integer"})).unwrap();
+                one
+            },
+            422,
+        ),
+    ] {
+        let mut spec = value!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        spec.set(["oneOf"], alternatives(one)).unwrap();
+        let server = defined(spec);
+        let before = computed();
+        let refused = soon(&server, "POST", THINGS, &thing(Value::Map(fields.clone())));
+        assert_refused(&refused, status, "");
+        let took = computed().saturating_sub(before);
+        assert!(took < Duration::from_secs(10), "computed for {took:?}");
+    }
+}
+
+#[test]
+fn one_number_makes_no_more_pods_than_the_server_holds() {
+    let server = start_with(Settings { pods: 20, ..Settings::default() });
+    let template = value!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let mut deployment = value!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2_147_483_647, "selector": {"matchLabels": {"a": "b"}}}});
+    deployment.set(["spec", "template"], template.clone()).unwrap();
+    deployment
+        .set(["spec", "strategy"], value!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "9223372036854775807%"}}))
+        .unwrap();
+    let mut job = value!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "run"},
+        "spec": {"parallelism": 2_147_483_647}});
+    job.set(["spec", "template"], template).unwrap();
+    job.set(["spec", "template", "spec", "restartPolicy"], "Never").unwrap();
+    create(&server, "/apis/apps/v1/namespaces/default/deployments", &deployment);
+    create(&server, "/apis/batch/v1/namespaces/default/jobs", &job);
+    for _ in 0..3 {
+        server.settle();
+    }
+    let items = |path: &str| {
+        get(&server, path).value().get("items").and_then(Value::as_list).unwrap().to_vec()
+    };
+    assert_eq!(items("/api/v1/pods").len(), 20);
+    let warnings: Vec<(String, String)> = items("/api/v1/events?fieldSelector=type=Warning")
+        .iter()
+        .map(|event| {
+            let text =
+                |path: &[&str]| event.str_at(path.iter().copied()).unwrap_or_default().to_owned();
+            (text(&["involvedObject", "kind"]), text(&["message"]))
+        })
+        .collect();
+    let mut kinds: Vec<&str> = warnings.iter().map(|(kind, _)| kind.as_str()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["Job", "ReplicaSet"], "each is told once");
+    let why = "a sandbox makes at most 20 pods for workloads, and there are 20 already";
+    assert!(warnings.iter().all(|(_, message)| message == why), "{warnings:?}");
+    // What no Go program could read is no number of replicas.
+    let scale = "/apis/apps/v1/namespaces/default/deployments/web/scale";
+    for replicas in ["99999999999999", "1.5", "\"x\""] {
+        let request = Request::new("PATCH", scale).with_body(
+            "application/merge-patch+json",
+            format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#),
+        );
+        assert_refused(&server.call(&request), 400, "ScaleSpec.spec.replicas of type int32");
+    }
+    // And when less is asked for, there is less.
+    let request = Request::new("PATCH", scale)
+        .with_body("application/merge-patch+json", r#"{"spec":{"replicas":3}}"#);
+    assert_eq!(server.call(&request).status, 200);
+    server.settle();
+    let sets = items("/api/v1/pods?labelSelector=a=b,pod-template-hash");
+    assert_eq!(sets.len(), 3);
+}
+
+#[test]
+fn names_of_roles_are_parts_of_a_path() {
+    let server = start();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    for (name, why) in [
+        ("a\0b", "may not contain control characters"),
+        ("a\nb", "may not contain control characters"),
+        ("a\u{85}b", "may not contain control characters"),
+        ("a/b", "may not contain '/'"),
+        ("a%2fb", "may not contain '%'"),
+        (".", "may not be '.'"),
+        ("..", "may not be '..'"),
+    ] {
+        let role = value!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}});
+        assert_refused(&send(&server, "POST", roles, &role), 422, why);
+    }
 }
 
 #[test]

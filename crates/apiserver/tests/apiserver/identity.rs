@@ -75,3 +75,56 @@ fn tokens_come_in() {
         }
     }
 }
+
+#[test]
+fn heads_say_whose_body_counts() {
+    for server in servers() {
+        let head = |method: &str, path: &str, token: &str| {
+            let request = Request::new(method, path);
+            let request = match token {
+                "" => request,
+                token => request.with_header("Authorization", &format!("Bearer {token}")),
+            };
+            server.wants_body(&request).map_err(|refused| refused.status)
+        };
+        let path = "/api/v1/namespaces/default/configmaps";
+        assert_eq!(head("POST", path, "secret"), Ok(true));
+        assert_eq!(head("GET", path, "secret"), Ok(false));
+        assert_eq!(head("POST", path, ""), Err(401));
+        assert_eq!(head("POST", path, "x"), Err(401));
+        // Everybody may ask for these, and nobody has to send anything along.
+        assert_eq!(head("POST", "/version", ""), Ok(false));
+    }
+}
+
+#[test]
+fn tokens_last_from_ten_minutes_to_what_a_clock_can_hold() {
+    for server in servers() {
+        let ask = |seconds: &str| {
+            let body = format!(
+                r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{{"expirationSeconds":{seconds}}}}}"#
+            );
+            let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+            let request = Request::new("POST", path).with_body("application/json", body);
+            server.call(&request.with_header("Authorization", "Bearer secret"))
+        };
+        for (seconds, status, words) in [
+            ("600", 201, ""),
+            ("null", 201, ""),
+            ("4294967296", 201, ""),
+            ("599", 422, "may not specify a duration less than 10 minutes"),
+            ("-1", 422, "may not specify a duration less than 10 minutes"),
+            ("4294967297", 422, "may not specify a duration larger than 2^32 seconds"),
+            ("9223372036854775807", 422, "may not specify a duration larger than 2^32 seconds"),
+            ("9223372036854775808", 400, "TokenRequestSpec.spec.expirationSeconds"),
+            ("1.5", 400, "TokenRequestSpec.spec.expirationSeconds"),
+            ("\"x\"", 400, "TokenRequestSpec.spec.expirationSeconds"),
+        ] {
+            let answer = ask(seconds);
+            let value = answer.value();
+            let message = value.str_at(["message"]).unwrap_or_default();
+            assert_eq!(answer.status, status, "{seconds}: {message}");
+            assert!(message.contains(words), "{seconds}: {message}");
+        }
+    }
+}
