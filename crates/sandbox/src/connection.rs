@@ -9,7 +9,7 @@ use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,10 +20,13 @@ use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use crate::bodies::{Bodies, Unread};
 use crate::journal::Journal;
 
 /// Connections at once.
 const CONNECTIONS: usize = 4096;
+/// Bytes of bodies at once, of all requests that are not answered yet: a number of the longest.
+const BODIES: usize = 32 * LONGEST_BODY;
 /// How long a handshake, a head and a body may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 const HEAD: Duration = Duration::from_secs(30);
@@ -40,10 +43,16 @@ pub(crate) struct Host {
     pub(crate) journal: Option<Arc<Journal>>,
     /// Held by everybody who writes: the end waits for them.
     pub(crate) writing: Arc<RwLock<()>>,
+    pub(crate) bodies: Bodies,
     pub(crate) revisions: watch::Receiver<u64>,
     /// Requests wait until this is true.
     pub(crate) open: watch::Receiver<bool>,
     pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// The room for bodies of all connections.
+pub(crate) fn bodies() -> Bodies {
+    Bodies::new(BODIES)
 }
 
 /// Comes when the sandbox ends.
@@ -131,6 +140,7 @@ fn full(response: Response) -> Answered {
 
 fn refusal(status: u16, message: &str) -> Answered {
     let reason = match status {
+        400 => "BadRequest",
         413 => "RequestEntityTooLarge",
         503 => "ServiceUnavailable",
         500 => "InternalError",
@@ -159,22 +169,34 @@ impl Host {
         if body.size_hint().lower() > LONGEST_BODY as u64 {
             return too_large();
         }
-        let body = Limited::new(body, LONGEST_BODY).collect();
-        let body = match tokio::time::timeout(BODY, body).await {
-            Ok(Ok(body)) => body.to_bytes().to_vec(),
-            Ok(Err(_)) => return too_large(),
-            Err(_) => return refusal(408, "the body did not come"),
-        };
         let headers = head.headers.iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });
-        let request = Request {
+        let mut request = Request {
             method: head.method.as_str().to_owned(),
             path: head.uri.path().to_owned(),
             query: head.uri.query().unwrap_or_default().to_owned(),
             headers: headers.collect(),
-            body,
+            body: Vec::new(),
         };
+        let wanted = match self.server.wants_body(&request) {
+            Ok(wanted) => wanted,
+            Err(refused) => return full(refused),
+        };
+        // Held until the request is answered.
+        let mut room = None;
+        if wanted {
+            let received = self.bodies.receive(body, LONGEST_BODY);
+            match tokio::time::timeout(BODY, received).await {
+                Ok(Ok(received)) => (request.body, room) = received,
+                Ok(Err(Unread::TooLong)) => return too_large(),
+                Ok(Err(Unread::BrokeOff)) => return refusal(400, "the body broke off"),
+                Err(_) if self.bodies.is_full() => {
+                    return refusal(503, "too many large requests at once; try again later");
+                }
+                Err(_) => return refusal(408, "the body did not come"),
+            }
+        }
         let writes = !matches!(head.method.as_str(), "GET" | "HEAD");
         let answer = if writes {
             // Webhooks and disks take their time: other connections go on meanwhile.
@@ -185,6 +207,7 @@ impl Host {
             let host = self.clone();
             let work = tokio::task::spawn_blocking(move || {
                 let answer = host.server.handle(&request);
+                drop((request, room));
                 let kept = host.keep();
                 drop(writing);
                 kept.map(|()| answer)

@@ -5,11 +5,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `outside` | the clock, chance, and calls to webhooks |
+//! | `bodies` | what clients send, and how much of it at once |
 //! | `connection` | requests in, answers and watches out |
 //! | `journal` | brings what is written to the disk, in order, before anybody is told of it |
 //! | `data` | what is stored, on disk |
 //! | `kubeconfig` | what clients need to find and trust the server |
 
+mod bodies;
 mod connection;
 mod data;
 mod journal;
@@ -146,9 +148,8 @@ impl Sandbox {
             admin_token: Some(token.clone()),
             signing_key: signing_key.into_bytes(),
             address: address.to_string(),
-            accounts: true,
-            workloads: true,
             ca: certificates.authority.certificates.clone(),
+            ..Settings::default()
         };
         let world = Arc::new(outside::Shared::default());
         let server =
@@ -168,6 +169,7 @@ impl Sandbox {
             server: Arc::clone(&server),
             journal: journal.clone(),
             writing: Arc::default(),
+            bodies: connection::bodies(),
             revisions: world.revisions.subscribe(),
             open: open.subscribe(),
             stopped,

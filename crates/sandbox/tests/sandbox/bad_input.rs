@@ -157,6 +157,78 @@ async fn too_large_bodies_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_strangers_is_kept() {
+    let place = Place::start().await;
+    let before = resident();
+    let mut streams = Vec::new();
+    let body = vec![b' '; LONGEST_BODY - 100];
+    for (i, path) in [CONFIG_MAPS, "/version", "/healthz"].iter().cycle().take(90).enumerate() {
+        let mut stream = place.connect("http/1.1").await;
+        let method = if i % 2 == 0 { "POST" } else { "GET" };
+        let token = if i % 4 == 0 { "Authorization: Bearer x\r\n" } else { "" };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: {LONGEST_BODY}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // All but the end. Whoever refuses it may not read it.
+        let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&body)).await;
+        streams.push(stream);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 100 << 20, "{grown} bytes more");
+    // They are answered without the end of what they sent.
+    let mut first = place.connect("http/1.1").await;
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n"
+    );
+    first.write_all(head.as_bytes()).await.unwrap();
+    assert_refused("a stranger", &answer(&mut first).await, 401);
+    place.is_well().await;
+    drop(streams);
+    place.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_bodies_together_have_a_limit() {
+    const CLIENTS: usize = 60;
+    let place = Arc::new(Place::start().await);
+    let before = resident();
+    let mut streams = Vec::new();
+    let body = vec![b' '; LONGEST_BODY - 100];
+    for _ in 0..CLIENTS {
+        let mut stream = place.connect("http/1.1").await;
+        let length = format!("Content-Length: {LONGEST_BODY}\r\n");
+        let head = place.head("POST", CONFIG_MAPS, "application/json", &length);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&body)).await;
+        streams.push(stream);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160 << 20, "{grown} bytes more");
+    // Reading goes on, and when the others are gone there is room for writes.
+    place.is_well().await;
+    drop(streams);
+    let map = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+    let (status, _) = place.ask("POST", CONFIG_MAPS, "application/json", map).await;
+    assert_eq!(status, 201);
+    Arc::into_inner(place).expect("nobody else has it").sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_end_before_clocks_do() {
+    let place = Place::start().await;
+    let mut stream = place.connect("http/1.1").await;
+    let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=9223372036854775807");
+    let head = place.head("GET", &path, "application/json", "");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut heard = [0; 15];
+    stream.read_exact(&mut heard).await.expect("an answer");
+    assert_eq!(&heard, b"HTTP/1.1 200 OK");
+    place.is_well().await;
+    place.sandbox.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn broken_bodies_are_refused() {
     let place = Place::start().await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
