@@ -8,6 +8,7 @@ it does not                             instead
 run pods, have nodes                    pods are stored and stay Pending; logs are empty, exec, attach, port-forward and proxy say why
 run Services, Ingresses, DNS            they are stored and get addresses that lead nowhere
 schedule, scale, bind volumes           Deployments, ReplicaSets and Jobs make pods; CronJobs and other controllers are not there
+make pods without end                   when there are 5000, workloads get no more, and a Warning Event tells of it
 reach webhooks behind Services          storing one warns of it; webhooks with a url are called
 call webhooks again                     each is asked once, for the version that was written: no reinvocation, no matchPolicy Equivalent
 offer authorizer to expressions         conditions and admission policies that mention it fail

@@ -254,3 +254,39 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     assert_eq!(policies, ["1 policy can be run"]);
     assert_eq!(up.end(Signal::SIGTERM), Some(0));
 }
+
+#[test]
+fn no_definition_takes_the_place_of_a_built_in_kind() {
+    let bindings = "clusterrolebindings.rbac.authorization.k8s.io";
+    let definition = WIDGETS
+        .replace(
+            "{name: widgets.example.com}",
+            &format!(
+                "{{name: {bindings}, annotations: {{api-approved.kubernetes.io: unapproved}}}}"
+            ),
+        )
+        .replace("group: example.com", "group: rbac.authorization.k8s.io")
+        .replace("plural: widgets, kind: Widget", "plural: clusterrolebindings, kind: Mine");
+    let folder = Folder::with(&[("mine.yaml", &definition)]);
+    // Among files it is an error.
+    let run = folder.kiln(&["up", "--bare", "mine.yaml", "--", "true"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    let why = format!(
+        "CustomResourceDefinition {bindings}: spec.names.plural is that of a built-in kind; choose another"
+    );
+    assert!(run.stderr.contains(&why), "{}", run.stderr);
+    // From clients it is stored, and changes nothing.
+    let up = Up::start(&folder, &["--bare", "--authorization", "rbac"], "Ctrl-C");
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let stored = up.create(path, &definition);
+    assert_eq!(stored.status, 201, "{}", stored.text);
+    let warning = format!("not all names of {bindings} are accepted");
+    assert!(stored.warnings.contains(&warning), "{}", stored.warnings);
+    let inside = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterrolebindings";
+    assert_eq!(up.get(inside).0, 404);
+    assert_eq!(up.delete(&format!("{path}/{bindings}")), 200);
+    up.wait_until("the definition is gone", || up.get(&format!("{path}/{bindings}")).0 == 404);
+    let admins = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/cluster-admin";
+    assert_eq!(up.get(admins).0, 200);
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}
