@@ -235,6 +235,8 @@ mod tests {
             let source = Arc::new(Source::new("text", text));
             assert!(read_nodes(&source, &Limits::default()).is_err());
         }
+        let deepest = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        assert_eq!(emit_node(&node(&deepest).clone()), format!("{deepest}\n"));
         let nothing = Arc::new(Source::new("text", "# only a comment\n"));
         assert_eq!(read_nodes(&nothing, &Limits::default()).unwrap(), None);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Place, Source};
 
-use super::{Node, NodeKind, NodeStyle};
+use super::{Comments, Node, NodeKind, NodeStyle};
 use crate::event::{Event, Form, Properties, Scalar};
 use crate::options::{Limits, ScalarTable};
 use crate::parse::Events;
@@ -43,8 +43,7 @@ impl<'t> Reader<'t> {
         let Event::DocumentStart = self.next()?.0 else { return Ok(None) };
         let comments = self.events.take_comments();
         let mut document = Node { kind: NodeKind::Document, comments, ..Node::default() };
-        let (event, span) = self.next()?;
-        let root = self.node(event, span, 0)?;
+        let root = self.root()?;
         document.content.push(root);
         self.next()?;
         document.comments.foot = self.events.take_comments().foot;
@@ -55,75 +54,55 @@ impl<'t> Reader<'t> {
         self.events.next().map_err(|error| Box::new(syntax::explain(&error, self.source)))
     }
 
-    fn node(&mut self, event: Event<'t>, span: Range<usize>, depth: usize) -> Read<Node> {
-        if depth >= self.limits.depth {
-            let problem = format!("lists and maps nest deeper than {} levels", self.limits.depth);
-            return Err(Box::new(Diagnostic::error(problem).at(self.place(span))));
-        }
-        match event {
-            Event::Alias(name) => {
-                let comments = self.events.take_comments();
-                if !self.anchors.contains(name) {
-                    let problem = format!("unknown anchor '{name}' referenced");
-                    return Err(Box::new(Diagnostic::error(problem).at(self.place(span))));
+    /// The root of a document. Collections that are open wait in a list, and not on the stack.
+    fn root(&mut self) -> Read<Node> {
+        let mut open: Vec<Node> = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            let done = match event {
+                Event::ListStart(properties, form) => {
+                    self.check_depth(open.len(), span)?;
+                    open.push(self.begun(NodeKind::List, "!!seq", &properties, form));
+                    continue;
                 }
-                let value = name.to_owned();
-                Ok(Node { kind: NodeKind::Alias, value, comments, ..Node::default() })
-            }
-            Event::Scalar(scalar) => Ok(self.scalar(scalar, &span)),
-            Event::ListStart(properties, form) => {
-                let mut list = self.begun(NodeKind::List, "!!seq", &properties, form);
-                loop {
-                    let (event, span) = self.next()?;
-                    if matches!(event, Event::ListEnd) {
-                        break;
-                    }
-                    list.content.push(self.node(event, span, depth + 1)?);
+                Event::MapStart(properties, form) => {
+                    self.check_depth(open.len(), span)?;
+                    open.push(self.begun(NodeKind::Map, "!!map", &properties, form));
+                    continue;
                 }
-                let end = self.events.take_comments();
-                (list.comments.line, list.comments.foot) = (end.line, end.foot);
-                Ok(list)
+                Event::ListEnd | Event::MapEnd => {
+                    let mut ended = open.pop().unwrap_or_default();
+                    end(&mut ended, self.events.take_comments());
+                    ended
+                }
+                Event::Alias(name) => self.alias(name, span)?,
+                Event::Scalar(scalar) => self.scalar(scalar, &span),
+                // Only nodes come where a node is expected.
+                Event::DocumentStart | Event::DocumentEnd | Event::StreamEnd => Node::default(),
+            };
+            match open.last_mut() {
+                Some(within) => add(within, done),
+                None => return Ok(done),
             }
-            Event::MapStart(properties, form) => {
-                let map = self.begun(NodeKind::Map, "!!map", &properties, form);
-                self.map(map, depth)
-            }
-            // Only nodes come where a node is expected.
-            _ => Ok(Node::default()),
         }
     }
 
-    fn map(&mut self, mut map: Node, depth: usize) -> Read<Node> {
-        let block = !map.style.has(NodeStyle::FLOW);
-        loop {
-            let (event, span) = self.next()?;
-            if matches!(event, Event::MapEnd) {
-                break;
-            }
-            let mut key = self.node(event, span, depth + 1)?;
-            // What is left of a key's indentation belongs below the entry before it.
-            if block && let Some(before) = map.content.len().checked_sub(2) {
-                let foot = std::mem::take(&mut key.comments.foot);
-                if !foot.is_empty() {
-                    map.content[before].comments.foot = foot;
-                }
-            }
-            let (event, span) = self.next()?;
-            let mut value = self.node(event, span, depth + 1)?;
-            if key.comments.foot.is_empty() {
-                key.comments.foot = std::mem::take(&mut value.comments.foot);
-            }
-            map.content.push(key);
-            map.content.push(value);
+    fn check_depth(&self, depth: usize, span: Range<usize>) -> Read<()> {
+        if depth < self.limits.depth {
+            return Ok(());
         }
-        let end = self.events.take_comments();
-        map.comments.line = end.line;
-        let last_key = map.content.len().checked_sub(2).filter(|_| block && !end.foot.is_empty());
-        match last_key {
-            Some(last) => map.content[last].comments.foot = end.foot,
-            None => map.comments.foot = end.foot,
+        let problem = format!("lists and maps nest deeper than {} levels", self.limits.depth);
+        Err(Box::new(Diagnostic::error(problem).at(self.place(span))))
+    }
+
+    fn alias(&mut self, name: &str, span: Range<usize>) -> Read<Node> {
+        let comments = self.events.take_comments();
+        if !self.anchors.contains(name) {
+            let problem = format!("unknown anchor '{name}' referenced");
+            return Err(Box::new(Diagnostic::error(problem).at(self.place(span))));
         }
-        Ok(map)
+        let value = name.to_owned();
+        Ok(Node { kind: NodeKind::Alias, value, comments, ..Node::default() })
     }
 
     fn begun(
@@ -184,6 +163,36 @@ impl<'t> Reader<'t> {
 
     fn place(&self, span: Range<usize>) -> Place {
         Place::new(Arc::clone(self.source), span)
+    }
+}
+
+/// Puts a node into the list or map that it stands in.
+fn add(within: &mut Node, mut node: Node) {
+    let block = !within.style.has(NodeStyle::FLOW);
+    let length = within.content.len();
+    if within.kind == NodeKind::Map && length % 2 == 0 {
+        // What is left of a key's indentation belongs below the entry before it.
+        if block && length > 0 && !node.comments.foot.is_empty() {
+            within.content[length - 2].comments.foot = std::mem::take(&mut node.comments.foot);
+        }
+    } else if within.kind == NodeKind::Map {
+        let key = &mut within.content[length - 1].comments;
+        if key.foot.is_empty() {
+            key.foot = std::mem::take(&mut node.comments.foot);
+        }
+    }
+    within.content.push(node);
+}
+
+/// What stands behind and below a list or map that has ended. Below a block map, that is below its last entry.
+fn end(ended: &mut Node, comments: Comments) {
+    let block_map = ended.kind == NodeKind::Map && !ended.style.has(NodeStyle::FLOW);
+    let last_key = ended.content.len().checked_sub(2).filter(|_| block_map);
+    ended.comments.line = comments.line;
+    ended.comments.foot = String::new();
+    match last_key.filter(|_| !comments.foot.is_empty()) {
+        Some(last) => ended.content[last].comments.foot = comments.foot,
+        None => ended.comments.foot = comments.foot,
     }
 }
 
