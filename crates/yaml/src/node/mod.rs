@@ -236,7 +236,7 @@ mod tests {
             assert!(read_nodes(&source, &Limits::default()).is_err());
         }
         let deepest = format!("{}{}", "[".repeat(500), "]".repeat(500));
-        assert_eq!(emit_node(&node(&deepest).clone()), format!("{deepest}\n"));
+        assert_eq!(emit_node(&node(&deepest)), format!("{deepest}\n"));
         let nothing = Arc::new(Source::new("text", "# only a comment\n"));
         assert_eq!(read_nodes(&nothing, &Limits::default()).unwrap(), None);
     }

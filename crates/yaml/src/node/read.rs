@@ -170,7 +170,7 @@ impl<'t> Reader<'t> {
 fn add(within: &mut Node, mut node: Node) {
     let block = !within.style.has(NodeStyle::FLOW);
     let length = within.content.len();
-    if within.kind == NodeKind::Map && length % 2 == 0 {
+    if within.kind == NodeKind::Map && length.is_multiple_of(2) {
         // What is left of a key's indentation belongs below the entry before it.
         if block && length > 0 && !node.comments.foot.is_empty() {
             within.content[length - 2].comments.foot = std::mem::take(&mut node.comments.foot);
