@@ -57,6 +57,7 @@ pub(crate) struct Root {
 
 struct Clone_ {
     raw: String,
+    is_local: bool,
     directory: String,
 }
 
@@ -108,6 +109,7 @@ impl<'h> Files<'h> {
         }
         if let Some(repository) = Repository::parse(path) {
             from.refuse_repository_cycle(&repository)?;
+            from.refuse_coming_back(&repository)?;
             return self.clone_root(&repository, Some(from));
         }
         if path.starts_with('/') {
@@ -155,7 +157,11 @@ impl<'h> Files<'h> {
             restrictions: LoadRestrictions::RootOnly,
             parent: from.map(Rc::clone),
             depth: from.map_or(0, |from| from.depth + 1),
-            repository: Some(Clone_ { raw: repository.raw().to_owned(), directory: top }),
+            repository: Some(Clone_ {
+                raw: repository.raw().to_owned(),
+                is_local: repository.is_local(),
+                directory: top,
+            }),
         }))
     }
 
@@ -341,6 +347,20 @@ impl Root {
     }
 
     fn refuse_leaving_clone(&self, candidate: &str) -> Result<()> {
+    /// What was fetched from elsewhere names no repository of this machine: it would see what its author may not.
+    fn refuse_coming_back(&self, candidate: &Repository) -> Result<()> {
+        let mut visited = self.ancestors().filter_map(|root| root.repository.as_ref());
+        match visited.find(|clone| !clone.is_local) {
+            Some(clone) if candidate.is_local() => Err(Error::new(format!(
+                "security; '{}' is a repository of this machine, and '{}', which names it, came from elsewhere",
+                candidate.raw(),
+                clone.raw
+            ))
+            .hint("name it in a kustomization of your own")),
+            _ => Ok(()),
+        }
+    }
+
         let clone = self.ancestors().find_map(|root| root.repository.as_ref());
         match clone {
             Some(clone) if !paths::is_within(candidate, &clone.directory) => {

@@ -25,6 +25,34 @@ use crate::remote::Repository;
 /// `git` has little to say: what it fetches goes to files.
 const MAX_OUTPUT: u64 = 64 << 20;
 
+/// What git sets for its hooks and aliases: with them, another git works on the repository that it was called from,
+/// wherever it runs. What the user gives it as configuration (`GIT_CONFIG_COUNT` and the like) is about every
+/// repository and stays.
+const OF_ANOTHER_REPOSITORY: [&str; 17] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// How git may reach a repository that the kustomization names. Others than these are programs that an address names.
+const TRANSPORTS: &str = "file:git:http:https:ssh";
+/// And one that a repository names as its submodule: the files of this machine are not for it to choose.
+const TRANSPORTS_OF_SUBMODULES: &str = "git:http:https:ssh";
+
 /// Clones repositories with `git`, each once, into temporary folders that go away with it.
 #[derive(Debug, Default)]
 pub struct Git {
@@ -53,9 +81,13 @@ impl Git {
         };
         let mut command = Process::new("git");
         command.args(words).current_dir(directory).env("GIT_TERMINAL_PROMPT", "0");
-        // Others than these are programs that an address names.
+        for variable in OF_ANOTHER_REPOSITORY {
+            command.env_remove(variable);
+        }
         if std::env::var_os("GIT_ALLOW_PROTOCOL").is_none() {
-            command.env("GIT_ALLOW_PROTOCOL", "file:git:http:https:ssh");
+            let is_submodule = words.first().is_some_and(|word| word == "submodule");
+            let transports = if is_submodule { TRANSPORTS_OF_SUBMODULES } else { TRANSPORTS };
+            command.env("GIT_ALLOW_PROTOCOL", transports);
         }
         let job = Job {
             kind: Kind::Git,

@@ -16,6 +16,9 @@ pub struct Repository {
     submodules: bool,
 }
 
+/// An address cannot have `git` wait longer.
+const LONGEST: u64 = 60 * 60;
+
 const SCHEMES: [&str; 4] = ["ssh://", "https://", "http://", "file://"];
 
 impl Repository {
@@ -74,6 +77,11 @@ impl Repository {
         host.split([':', '/']).next().unwrap_or(host)
     }
 
+    /// Whether it lies on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.host == "file://"
+    }
+
     /// The directory in the repository; empty is its top.
     pub fn path(&self) -> &str {
         &self.path
@@ -84,7 +92,7 @@ impl Repository {
         &self.reference
     }
 
-    /// How long `git` may take.
+    /// How long `git` may take: at most an hour, whatever the address says.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -107,7 +115,7 @@ impl Repository {
                 "timeout" => {
                     let seconds = value.strip_suffix('s').unwrap_or(value);
                     if let Ok(seconds @ 1..) = seconds.parse() {
-                        self.timeout = Duration::from_secs(seconds);
+                        self.timeout = Duration::from_secs(LONGEST.min(seconds));
                     }
                 }
                 "submodules" => match value {
@@ -230,5 +238,16 @@ mod tests {
             );
         }
         assert_eq!(Repository::parse("https://h.example/o/r//../x"), None);
+    }
+
+    #[test]
+    fn an_address_chooses_no_endless_time() {
+        for (written, seconds) in
+            [("60s", 60), ("7200", 3600), ("18446744073709551615", 3600), ("0", 27), ("x", 27)]
+        {
+            let address = format!("https://h.example/o/r//p?timeout={written}");
+            let found = Repository::parse(&address).unwrap();
+            assert_eq!(found.timeout(), Duration::from_secs(seconds), "{written}");
+        }
     }
 }

@@ -238,6 +238,72 @@ fn repositories_come_through_git_unless_that_is_forbidden() {
     assert!(run.stderr.contains("install git"), "{}", run.stderr);
 }
 
+/// Runs git in a folder, as a user with a name.
+fn git(folder: &Path, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+        .args(["-c", "protocol.file.allow=always"])
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_build_in_a_hook_leaves_the_repository_of_the_hook_alone() {
+    let (Some(base), Some(mine)) = (repository(), repository()) else { return };
+    let folder = naming(&format!("file://{}//app", base.path().join("bare.git").display()));
+    let own = mine.path().join(".git").display().to_string();
+    let index = mine.path().join(".git/index").display().to_string();
+    let work = mine.path().display().to_string();
+    git(mine.path(), &["config", "kept.by", "hand"]);
+    let before = mine.read(".git/config");
+    // As git sets them for its hooks.
+    let variables = [
+        ("GIT_DIR", own.as_str()),
+        ("GIT_INDEX_FILE", &index),
+        ("GIT_WORK_TREE", &work),
+        ("GIT_PREFIX", ""),
+        ("GIT_COMMON_DIR", &own),
+        ("GIT_OBJECT_DIRECTORY", "/nowhere"),
+    ];
+    let run = kiln(&folder, &["build"], &variables);
+    assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
+    assert_eq!(git(mine.path(), &["symbolic-ref", "HEAD"]), "refs/heads/main\n");
+    assert_eq!(git(mine.path(), &["remote"]), "");
+    assert_eq!(mine.read(".git/config"), before);
+}
+
+#[test]
+fn a_submodule_is_no_repository_of_this_machine() {
+    let Some(private) = repository() else { return };
+    private.write("token", "hush");
+    git(private.path(), &["add", "token"]);
+    git(private.path(), &["commit", "-q", "-m", "token"]);
+    for address in
+        [private.path().display().to_string(), format!("file://{}", private.path().display())]
+    {
+        let Some(hostile) = repository() else { return };
+        git(hostile.path(), &["submodule", "--quiet", "add", &address, "app/data"]);
+        hostile.write(
+            "app/kustomization.yaml",
+            "configMapGenerator: [{name: a, files: [data/token]}]\n",
+        );
+        git(hostile.path(), &["add", "."]);
+        git(hostile.path(), &["commit", "-q", "-m", "two"]);
+        let folder = naming(&format!("file://{}//app", hostile.path().join(".git").display()));
+        let run = kiln(&folder, &["build"], &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{address}");
+        assert!(run.stderr.contains("git submodule update"), "{}", run.stderr);
+        assert!(run.stderr.contains("transport 'file' not allowed"), "{}", run.stderr);
+        // Who wants it says so in the words of git.
+        let allowed = [("GIT_ALLOW_PROTOCOL", "file")];
+        assert!(kiln(&folder, &["build"], &allowed).stdout.contains("token: hush"), "{address}");
+    }
+}
+
 #[cfg(unix)]
 fn program(folder: &Folder, name: &str, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! Trees that are wrong or mean harm: clear errors, with places, within counted limits.
 
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, Error, Options, Output, Reorder};
+use kiln_kustomize::{Build, Error, Fetch, Options, Output, Reorder, Repository};
 
 fn build(tree: &Memory, directory: &str) -> Result<Output, Error> {
     let options = Options { reorder: Reorder::None, ..Options::default() };
@@ -34,6 +34,40 @@ fn bases_in_a_circle_are_refused() {
         let wanted = format!("cycle detected: candidate root '{candidate}' contains visited root");
         assert!(message.contains(&wanted), "{message}");
     }
+}
+
+/// Every repository lies in a folder with the last word of its address.
+struct Clones;
+
+impl Fetch for Clones {
+    fn get(&self, url: &str) -> Result<Vec<u8>, Error> {
+        Err(Error::http(format!("{url} is not there")))
+    }
+
+    fn clone_repository(&self, repository: &Repository) -> Result<String, Error> {
+        let url = repository.url();
+        Ok(format!("/clones/{}", url.rsplit('/').next().unwrap_or_default()))
+    }
+}
+
+#[test]
+fn what_comes_from_elsewhere_names_no_repository_of_this_machine() {
+    let tree = Memory::new()
+        .with("app/kustomization.yaml", "resources: ['https://git.example/o/hostile']\n")
+        .with("own/kustomization.yaml", "resources: ['file:///home/me/chain']\n")
+        .with("clones/hostile/kustomization.yaml", "resources: [below]\n")
+        .with("clones/hostile/below/kustomization.yaml", "resources: ['FILE:///home/me/private']\n")
+        .with("clones/chain/kustomization.yaml", "resources: ['file:///home/me/private']\n")
+        .with("clones/private/kustomization.yaml", "resources: [pod.yaml]\n")
+        .with("clones/private/pod.yaml", POD);
+    let options = Options::default();
+    let build = |directory| Build::new(&tree, &options).fetch(&Clones).run(directory);
+    for directory in ["/app", "https://git.example/o/hostile"] {
+        let error = build(directory).map(|output| output.yaml).unwrap_err().error.to_string();
+        let wanted = "'FILE:///home/me/private' is a repository of this machine";
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert!(build("/own").unwrap().yaml.contains("kind: Pod"));
 }
 
 #[test]
