@@ -3,8 +3,11 @@
 //! The build never touches a disk itself. [`Memory`] holds a tree in memory (tests, the browser),
 //! [`Disk`] is the machine's own, [`Layered`] puts files over another one.
 
+mod opened;
+
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -52,6 +55,15 @@ pub trait FileSystem {
     /// When it is not there, is no regular file, or is larger than `limit` bytes.
     fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError>;
 
+    /// Reads a whole file at a path that [`resolve`](FileSystem::resolve) gave, and no other: whoever has put a link on
+    /// the way since then leads nowhere.
+    ///
+    /// # Errors
+    /// Likewise, and when there is a link on the way.
+    fn read_resolved(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
+        self.read(path, limit)
+    }
+
     /// Whether a file is there and may be run.
     fn is_executable(&self, path: &str) -> Option<bool>;
 
@@ -61,6 +73,15 @@ pub trait FileSystem {
     /// When it is not there, is no directory, or when this file system cannot tell.
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         let reason = "this file system does not list directories".to_owned();
+        Err(FileError { operation: "open", path: path.to_owned(), reason })
+    }
+
+    /// The symbolic links in and below a directory; none is followed.
+    ///
+    /// # Errors
+    /// When one of the directories cannot be read, or when this file system cannot tell.
+    fn links_below(&self, path: &str) -> Result<Vec<String>, FileError> {
+        let reason = "this file system does not tell links".to_owned();
         Err(FileError { operation: "open", path: path.to_owned(), reason })
     }
 }
@@ -162,6 +183,10 @@ impl FileSystem for Memory {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
+
+    fn links_below(&self, _: &str) -> Result<Vec<String>, FileError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Another file system, with some files put in its place or out of sight.
@@ -214,6 +239,13 @@ impl FileSystem for Layered<'_> {
         }
     }
 
+    fn read_resolved(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
+        match self.files.get(&paths::clean(path)) {
+            Some(_) => self.read(path, limit),
+            None => self.below.read_resolved(path, limit),
+        }
+    }
+
     fn is_executable(&self, path: &str) -> Option<bool> {
         match self.files.get(&paths::clean(path)) {
             Some(contents) => contents.as_ref().map(|_| false),
@@ -235,6 +267,10 @@ impl FileSystem for Layered<'_> {
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
+    }
+
+    fn links_below(&self, path: &str) -> Result<Vec<String>, FileError> {
+        self.below.links_below(path)
     }
 }
 
@@ -260,25 +296,11 @@ impl FileSystem for Disk {
     }
 
     fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
-        let error =
-            |operation, reason: String| FileError { operation, path: path.to_owned(), reason };
-        let found = std::fs::metadata(path).map_err(|e| error("open", reason(&e)))?;
-        if found.is_dir() {
-            return Err(error("read", "is a directory".to_owned()));
-        }
-        // A pipe or a device would block or never end.
-        if !found.is_file() {
-            return Err(error("read", "not a regular file".to_owned()));
-        }
-        let file = std::fs::File::open(path).map_err(|e| error("open", reason(&e)))?;
-        let mut contents = Vec::with_capacity(found.len().min(limit as u64) as usize);
-        file.take(limit as u64 + 1)
-            .read_to_end(&mut contents)
-            .map_err(|e| error("read", reason(&e)))?;
-        if contents.len() > limit {
-            return Err(error("read", too_large(limit)));
-        }
-        Ok(contents)
+        read_opened(opened::through_links(path), path, limit)
+    }
+
+    fn read_resolved(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
+        read_opened(opened::without_links(path), path, limit)
     }
 
     fn is_executable(&self, path: &str) -> Option<bool> {
@@ -307,6 +329,49 @@ impl FileSystem for Disk {
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
+
+    fn links_below(&self, path: &str) -> Result<Vec<String>, FileError> {
+        let mut links = Vec::new();
+        let mut folders = vec![path.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let error = |reason| FileError { operation: "open", path: folder.clone(), reason };
+            for entry in std::fs::read_dir(&folder).map_err(|e| error(reason(&e)))? {
+                let entry = entry.map_err(|e| error(reason(&e)))?;
+                let kind = entry.file_type().map_err(|e| error(reason(&e)))?;
+                if !kind.is_dir() && !kind.is_symlink() {
+                    continue;
+                }
+                let name = entry.file_name().into_string();
+                let name = name.map_err(|_| error("a name is not valid UTF-8".to_owned()))?;
+                let place = paths::join(&folder, &name);
+                if kind.is_dir() { folders.push(place) } else { links.push(place) }
+            }
+        }
+        links.sort();
+        Ok(links)
+    }
+}
+
+/// Reads what was opened: what is there now may be something else.
+fn read_opened(file: io::Result<File>, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
+    let error = |operation, reason: String| FileError { operation, path: path.to_owned(), reason };
+    let file = file.map_err(|e| error("open", reason(&e)))?;
+    let found = file.metadata().map_err(|e| error("open", reason(&e)))?;
+    if found.is_dir() {
+        return Err(error("read", "is a directory".to_owned()));
+    }
+    // A pipe or a device would block or never end.
+    if !found.is_file() {
+        return Err(error("read", "not a regular file".to_owned()));
+    }
+    let mut contents = Vec::with_capacity(found.len().min(limit as u64) as usize);
+    file.take(limit as u64 + 1)
+        .read_to_end(&mut contents)
+        .map_err(|e| error("read", reason(&e)))?;
+    if contents.len() > limit {
+        return Err(error("read", too_large(limit)));
+    }
+    Ok(contents)
 }
 
 fn too_large(limit: usize) -> String {

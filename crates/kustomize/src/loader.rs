@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Context, Error, Result};
-use crate::fs::FileSystem;
+use crate::fs::{FileError, FileSystem};
 use crate::host::Fetch;
 use crate::paths;
 use crate::remote::Repository;
@@ -179,8 +179,8 @@ impl<'h> Files<'h> {
             return Ok(contents.into());
         }
         let path = paths::absolute(&root.path, path);
-        let path = match root.restrictions {
-            LoadRestrictions::None => path,
+        match root.restrictions {
+            LoadRestrictions::None => self.read(path, |path| self.system.read(path, self.max_file)),
             LoadRestrictions::RootOnly => {
                 let resolved = self.resolve(&path)?;
                 if resolved.is_directory {
@@ -189,10 +189,9 @@ impl<'h> Files<'h> {
                 if !paths::is_within(paths::parent(&resolved.path), &root.path) {
                     return Err(root.refuse_outside(&path));
                 }
-                resolved.path
+                self.read(resolved.path, |path| self.system.read_resolved(path, self.max_file))
             }
-        };
-        self.read(path)
+        }
     }
 
     /// Where a path leads that a kustomization names, without links; nowhere if that is outside of its root.
@@ -227,14 +226,16 @@ impl<'h> Files<'h> {
         }
     }
 
-    fn read(&self, path: String) -> Result<Arc<[u8]>> {
+    fn read(
+        &self,
+        path: String,
+        from_system: impl FnOnce(&str) -> std::result::Result<Vec<u8>, FileError>,
+    ) -> Result<Arc<[u8]>> {
         let cached = self.cache.borrow().get(&path).cloned();
         let contents = match cached {
             Some(contents) => contents,
             None => {
-                let contents: Arc<[u8]> = self
-                    .system
-                    .read(&path, self.max_file)
+                let contents: Arc<[u8]> = from_system(&path)
                     .map_err(|error| {
                         let too_large =
                             error.operation == "read" && error.reason.contains("larger");
@@ -346,7 +347,6 @@ impl Root {
         Ok(())
     }
 
-    fn refuse_leaving_clone(&self, candidate: &str) -> Result<()> {
     /// What was fetched from elsewhere names no repository of this machine: it would see what its author may not.
     fn refuse_coming_back(&self, candidate: &Repository) -> Result<()> {
         let mut visited = self.ancestors().filter_map(|root| root.repository.as_ref());
@@ -361,6 +361,7 @@ impl Root {
         }
     }
 
+    fn refuse_leaving_clone(&self, candidate: &str) -> Result<()> {
         let clone = self.ancestors().find_map(|root| root.repository.as_ref());
         match clone {
             Some(clone) if !paths::is_within(candidate, &clone.directory) => {
