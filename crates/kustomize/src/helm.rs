@@ -1,13 +1,16 @@
 //! Charts, rendered by the `helm` program.
 //!
 //! Whoever writes a kustomization chooses charts and values, and nothing else: no text of it becomes an option
-//! of helm (some of those run programs), and no path leads where the kustomization itself may not read.
+//! of helm (some of those run programs), no path leads where the kustomization itself may not read, helm runs
+//! in a folder of its own, and a configuration that the kustomization brings counts only where programs may run.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use kiln_diagnostic::Diagnostic;
 use kiln_value::{Map, Value};
 
 use crate::at::At;
@@ -73,7 +76,10 @@ impl Chart {
         confined("name", &paths::join(&home, &chart.name))?;
         let config_home = match chart.config_home.as_str() {
             "" => String::new(),
-            path => confined("configHome", path)?,
+            path => {
+                let path = confined("configHome", path)?;
+                if session.options.enable_exec { path } else { without_config_home(at, session) }
+            }
         };
         let mut files = Vec::new();
         for path in &chart.additional_values_files {
@@ -116,7 +122,8 @@ impl Chart {
             program: options.command.clone(),
             arguments,
             environment,
-            directory: self.root.path().to_owned(),
+            // All paths are absolute. What helm looks for where it runs is not for the kustomization to bring.
+            directory: String::new(),
             file,
             ..Command::default()
         };
@@ -153,6 +160,16 @@ impl Chart {
                 self.chart_directory()
             )));
         }
+        if session.options.offline {
+            return Err(Error::new(format!(
+                "the chart {} lies elsewhere ({}), and this build is offline",
+                chart.name, chart.repo
+            ))
+            .hint(format!(
+                "build without --offline and KILN_OFFLINE to let helm fetch it, or put it into {}",
+                self.chart_directory()
+            )));
+        }
         let mut words: Vec<Argument> =
             vec!["pull".into(), "--untar".into(), format!("--untardir={}", self.home).into()];
         if chart.repo.starts_with("oci://") {
@@ -172,6 +189,30 @@ impl Chart {
 
     fn chart_directory(&self) -> String {
         paths::join(&self.home, &self.chart.name)
+    }
+
+    /// Refuses a chart with links that lead where the kustomization may not read: helm follows them all.
+    fn refuse_links_out(&self, session: &Session<'_>) -> Result<()> {
+        let system = session.files.system();
+        let mut folders = vec![session.files.confined(&self.root, &self.chart_directory())?];
+        if self.root.restrictions() == LoadRestrictions::None {
+            return Ok(());
+        }
+        let mut seen = BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            let links = system.links_below(&folder);
+            for link in links.map_err(|error| Error::new(error.to_string()))? {
+                let place = session.files.confined(&self.root, &link)?;
+                // Links may be in there, too.
+                if system.resolve(&place).is_ok_and(|found| found.is_directory)
+                    && !seen.contains(&place)
+                {
+                    folders.push(place);
+                }
+            }
+            seen.insert(folder);
+        }
+        Ok(())
     }
 
     fn shown(&self, path: &str, session: &Session<'_>) -> String {
@@ -261,8 +302,7 @@ impl Generate for Chart {
         if session.files.system().resolve(&self.chart_directory()).is_err() {
             self.pull(session)?;
         }
-        // What was fetched may be a link.
-        session.files.confined(&self.root, &self.chart_directory())?;
+        self.refuse_links_out(session)?;
         let values = self.values(session)?;
         let finished = self.helm(self.template_words(session), Some(values), session)?;
         let name = format!("chart {}", self.chart.name);
@@ -281,6 +321,17 @@ impl Generate for Chart {
         }
         Ok(objects)
     }
+}
+
+/// Says that the user's own configuration of helm is used: that of a kustomization can name programs which log in
+/// to registries, and helm runs them.
+fn without_config_home(at: &At, session: &Session<'_>) -> String {
+    let mut warning =
+        Diagnostic::warning("configHome of a chart was not used: what lies there can name programs that helm runs")
+            .hint("helm uses your own configuration; build with --enable-exec to let it use that of the kustomization");
+    warning.place = at.field("configHome").place();
+    session.warn(warning);
+    String::new()
 }
 
 /// Refuses texts that helm would take for options.

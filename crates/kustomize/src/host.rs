@@ -31,7 +31,7 @@ pub struct Command {
     pub arguments: Vec<Argument>,
     /// Variables to add to the environment.
     pub environment: Vec<(String, String)>,
-    /// Where to run it.
+    /// Where to run it; nothing stands for a temporary folder of its own.
     pub directory: String,
     /// What it reads from standard input.
     pub input: Vec<u8>,

@@ -126,6 +126,10 @@ pub struct Options {
     pub environment: Vec<String>,
     /// `--as-current-user`, for functions in containers.
     pub as_current_user: bool,
+    /// `--plugin-env`: the variables of the user that functions in containers may ask for.
+    pub plugin_env: Vec<String>,
+    /// `--offline`: whether nothing may be fetched, by programs either.
+    pub offline: bool,
     /// Whether plugins named after API groups may add, remove and rename objects when they transform.
     pub unrestricted_transformers: bool,
     /// Whether to run plugins again and compare.
@@ -152,6 +156,8 @@ impl Default for Options {
             mounts: Vec::new(),
             environment: Vec::new(),
             as_current_user: false,
+            plugin_env: Vec::new(),
+            offline: false,
             unrestricted_transformers: false,
             check_plugins: false,
             working_directory: String::new(),

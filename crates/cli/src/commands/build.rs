@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
 
-    /// Refuse resources that lie elsewhere: files over HTTP, repositories that git would fetch
+    /// Refuse what lies elsewhere: files over HTTP, and what git, helm and container runtimes would fetch
     ///
     /// For kustomizations of people whom you do not trust: what they name is asked for from here.
     #[arg(long, env = "KILN_OFFLINE")]
@@ -182,6 +182,7 @@ fn options(args: &Args, here: String) -> Options {
             debug: args.helm_debug,
         }),
         managed_by_label: args.enable_managedby_label || label,
+        offline: args.offline,
         working_directory: here,
         explain: args.explain.is_some(),
         ..Options::default()

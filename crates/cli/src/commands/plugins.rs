@@ -72,7 +72,7 @@ pub(crate) struct FunctionArgs {
     #[arg(long, value_name = "PATH")]
     plugin_write: Vec<PathBuf>,
 
-    /// Let functions that are programs see this variable, besides those that systems set
+    /// Let functions see this variable, besides those that systems set; containers, if they ask for it
     #[arg(long, value_name = "NAME")]
     plugin_env: Vec<String>,
 
@@ -115,6 +115,7 @@ impl FunctionArgs {
         options.mounts.clone_from(&self.mount);
         options.environment.clone_from(&self.env);
         options.as_current_user = self.as_current_user;
+        options.plugin_env.clone_from(&self.plugin_env);
     }
 
     /// The host that runs programs; `confine` if others than helm may run.

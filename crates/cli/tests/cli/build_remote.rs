@@ -398,7 +398,7 @@ fn charts_come_through_helm_when_that_is_allowed() {
     let helm = program(
         &folder,
         "helm",
-        "case $1 in\nversion) echo v3.15.0;;\ntemplate) echo \"$@\" > words; printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: a}\\n';;\nesac\n",
+        "case $1 in\nversion) echo v3.15.0;;\ntemplate) echo \"$@\" > \"$(dirname $0)/words\"; printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: a}\\n';;\nesac\n",
     );
     let run = kiln(&folder, &["build", "--enable-helm", "--helm-command", &helm], &[]);
     assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
@@ -454,6 +454,104 @@ fn charts_take_no_options_and_no_files_from_elsewhere() {
             assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{fields}: {}", run.stderr);
             std::fs::remove_file(folder.path().join("words")).unwrap();
         }
+    }
+}
+
+/// A helm that writes down where it runs, with which configuration, and what it is asked.
+#[cfg(unix)]
+const WRITES_DOWN: &str = "echo \"$PWD [$HELM_CONFIG_HOME] $@\" >> \"$(dirname $0)/words\"\n\
+    case $1 in\nversion) echo v3.15.0;;\npull) exit 1;;\n\
+    template) printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: a}\\n';;\nesac\n";
+
+#[cfg(unix)]
+#[test]
+fn a_kustomization_brings_neither_configuration_nor_programs_for_helm() {
+    let folder = Folder::with(&[
+        ("app/kustomization.yaml", "helmGlobals: {configHome: cfg}\nhelmCharts:\n- name: web\n"),
+        ("app/charts/web/values.yaml", "y: 2\n"),
+        ("app/cfg/registry/config.json", "{\"credsStore\": \"x/../evil.sh\"}\n"),
+    ]);
+    program(&folder, "helm", WRITES_DOWN);
+    program(&folder, "app/helm", "echo evil > \"$(dirname $0)/../evil\"\n");
+    // A path is meant from where the user is.
+    let args = ["build", "app", "--enable-helm", "--helm-command", "./helm"];
+    let run = kiln(&folder, &args, &[]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
+    for part in ["configHome of a chart was not used", "--enable-exec", "app/kustomization.yaml:"] {
+        assert!(run.stderr.contains(part), "{}", run.stderr);
+    }
+    assert!(!folder.path().join("evil").exists());
+    let root = folder.path().canonicalize().unwrap().display().to_string();
+    for line in folder.read("words").lines() {
+        assert!(line.contains(" [] ") && !line.starts_with(&root), "{line}");
+    }
+    std::fs::remove_file(folder.path().join("words")).unwrap();
+    let run = kiln(&folder, &[&args[..], &["--enable-exec"]].concat(), &[]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
+    let words = folder.read("words");
+    assert!(words.lines().all(|line| line.contains(&format!("[{root}/app/cfg]"))), "{words}");
+}
+
+#[cfg(unix)]
+#[test]
+fn helm_fetches_nothing_where_that_is_forbidden() {
+    for repo in ["https://charts.example", "oci://charts.example/all"] {
+        let text = format!("helmCharts:\n- {{name: web, repo: '{repo}', version: 1.2.3}}\n");
+        let folder = Folder::with(&[("kustomization.yaml", &text)]);
+        let helm = program(&folder, "helm", WRITES_DOWN);
+        let args = ["build", "--enable-helm", "--helm-command", &helm];
+        let run = kiln(&folder, &[&args[..], &["--offline"]].concat(), &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""));
+        for part in ["the chart web lies elsewhere", "this build is offline", "--offline"] {
+            assert!(run.stderr.contains(part), "{}", run.stderr);
+        }
+        assert!(!folder.read("words").contains("pull"), "{}", folder.read("words"));
+        assert_eq!(kiln(&folder, &args, &[]).code, 2);
+        assert!(folder.read("words").contains("] pull "), "{}", folder.read("words"));
+        // What is there needs no network.
+        folder.write("charts/web-1.2.3/web/values.yaml", "y: 2\n");
+        let run = kiln(&folder, &[&args[..], &["--offline"]].concat(), &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_in_a_chart_leads_out() {
+    use std::os::unix::fs::symlink;
+    for (link, target, is_refused) in [
+        ("app/charts/web/templates/x.yaml", "/etc/hostname", true),
+        ("app/charts/web/templates", "../../../outside", true),
+        ("app/charts/web/charts/sub", "../../../../outside", true),
+        // A folder of the kustomization, in which another link leads out.
+        ("app/charts/web/templates", "../../shared", true),
+        ("app/charts/web/templates", "../../fine", false),
+        ("app/charts/web/templates/circle", "..", false),
+    ] {
+        let folder = Folder::with(&[
+            ("app/kustomization.yaml", "helmCharts:\n- name: web\n"),
+            ("app/charts/web/values.yaml", "y: 2\n"),
+            ("app/fine/x.yaml", "a: b\n"),
+            ("app/shared/y.yaml", "a: b\n"),
+            ("outside/x.yaml", "token: s3cr3t\n"),
+        ]);
+        symlink("../../outside/x.yaml", folder.path().join("app/shared/x.yaml")).unwrap();
+        let place = folder.path().join(link);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        symlink(target, &place).unwrap();
+        let helm = program(&folder, "helm", WRITES_DOWN);
+        let args = ["build", "app", "--enable-helm", "--helm-command", &helm];
+        let run = kiln(&folder, &args, &[]);
+        if is_refused {
+            assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{link} -> {target}");
+            for part in ["is not in or below", "--load-restrictor"] {
+                assert!(run.stderr.contains(part), "{link} -> {target}: {}", run.stderr);
+            }
+            assert!(!folder.read("words").contains("template"), "{}", folder.read("words"));
+        }
+        let all = [&args[..], &["--load-restrictor", "LoadRestrictionsNone"]].concat();
+        let run = if is_refused { kiln(&folder, &all, &[]) } else { run };
+        assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{link}: {}", run.stderr);
     }
 }
 

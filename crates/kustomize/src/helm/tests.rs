@@ -37,6 +37,10 @@ impl FileSystem for Linked {
     fn is_executable(&self, _: &str) -> Option<bool> {
         Some(false)
     }
+
+    fn links_below(&self, path: &str) -> std::result::Result<Vec<String>, FileError> {
+        self.0.links_below(path)
+    }
 }
 
 /// A helm that remembers what it was asked.
@@ -63,6 +67,14 @@ fn build(
     kustomization: &str,
     charts: &[&str],
 ) -> (Vec<Command>, std::result::Result<String, Diagnostic>) {
+    build_with(Options::default(), kustomization, charts)
+}
+
+fn build_with(
+    options: Options,
+    kustomization: &str,
+    charts: &[&str],
+) -> (Vec<Command>, std::result::Result<String, Diagnostic>) {
     let mut tree = Memory::new()
         .with("app/kustomization.yaml", kustomization)
         .with("app/more.yaml", "z: 1\n")
@@ -70,7 +82,7 @@ fn build(
     for chart in charts {
         tree.write(&format!("{chart}/values.yaml"), "y: 2\n");
     }
-    let options = Options { helm: Some(Helm::default()), ..Options::default() };
+    let options = Options { helm: Some(Helm::default()), ..options };
     let asked = Asked::default();
     let built = Build::new(&Linked(tree), &options).programs(&asked).run("/app");
     let built = built.map(|output| output.yaml).map_err(|failed| failed.error.into());
@@ -173,7 +185,8 @@ fn no_field_of_a_chart_leads_out() {
 #[test]
 fn helm_is_asked_with_everything_that_a_chart_says() {
     let text = "namespace: shop\nhelmCharts: [{name: web, version: 1.2.3, repo: 'https://charts.example', releaseName: r, additionalValuesFiles: [more.yaml], apiVersions: [a/v1, b/v1], kubeVersion: '1.33', nameTemplate: x, includeCRDs: true, configHome: conf}]\n";
-    let (asked, built) = build(text, &["app/charts/web-1.2.3/web"]);
+    let allowed = Options { enable_exec: true, ..Options::default() };
+    let (asked, built) = build_with(allowed, text, &["app/charts/web-1.2.3/web"]);
     built.unwrap();
     let template = asked.last().unwrap();
     let words: Vec<&str> = template
@@ -192,4 +205,18 @@ fn helm_is_asked_with_everything_that_a_chart_says() {
     );
     assert_eq!(template.environment, [("HELM_CONFIG_HOME".to_owned(), "/app/conf".to_owned())]);
     assert_eq!(template.file.as_deref(), Some(&b"y: 2\n"[..]));
+}
+
+#[test]
+fn no_configuration_of_a_kustomization_reaches_helm_where_programs_may_not_run() {
+    for text in [
+        "helmCharts: [{name: web, configHome: conf}]\n",
+        "helmGlobals: {configHome: conf}\nhelmCharts: [{name: web}]\n",
+    ] {
+        let (asked, built) = build(text, &["app/charts/web"]);
+        built.unwrap();
+        for command in asked {
+            assert_eq!((command.environment, command.directory), (Vec::new(), String::new()));
+        }
+    }
 }

@@ -45,6 +45,10 @@ impl FileSystem for Host {
     fn is_executable(&self, _: &str) -> Option<bool> {
         Some(true)
     }
+
+    fn links_below(&self, path: &str) -> std::result::Result<Vec<String>, FileError> {
+        self.tree.links_below(path)
+    }
 }
 
 impl Programs for Host {

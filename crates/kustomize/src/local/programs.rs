@@ -78,12 +78,14 @@ impl Programs for Local {
                 self.confinement.process(command, folder.path(), arguments.collect())
             }
             Trust::Tool | Trust::Container => {
-                let mut process = Process::new(&command.program);
+                let mut process = Process::new(program(&command.program));
                 process.args(arguments).envs(command.environment.iter().cloned());
                 process
             }
         };
-        if Path::new(&command.directory).is_dir() {
+        if command.directory.is_empty() {
+            process.current_dir(folder.path());
+        } else if Path::new(&command.directory).is_dir() {
             process.current_dir(&command.directory);
         }
         let (kind, time) = match command.trust {
@@ -149,6 +151,14 @@ impl Programs for Local {
             Confinement::Missing(why) => vec![why.clone()],
             Confinement::Through(confiner) => confiner.not_held.clone(),
         }
+    }
+}
+
+/// A program as the user names it: a path is meant from where they are, not from where it runs.
+fn program(named: &str) -> std::path::PathBuf {
+    match std::path::absolute(named) {
+        Ok(path) if named.contains(std::path::is_separator) => path,
+        _ => named.into(),
     }
 }
 

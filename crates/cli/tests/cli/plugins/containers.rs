@@ -87,6 +87,37 @@ fn a_mount_shows_what_is_in_the_folder_of_the_kustomization_and_no_more() {
 }
 
 #[test]
+fn a_container_gets_no_variable_of_the_user_unless_they_say_so() {
+    let case = case().executable("bin/docker", RUNTIME);
+    for asked in ["CLOUD_TOKEN", "CLOUD*", "''"] {
+        case.0.write("app/f.yaml", FUNCTION.replace("[A=b]", &format!("[A=b, {asked}]")));
+        let name = asked.trim_matches('\'');
+        holds(
+            &case.fails(&[]),
+            &[
+                &format!("asks for your variable '{name}'"),
+                "Labeler",
+                &format!("--plugin-env {name}"),
+                "app/f.yaml:1:1",
+            ],
+        );
+        assert!(!case.0.path().join("app/called").exists(), "{asked}");
+    }
+    case.0.write("app/f.yaml", FUNCTION.replace("[A=b]", "[A=b, CLOUD_TOKEN]"));
+    build(&case, &["--plugin-env", "CLOUD_TOKEN"]);
+    holds(&case.0.read("app/called"), &["-e A=b -e CLOUD_TOKEN example.com/fn:v1"]);
+}
+
+#[test]
+fn no_image_is_fetched_where_that_is_forbidden() {
+    let case = case().executable("bin/docker", RUNTIME);
+    build(&case, &["--offline"]);
+    holds(&case.0.read("app/called"), &[" --pull=never "]);
+    build(&case, &[]);
+    assert!(!case.0.read("app/called").contains("--pull"), "{}", case.0.read("app/called"));
+}
+
+#[test]
 fn an_image_is_no_option() {
     for image in ["--privileged", "''", "-v/:/host"] {
         let case = case().executable("bin/docker", RUNTIME);

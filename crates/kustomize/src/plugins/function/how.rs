@@ -31,6 +31,7 @@ impl How {
             ))
             .hint("write exec.path or container.image in its annotation"));
         }
+        refuse_variables(&container, config, session)?;
         match session.programs.container_runtime() {
             Some(runtime) => Ok(How::Container { runtime, spec: container }),
             None => Err(Error::new(format!(
@@ -73,6 +74,26 @@ fn program(exec: ExecSpec, who: &Who, root: &Root, session: &Session<'_>) -> Res
         (Err(error), _) => Err(error.context(format_args!(
             "cannot find the program '{}' of the function {}",
             exec.path, who.id
+        ))),
+    }
+}
+
+/// Refuses what a container runtime would fill in from the environment of whoever builds.
+fn refuse_variables(
+    container: &ContainerSpec,
+    config: &Resource,
+    session: &Session<'_>,
+) -> Result<()> {
+    let allowed = &session.options.plugin_env;
+    let asked = container.envs.iter().find(|text| !text.contains('=') && !allowed.contains(text));
+    match asked {
+        None => Ok(()),
+        Some(name) => Err(Error::new(format!(
+            "the function {} asks for your variable '{name}'",
+            config.id()
+        ))
+        .hint(format!(
+            "write {name}=VALUE in its annotation, or build with --plugin-env {name} to give it yours"
         ))),
     }
 }
@@ -130,6 +151,9 @@ pub(super) fn run_arguments(spec: &ContainerSpec, session: &Session<'_>) -> Vec<
     words.push(Argument::Name);
     words.extend(["--network", network, "--user", &user].map(Argument::from));
     words.push("--security-opt=no-new-privileges".into());
+    if options.offline {
+        words.push("--pull=never".into());
+    }
     let mounts = spec.mounts.iter().map(|mount| {
         let source = match mount.src.as_str() {
             "" => String::new(),
