@@ -57,7 +57,9 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
 
     let outcome = match started.kind() {
         Kind::Git => watched.until_its_end(deadline),
-        Kind::Tool | Kind::Plugin { .. } | Kind::Container { .. } => watched.until(deadline),
+        Kind::Tool | Kind::Plugin { .. } | Kind::Container { .. } => {
+            watched.until(deadline, || started.tell_that_nobody_writes())
+        }
     };
     let why = match outcome {
         Outcome::Ended(exit) => return watched.finish(exit, None, &started),
@@ -93,8 +95,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Waits for both streams to close and for the end.
-    fn until(&mut self, deadline: Option<Instant>) -> Outcome {
+    /// Waits for both streams to close, which is told, and for the end.
+    fn until(&mut self, deadline: Option<Instant>, nobody_writes: impl FnOnce()) -> Outcome {
         let far = Instant::now() + FAR;
         let deadline = deadline.unwrap_or(far);
         if !self.gather(deadline) {
@@ -103,6 +105,7 @@ impl Watched {
         if self.wrote_too_much() {
             return Outcome::TooMuch;
         }
+        nobody_writes();
         self.ended_until(deadline).map_or(Outcome::TooLong, Outcome::Ended)
     }
 

@@ -221,6 +221,19 @@ impl Started {
         self.process.stop(has_ended);
     }
 
+    /// Tells the sandbox that what the plugin left running has nothing to say any more, and is to end with it. To anybody
+    /// who does not wait for this signal, it means nothing.
+    pub(super) fn tell_that_nobody_writes(&self) {
+        #[cfg(unix)]
+        if self.process.kind.makes_its_group()
+            && let Ok(pid) = i32::try_from(self.process.pid)
+        {
+            use nix::sys::signal::{Signal, kill};
+            // It may have ended by itself.
+            let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    }
+
     /// What it is.
     pub(super) fn kind(&self) -> &Kind {
         &self.process.kind

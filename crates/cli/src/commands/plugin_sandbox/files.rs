@@ -38,9 +38,15 @@ pub(super) fn holds_signals() -> bool {
 
 /// Opens a path that has no links on its way, if there is one: whoever puts one there now gains nothing.
 pub(super) fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let own = PathBuf::from(format!("/proc/{}", std::process::id()));
-    // Always a link, to what the plugin is about to be.
-    let parts = if path == Path::new("/proc/self") { &own } else { path }.components();
+    // Always a link, to what the plugin is about to be, by the number that it has there.
+    let own = Path::new("/proc/self");
+    let own = if path == own {
+        own.read_link().map(|number| Path::new("/proc").join(number))
+    } else {
+        Ok(path.into())
+    };
+    let Ok(path) = own else { return Ok(None) };
+    let parts = path.components();
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut place: Option<OwnedFd> = None;
     for part in parts {

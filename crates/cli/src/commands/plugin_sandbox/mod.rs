@@ -3,8 +3,9 @@
 //!
 //! In this order, because each step takes what the next would need from whoever comes after it: a session without a
 //! terminal, no descriptors but the three streams, a view of the file system that is read-only but for the folders
-//! of the plugin (`mounts.rs`), files (`files.rs`), capabilities, system calls (`calls.rs`). What a kernel lacks is
-//! told by `kiln build` beforehand; what it has must work, or the plugin does not start.
+//! of the plugin (`mounts.rs`), a world of processes that ends with the plugin (`processes.rs`), files (`files.rs`),
+//! capabilities, system calls (`calls.rs`). What a kernel lacks is told by `kiln build` beforehand; what it has must
+//! work, or the plugin does not start.
 
 #[cfg(all(
     target_os = "linux",
@@ -15,6 +16,8 @@ mod calls;
 mod files;
 #[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
+mod processes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,13 +46,33 @@ pub(crate) struct Args {
     #[arg(long)]
     network: bool,
 
+    /// Which of the processes in the plugin's own world this is
+    #[arg(long, hide = true, value_enum)]
+    within: Option<Within>,
+
+    /// Files elsewhere cannot be changed already
+    #[arg(long, hide = true, requires = "within")]
+    rest_is_read_only: bool,
+
     /// The program and its arguments
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
 
+/// Who is who in a world of processes of the plugin's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Within {
+    /// Takes in orphans
+    First,
+    /// Becomes the plugin
+    Plugin,
+}
+
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    let why = confined::become_program(args);
+    let why = match confined::become_program(args) {
+        Ok(code) => return Ok(Outcome::Code(code)),
+        Err(why) => why,
+    };
     let program = args.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
     ui.status(&format!("cannot start {program}: {why}"));
     Ok(Outcome::Code(CANNOT_RUN))
@@ -74,7 +97,7 @@ mod confined {
     use nix::sys::signal::Signal;
     use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-    use super::{Args, calls, files, mounts};
+    use super::{Args, Within, calls, files, mounts, processes};
 
     /// What the superuser keeps: it may work on files of others in its folders. Everything else is about the machine.
     const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
@@ -96,13 +119,32 @@ mod confined {
         Some(lacking.into_iter().map(str::to_owned).collect())
     }
 
-    /// Why it did not work; it does not return otherwise.
-    pub(super) fn become_program(args: &Args) -> String {
+    /// Becomes the plugin, or waits for it and tells how it ended.
+    ///
+    /// # Errors
+    /// Why it did not work.
+    pub(super) fn become_program(args: &Args) -> Result<u8, String> {
         let Some((program, arguments)) = args.command.split_first() else {
-            return "no program was named".to_owned();
+            return Err("no program was named".to_owned());
         };
-        if let Err(why) = confine(args) {
-            return why;
+        match args.within {
+            None => {
+                let view = enter(args)?;
+                if view.has_processes {
+                    return processes::lead(args, view.rest_is_read_only);
+                }
+                confine(args)?;
+                // A build that is killed takes its plugins along. Forgotten when rights change, so not earlier.
+                let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+                // Whatever leaves the plugin's session is still its child, and found when it is stopped.
+                let _ = prctl::set_child_subreaper(true);
+                refuse_calls(args, view.rest_is_read_only)?;
+            }
+            Some(Within::First) => return processes::be_first(args),
+            Some(Within::Plugin) => {
+                confine(args)?;
+                refuse_calls(args, args.rest_is_read_only)?;
+            }
         }
         let mut tries = 0;
         loop {
@@ -110,30 +152,39 @@ mod confined {
             tries += 1;
             // Whoever wrote the plugin a moment ago may still hold it open.
             if error.kind() != ErrorKind::ExecutableFileBusy || tries > 20 {
-                return error.to_string();
+                return Err(error.to_string());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn confine(args: &Args) -> Result<(), String> {
-        let failed = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
+    fn failed(what: &'static str) -> impl Fn(io::Error) -> String {
+        move |error| format!("cannot {what}: {error}")
+    }
+
+    /// Leaves the session and the view of whoever started the build.
+    fn enter(args: &Args) -> Result<mounts::View, String> {
         nix::unistd::setsid().map_err(|error| failed("leave the terminal")(error.into()))?;
         close_what_was_inherited().map_err(failed("close what was inherited"))?;
         // Without it, changes of modes and times are refused everywhere, so it is no failure.
-        let rest_is_read_only = mounts::make_rest_read_only(&args.write).is_ok();
+        let view = mounts::enter_a_view_of_its_own(&args.write);
         // The folder of before lies below what is mounted now.
         std::env::current_dir()
             .and_then(std::env::set_current_dir)
             .map_err(failed("go to the folder of the kustomization"))?;
+        Ok(view)
+    }
+
+    /// Gives up files and capabilities.
+    fn confine(args: &Args) -> Result<(), String> {
+        close_what_was_inherited().map_err(failed("close what was inherited"))?;
         if files::is_supported() {
             files::restrict(&args.read, &args.write)?;
         }
-        give_up_capabilities().map_err(failed("give up capabilities"))?;
-        // A build that is killed takes its plugins along. Forgotten when rights change, so not earlier.
-        let _ = prctl::set_pdeathsig(Signal::SIGKILL);
-        // Whatever leaves the plugin's session is still its child, and found when it is stopped.
-        let _ = prctl::set_child_subreaper(true);
+        give_up_capabilities().map_err(failed("give up capabilities"))
+    }
+
+    fn refuse_calls(args: &Args, rest_is_read_only: bool) -> Result<(), String> {
         if calls::is_supported() {
             calls::refuse(args.network, rest_is_read_only)?;
         }
@@ -197,7 +248,7 @@ mod confined {
         None
     }
 
-    pub(super) fn become_program(_: &super::Args) -> String {
-        "only Linux can keep it from files".to_owned()
+    pub(super) fn become_program(_: &super::Args) -> Result<u8, String> {
+        Err("only Linux can keep it from files".to_owned())
     }
 }

@@ -1,5 +1,6 @@
 //! A view of the file system in which only the folders of the plugin can be changed. Landlock does not hold modes,
-//! owners, times and attributes of files; a mount that is read-only does.
+//! owners, times and attributes of files; a mount that is read-only does. And, with it, the namespace for the plugin's
+//! processes.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,19 +12,31 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{getgid, getuid};
+use nix::unistd::{Gid, Uid, getgid, getuid};
 
 use super::files;
 
-/// Makes everything read-only but these.
-///
-/// # Errors
-/// When the system does not let this user do that, in containers for instance. Nothing that was done until then
-/// opens anything.
-pub(super) fn make_rest_read_only(writable: &[PathBuf]) -> io::Result<()> {
+/// What the system let this user have. In containers, for instance, it may be nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct View {
+    /// Whether only the folders of the plugin can be changed.
+    pub(super) rest_is_read_only: bool,
+    /// Whether what is started next is the first process of a namespace. Nothing else can be started here then.
+    pub(super) has_processes: bool,
+}
+
+/// Makes everything read-only but these, and a namespace for processes. What fails on the way opens nothing.
+pub(super) fn enter_a_view_of_its_own(writable: &[PathBuf]) -> View {
+    let who = (getuid(), getgid());
+    let Ok((has_processes, has_names)) = unshare_all() else { return View::default() };
+    let named = if has_names { Ok(()) } else { keep_names(who) };
+    let made = named.and_then(|()| make_rest_read_only(writable));
+    View { rest_is_read_only: made.is_ok(), has_processes }
+}
+
+fn make_rest_read_only(writable: &[PathBuf]) -> io::Result<()> {
     // Devices can be written to wherever they are.
     let writable: Vec<&PathBuf> = writable.iter().filter(|path| !is_device(path)).collect();
-    enter_a_view_of_its_own()?;
     change("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     for path in &writable {
         if let Some(opened) = files::open(path)? {
@@ -61,12 +74,23 @@ fn change(place: impl AsRef<Path>, flags: MsFlags) -> Result<(), Errno> {
 }
 
 /// The superuser of the machine just may; others can where they are let be superusers of nothing but their own view.
-fn enter_a_view_of_its_own() -> io::Result<()> {
-    if unshare(CloneFlags::CLONE_NEWNS).is_ok() {
-        return Ok(());
+/// Says whether that view has its own processes, and whether users have names in it.
+fn unshare_all() -> io::Result<(bool, bool)> {
+    let mounts = CloneFlags::CLONE_NEWNS;
+    for (view, has_names) in [(mounts, true), (mounts | CloneFlags::CLONE_NEWUSER, false)] {
+        for (processes, has_processes) in
+            [(CloneFlags::CLONE_NEWPID, true), (CloneFlags::empty(), false)]
+        {
+            if unshare(view | processes).is_ok() {
+                return Ok((has_processes, has_names));
+            }
+        }
     }
-    let (user, group) = (getuid(), getgid());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
+    Err(io::Error::last_os_error())
+}
+
+/// In a namespace of users, this one is who they were.
+fn keep_names((user, group): (Uid, Gid)) -> io::Result<()> {
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))

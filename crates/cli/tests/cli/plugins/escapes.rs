@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use super::{CONFIG_MAP, Case, TEAM, holds, is_there};
+use super::{CONFIG_MAP, Case, TEAM, holds, is_there, running};
 
 /// Whether this system holds that; a build says when it does not.
 fn is_held(case: &Case, what: &str) -> bool {
@@ -157,7 +157,7 @@ fn a_plugin_has_no_terminal() {
     }
     let case = generator(
         "(: > /dev/tty) 2> /dev/null && echo reached > said || echo kept > said\n\
-         read -r stat < /proc/$$/stat\nset -- ${stat##*)}\necho session $4 terminal $5 of $$ >> said",
+         read -r stat < /proc/self/stat\nset -- ${stat##*)}\necho session $4 terminal $5 >> said",
     );
     let kiln = env!("CARGO_BIN_EXE_kiln");
     let status = Command::new("script")
@@ -170,8 +170,92 @@ fn a_plugin_has_no_terminal() {
         .unwrap();
     assert!(status.success());
     let said = case.0.read("app/said");
-    let pid = said.split_whitespace().last().unwrap();
-    assert_eq!(said, format!("kept\nsession {pid} terminal 0 of {pid}\n"));
+    assert!(said.starts_with("kept\n") && said.ends_with(" terminal 0\n"), "{said}");
+}
+
+/// Goes on in a new session and a new process, again and again: nobody who looks for it finds it in time.
+const HOPPER: &str = "import time\n\
+    def hop():\n    \
+        if os.fork(): os._exit(0)\n    \
+        os.setsid()\n    \
+        os.environ.clear()\n\
+    if os.fork() == 0:\n    \
+        for stream in (0, 1, 2): os.close(stream)\n    \
+        end = time.time() + 60\n    \
+        while time.time() < end: hop()\n    \
+        os._exit(0)\n";
+
+#[test]
+fn nothing_that_a_plugin_started_outlives_it() {
+    if !has("python3") || !Case::has_processes() {
+        return;
+    }
+    // Whether it ends by itself or is stopped.
+    let case = in_python(HOPPER);
+    case.builds(&[]);
+    assert_eq!(running(&case), [""; 0]);
+    let case = in_python(&format!("{HOPPER}time.sleep(1000)\n"));
+    holds(&case.fails(&["--plugin-timeout", "2s"]), &["did not end"]);
+    assert_eq!(running(&case), [""; 0]);
+}
+
+#[test]
+fn what_a_plugin_started_may_write_until_it_ends() {
+    // As process substitutions of shells do, for which nobody waits.
+    let case = generator(
+        "(sleep 0.3; printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: late}\\n') &",
+    );
+    holds(&case.builds(&[]), &["name: late"]);
+}
+
+#[test]
+fn a_plugin_finds_itself_under_its_own_number() {
+    let case = generator(
+        "sleep 1000 > /dev/null 2>&1 & kill -0 $! && echo started > said\nread -r own rest < /proc/self/stat\necho $own $$ >> said",
+    );
+    if Case::has_processes() {
+        case.builds(&[]);
+        let said = case.0.read("app/said");
+        holds(&said, &["started\n"]);
+        // Where `/proc` cannot be made anew it shows the numbers outside.
+        assert!(said.ends_with(" 2\n"), "{said}");
+        assert_eq!(running(&case), [""; 0]);
+    }
+}
+
+#[test]
+fn a_plugin_cannot_swap_files_while_they_are_read() {
+    if !has("python3") {
+        return;
+    }
+    // A child in another session puts a link, and then a pipe, in the place of a file that the build reads afterwards.
+    for other in ["os.symlink('../../secret/token', 'other')", "os.mkfifo('other')"] {
+        let case = in_python(&format!(
+            "import ctypes, time\nlibc = ctypes.CDLL(None)\nopen('data.txt', 'w').write('plain')\n{other}\n\
+             if os.fork() == 0:\n    \
+                 os.setsid()\n    \
+                 for stream in (0, 1, 2): os.close(stream)\n    \
+                 end = time.time() + 20\n    \
+                 while time.time() < end: libc.renameat2(-100, b'data.txt', -100, b'other', 2)\n    \
+                 os._exit(0)\n"
+        ));
+        case.0.write("secret/token", "hush");
+        case.0.write("app/sub/kustomization.yaml", "generators: [app.yaml]\n");
+        case.0.write("app/sub/app.yaml", super::APP);
+        case.0.write(
+            "app/kustomization.yaml",
+            "resources: [sub]\nconfigMapGenerator: [{name: c, files: [sub/data.txt]}]\n",
+        );
+        for _ in 0..5 {
+            let begin = std::time::Instant::now();
+            let run = case.build(&[]);
+            assert!(begin.elapsed() < Duration::from_secs(60), "{other}");
+            assert!(!run.stdout.contains("hush"), "{}", run.stdout);
+            for name in ["data.txt", "other"] {
+                let _ = std::fs::remove_file(case.0.path().join("app/sub").join(name));
+            }
+        }
+    }
 }
 
 #[test]

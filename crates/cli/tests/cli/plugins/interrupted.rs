@@ -4,10 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{CONFIG_MAP, Case, is_there};
+use super::{CONFIG_MAP, Case, running};
 
 /// Ignores the polite signal, and has a child in another session.
-const STUBBORN: &str = "#!/bin/sh\ntrap '' TERM INT\nsetsid sleep 1000 &\necho $! > stray\necho $$ > here\nwhile :; do sleep 0.1; done\n";
+const STUBBORN: &str = "#!/bin/sh\ntrap '' TERM INT\nsetsid sleep 1000 &\necho $$ > here\nwhile :; do sleep 0.1; done\n";
 
 fn start(case: &Case) -> Child {
     std::fs::create_dir_all(case.0.path().join("tmp")).unwrap();
@@ -51,9 +51,27 @@ fn neither_processes_nor_folders_are_left() {
         assert_eq!(output.status.signal(), Some(number), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert_eq!(folders(), 0, "folders are left after {signal}");
-        for name in ["here", "stray"] {
-            assert!(!is_there(written(name).trim()), "{name} is left after {signal}");
-        }
+        assert_eq!(running(&case), [""; 0], "after {signal}");
+    }
+}
+
+/// Nobody is left to clean up: the kernel has to.
+#[test]
+fn no_process_is_left_when_the_build_is_killed() {
+    let case = Case::of_team("generators", STUBBORN);
+    let mut build = start(&case);
+    wait_for("the start of the plugin", || case.0.path().join("app/here").exists());
+    assert!(running(&case).iter().any(|words| words.starts_with("sleep 1000")));
+    build.kill().unwrap();
+    build.wait().unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    let mut left = running(&case);
+    while !left.is_empty() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+        left = running(&case);
+    }
+    if Case::has_processes() {
+        assert_eq!(left, [""; 0]);
     }
 }
 

@@ -78,6 +78,21 @@ impl Case {
         ]
     }
 
+    /// Whether this system lets a plugin have a world of processes of its own.
+    fn has_processes() -> bool {
+        let other = generator_that_says_its_number();
+        other.builds(&[]);
+        // The first one takes in orphans.
+        let has = other.0.read("app/said") == "2\n";
+        if !has {
+            kiln_testkit::skip(
+                "this user can make no namespace for processes",
+                "run the tests as a superuser, or where user namespaces are allowed",
+            );
+        }
+        has
+    }
+
     /// What a build prints.
     fn builds(&self, flags: &[&str]) -> String {
         let run = self.build(flags);
@@ -93,6 +108,11 @@ impl Case {
     }
 }
 
+fn generator_that_says_its_number() -> Case {
+    let script = "#!/bin/sh\n[ $1 = generate ] || exit 127\necho $$ > said\n";
+    Case::of_team("generators", script)
+}
+
 /// What was said besides what this system lacks for the sandbox.
 fn besides_landlock(said: &str) -> String {
     let warning = "warning: this system cannot keep plugins from";
@@ -103,6 +123,20 @@ fn besides_landlock(said: &str) -> String {
 fn is_there(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
+}
+
+/// What runs in the folder of the kustomization. In the sandbox, processes know each other by other numbers.
+fn running(case: &Case) -> Vec<String> {
+    let folder = case.0.path().canonicalize().unwrap().join("app");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let is_in = |place: std::path::PathBuf| place.starts_with(&folder);
+        if std::fs::read_link(entry.path().join("cwd")).is_ok_and(is_in) {
+            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&words).replace('\0', " "));
+        }
+    }
+    found
 }
 
 #[track_caller]
