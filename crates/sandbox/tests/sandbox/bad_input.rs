@@ -101,6 +101,9 @@ fn assert_refused(what: &str, (status, body): &(u16, Value), wanted: u16) {
     assert!(body.str_at(["message"]).is_some_and(|message| !message.is_empty()), "{what}");
 }
 
+/// Held by whoever measures memory: all tests share one process.
+static MEASURING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// The memory of this process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("memory");
@@ -158,6 +161,7 @@ async fn too_large_bodies_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_strangers_is_kept() {
+    let _measuring = MEASURING.lock().await;
     let place = Place::start().await;
     let before = resident();
     let mut streams = Vec::new();
@@ -191,6 +195,7 @@ async fn nothing_of_strangers_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_bodies_together_have_a_limit() {
     const CLIENTS: usize = 60;
+    let _measuring = MEASURING.lock().await;
     let place = Arc::new(Place::start().await);
     let before = resident();
     let mut streams = Vec::new();
@@ -320,6 +325,7 @@ async fn slow_clients_are_let_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_nobody_reads_holds_nothing_up() {
+    let _measuring = MEASURING.lock().await;
     let place = Place::start().await;
     let mut watching = place.connect("http/1.1").await;
     let path = format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=60");
@@ -367,6 +373,7 @@ async fn a_watch_that_nobody_reads_holds_nothing_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_watches_hear_the_same() {
     const WATCHES: usize = 1000;
+    let _measuring = MEASURING.lock().await;
     let place = Place::start().await;
     let mut senders = Vec::new();
     for _ in 0..8 {
