@@ -206,11 +206,7 @@ impl<'c> Context<'c> {
 
     /// Fills a template that is a text which somebody reads further, values kept apart.
     pub(crate) fn fill_text(&self, template: &Template) -> Result<FilledText, Failure> {
-        let layer = self.all();
-        let mut substitution = layer.substitution();
-        let filled = substitution.run_text(template);
-        self.shared.counters.bytes(substitution.usage().bytes as u64)?;
-        Ok(filled?)
+        self.all().fill_text(template)
     }
 
     /// Evaluates an expression that may hold variables.
@@ -277,6 +273,31 @@ impl<'l> Layer<'l> {
         let filled = substitution.run(template);
         self.context.shared.counters.bytes(substitution.usage().bytes as u64)?;
         Ok(filled?)
+    }
+
+    /// Fills a template that is a text which somebody reads further, values kept apart.
+    pub(crate) fn fill_text(&self, template: &Template) -> Result<FilledText, Failure> {
+        let mut substitution = self.substitution();
+        let filled = substitution.run_text(template);
+        self.context.shared.counters.bytes(substitution.usage().bytes as u64)?;
+        Ok(filled?)
+    }
+
+    /// The entry that the first name of a path means, and what that entry sees; `None` if it is no entry, or if several make
+    /// its value.
+    pub(crate) fn entry(&self, path: &str) -> Option<(Layer<'l>, &'l ContextEntry)> {
+        let name = path.split(['.', '[']).next()?;
+        let context = self.context;
+        for (at, slot) in context.entries[..self.upto].iter().enumerate().rev() {
+            let (first, rest) = split_name(&slot.entry.name);
+            if first == name {
+                return rest.is_none().then_some((Layer { context, upto: at }, slot.entry));
+            }
+        }
+        match context.outer {
+            Some(outer) if !context.values.contains_key(name) => outer.all().entry(path),
+            _ => None,
+        }
     }
 
     /// Evaluates an expression in the context.
@@ -487,7 +508,7 @@ pub(crate) fn text_of(value: Value, what: &str) -> Result<Str, Failure> {
     }
 }
 
-fn not_text(found: &Value, what: &str) -> Failure {
+pub(crate) fn not_text(found: &Value, what: &str) -> Failure {
     let kind = found.str_at(["kind"]);
     let shown = match kind {
         Some(kind) => format!("a whole {kind} object"),

@@ -275,7 +275,7 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(ObjectId, Option<Str>), Failure> {
         let api_version = text(context, &target.api_version, "the apiVersion of the target")?;
-        let kind = text(context, &target.kind, "the kind of the target")?;
+        let kind = context.all().name(&target.kind, "the kind of the target", &['/'])?;
         let name = text(context, &target.name, "the name of the target")?;
         let namespace = match &target.namespace {
             TargetNamespace::None => Str::default(),

@@ -18,13 +18,14 @@
 //! | `evaluate`, `outcome` | one rule for one event, from the match to the verdict |
 //! | `matching` | whether an object fires a rule |
 //! | `script` | rules whose expressions are in CEL: their session, what they read, documents |
-//! | `context`, `load`, `api_path`, `images` | the values that expressions see, loaded when asked for |
+//! | `context`, `load`, `address`, `api_path`, `images` | the values that expressions see, loaded when asked for |
 //! | `generate`, `target` | what a generate program makes, and whether it may be written |
 //! | `mutate` | what a mutate program changes, and in which objects |
 //! | `modify` | what a modify program looks at, patches or refuses |
 //! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
 //! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
 
+mod address;
 mod api_path;
 mod claim;
 mod context;

@@ -115,11 +115,11 @@ impl Layer<'_> {
         };
         match (&call.callee, body) {
             (Callee::ApiServer(path), None) => {
-                let path = text_of(self.fill(path)?, "urlPath")?;
+                let path = self.api_path(path)?;
                 self.read(&path)
             }
             (Callee::ApiServer(path), Some(body)) => {
-                let path = text_of(self.fill(path)?, "urlPath")?;
+                let path = self.api_path(path)?;
                 let shared = self.shared();
                 if shared.gate.scope.namespace().is_some() {
                     let to = ApiPath::parse(&path, shared.world.kinds, shared.world.view)?;
@@ -131,7 +131,7 @@ impl Layer<'_> {
                 shared.world.outside.post(&path, &body).map_err(outside)
             }
             (Callee::Service { url, headers, ca_bundle }, body) => {
-                let url = text_of(self.fill(url)?, "the address of a service")?;
+                let url = self.service_url(url)?;
                 let mut sent = Vec::with_capacity(headers.len());
                 for (name, value) in headers {
                     sent.push((name.clone(), text_of(self.fill(value)?, "a header")?.to_string()));

@@ -42,5 +42,5 @@ pub use allowed::{Allowed, ContextName, Refusal, RefusalReason};
 pub use conditions::Conditions;
 pub use error::{Limit, Problem, SubstituteError};
 pub use query::{ContextScope, Query, QueryError, Scope};
-pub use substitute::{FilledText, Limits, Substitution, Usage};
+pub use substitute::{FilledText, FilledValue, Limits, Substitution, Usage};
 pub use template::{Lookalike, Template, Variable};

@@ -24,6 +24,10 @@ impl Query {
         &self.text
     }
 
+    pub(crate) fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
     /// The compiled expression.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use kiln_value::{Key, List, MAX_DEPTH, Map, Str, Value};
 
@@ -45,14 +46,26 @@ pub struct Usage {
 pub struct FilledText {
     /// The text.
     pub text: String,
-    /// The values, in order, with where their texts stand.
-    pub values: Vec<(Range<usize>, Value)>,
+    /// The values, in order.
+    pub values: Vec<FilledValue>,
 }
 
-/// What a text became: one value, or a text with the values that were inserted, in the order in which they were.
+/// A value in a text that was filled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilledValue {
+    /// Where its text stands.
+    pub at: Range<usize>,
+    /// The value.
+    pub value: Value,
+    /// The expression that gave it.
+    pub expression: Arc<str>,
+}
+
+/// What a text became: one value, or a text with the values that were inserted, in the order in which they were. Each is with
+/// its expression.
 enum Filling {
-    Value(Value),
-    Text(Marked, Vec<Value>),
+    Value(Value, Arc<str>),
+    Text(Marked, Vec<(Value, Arc<str>)>),
 }
 
 /// Fills templates from one scope, within one budget.
@@ -103,14 +116,20 @@ impl<'s> Substitution<'s> {
             return Ok(FilledText { text, values: Vec::new() });
         };
         Ok(match self.marked(pattern, template.base_depth)? {
-            Filling::Value(value) => {
+            Filling::Value(value, expression) => {
                 let text = query::text_of(&value).map_err(Problem::Query);
                 let text = text.map_err(|problem| failed(pattern, problem))?.to_string();
-                FilledText { values: vec![(0..text.len(), value)], text }
+                FilledText {
+                    values: vec![FilledValue { at: 0..text.len(), value, expression }],
+                    text,
+                }
             }
             Filling::Text(marked, values) => {
                 let (text, data) = marked.unescape_with_data();
-                let value = |(at, number): (_, usize)| Some((at, values.get(number)?.clone()));
+                let value = |(at, number): (_, usize)| {
+                    let (value, expression) = values.get(number)?.clone();
+                    Some(FilledValue { at, value, expression })
+                };
                 FilledText { text, values: data.into_iter().filter_map(value).collect() }
             }
         })
@@ -171,7 +190,7 @@ impl<'s> Substitution<'s> {
     /// Fills a text. A text that is one variable takes the value of it, whatever its type.
     fn text(&mut self, pattern: &Pattern, depth: usize) -> Result<Value, SubstituteError> {
         Ok(match self.marked(pattern, depth)? {
-            Filling::Value(value) => value,
+            Filling::Value(value, _) => value,
             Filling::Text(marked, _) => Value::from(marked.unescape()),
         })
     }
@@ -188,14 +207,14 @@ impl<'s> Substitution<'s> {
             }
             let mut values = Vec::with_capacity(found.len());
             for variable in found.iter() {
-                let value = self.variable(variable, &text, pattern)?;
+                let (value, expression) = self.variable(variable, &text, pattern)?;
                 if variable.span == (0..text.text().len()) {
                     self.insert(&value, depth).map_err(|limit| failed(pattern, limit))?;
-                    return Ok(Filling::Value(value));
+                    return Ok(Filling::Value(value, expression));
                 }
                 let pasted = query::text_of(&value).map_err(Problem::Query);
                 values.push(pasted.map_err(|problem| failed(pattern, problem))?);
-                inserted.push(value);
+                inserted.push((value, expression));
             }
             let made = text.text().len() + values.iter().map(Str::len).sum::<usize>();
             self.spend(made).map_err(|limit| failed(pattern, limit))?;
@@ -218,7 +237,7 @@ impl<'s> Substitution<'s> {
         variable: &Prepared,
         text: &Marked,
         pattern: &Pattern,
-    ) -> Result<Value, SubstituteError> {
+    ) -> Result<(Value, Arc<str>), SubstituteError> {
         let choice = match &variable.ask {
             Ask::Nothing => {
                 return Err(at_variable(variable, text, pattern, "", Problem::EmptyVariable));
@@ -236,6 +255,7 @@ impl<'s> Substitution<'s> {
         self.usage.queries += 1;
         self.scope
             .evaluate(query)
+            .map(|value| (value, query.shared_text()))
             .map_err(|error| query_failed(variable, text, pattern, query, error))
     }
 

@@ -2,8 +2,8 @@
 //! is written in and wherever in a text the value stands.
 
 use crate::support::policies::{kyverno, scripted};
-use crate::support::{Fixed, Objects, compiled, messages, rules, run};
-use kiln_engine::{Effect, Event, Mutated, RuleSet, World};
+use crate::support::{Fixed, Objects, compiled, messages, objects, rules};
+use kiln_engine::{Effect, Event, Mutated, Outside, OutsideError, RuleSet, ServiceRequest, World};
 use kiln_object::Kinds;
 use kiln_value::{Value, value};
 use proptest::prelude::*;
@@ -23,6 +23,34 @@ fn pod(says: &str) -> Value {
     pod
 }
 
+/// What rules that read may see, `own`, and what they must not.
+const SEEN: &str = "
+{apiVersion: v1, kind: ConfigMap, metadata: {name: harmless, namespace: home, labels: {app: harmless}}, data: {k: own}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: harmless}, data: {k: own}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: home, labels: {app: other}}, data: {k: stolen}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: prod, namespace: home}, data: {k: stolen}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: prod, namespace: platform}, data: {k: stolen}}
+";
+
+/// Services that answer with where they were asked: host, steps of the path, and names of the query.
+struct Echo;
+
+impl Outside for Echo {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+        let (host, rest) = request.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |pair| pair.0));
+        Ok(value!({
+            "host": host, "steps": path.split('/').count() as u64, "own": path.split('/').next().unwrap(),
+            "names": names.collect::<Vec<_>>().join(" "), "fragment": request.url.contains('#'),
+        }))
+    }
+}
+
 fn modrule(value: &str) -> String {
     let value = kiln_value::json::to_string(&Value::from(value));
     format!(
@@ -34,11 +62,13 @@ fn modrule(value: &str) -> String {
 /// What a rule makes of a Pod: what it becomes and everything else, or `None` if the rule refuses to do anything.
 fn result(set: &RuleSet, pod: &Value) -> Option<Value> {
     let kinds = Kinds::builtin();
-    let view = Objects(vec![pod.clone()]);
+    let mut seen = objects(SEEN);
+    seen.push(pod.clone());
+    let view = Objects(seen);
     let sources = Fixed(std::cell::Cell::new(0));
-    let world = World { sources: &sources, ..World::of(&view, &kinds) };
+    let world = World { sources: &sources, outside: &Echo, ..World::of(&view, &kinds) };
     let Mutated { object, outcomes } = set.mutate(&Event::created(pod.clone()), &world);
-    let generated = run(set, &Event::created(pod.clone()), &view);
+    let generated = set.evaluate(&Event::created(pod.clone()), &world);
     let failed = outcomes.iter().chain(&generated).any(|outcome| !outcome.failures.is_empty());
     let made: Vec<Value> = generated
         .iter()
@@ -240,6 +270,21 @@ fn hostile() -> impl Strategy<Value = String> {
         "~0",
         "/",
         "../",
+        "..",
+        "?",
+        "&",
+        "%2f",
+        "%2e%2e",
+        "+",
+        ";",
+        "!=",
+        "*",
+        "prod?",
+        "home/secrets/prod?",
+        "platform/secrets/prod?",
+        "&labelSelector=",
+        "&labelSelector=app=other",
+        "other",
         "a",
         "b",
         "name",
@@ -309,6 +354,20 @@ fn others() -> Vec<String> {
         let spec = format!("generate: [{{template: {{interpolate: cel, value: {template}}}}}]");
         scripted("GeneratingPolicy", "pods", &spec)
     };
+    // What a rule reads goes into an object, but for what is called as the object says.
+    let reading = |entry: &str| {
+        let entry = entry.replace("VALUE", v);
+        let rule = format!(
+            "context: [{{name: seen, {entry}}}]\ngenerate: {{apiVersion: v1, kind: ConfigMap, name: made, namespace: home, data: \
+             {{data: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}"
+        );
+        kyverno("ClusterPolicy", "Pod", &rule)
+    };
+    let path = |path: &str, query: &str| {
+        reading(&format!("apiCall: {{urlPath: \"{path}\", jmesPath: \"{query}\"}}"))
+    };
+    let service = |url: &str| reading(&format!("apiCall: {{service: {{url: \"{url}\"}}}}"));
+    let strangers = "items[?data.k != 'own'] | length(@)";
     let mutating =
         |mutation: &str| scripted("MutatingPolicy", "pods", &format!("mutations: [{mutation}]"));
     let mut all = vec![
@@ -335,6 +394,19 @@ fn others() -> Vec<String> {
         generate("{data: {x: 'VALUE', b: 'pre-VALUE'}}"),
         generate("{data: {'VALUE': x, b: c}}"),
         generate("{data: {'k-VALUE': x, b: c}}"),
+        path("/api/v1/namespaces/home/configmaps/VALUE", "data.k"),
+        path("/api/v1/namespaces/VALUE/configmaps/settings", "data.k"),
+        path("/api/v1/namespaces/home/configmaps?labelSelector=app=VALUE", strangers),
+        path("/api/v1/namespaces/home/configmaps?labelSelector=app+in+(VALUE)", strangers),
+        path(
+            "/api/v1/namespaces/home/configmaps?fieldSelector=metadata.name=VALUE&limit=9",
+            strangers,
+        ),
+        reading("configMap: {name: 'VALUE', namespace: home}")
+            .replace("to_string(seen)", "to_string(seen.data.k)"),
+        service("http://prices/own/VALUE"),
+        service("http://prices/own/VALUE/more?a=VALUE&b=c"),
+        service("http://prices/own?a=x-VALUE"),
         mutating(
             "{patchType: JSONPatch, jsonPatch: {expression: \"[JSONPatch{op: 'add', path: '/spec/x', value: \
              object.metadata.annotations.v}]\"}}",
@@ -526,6 +598,181 @@ fn a_value_in_a_path_is_one_step() {
             Some("x"),
             "{path} {says} {after:?}"
         );
+    }
+}
+
+/// What a rule sees that reads by a path, for a Pod that says this; `None` if it fails.
+fn read_by(path: &str, context: &str, says: &str) -> Option<String> {
+    let rule = format!(
+        "context: [{context}{{name: seen, apiCall: {{urlPath: \"{path}\"}}}}]\ngenerate: {{apiVersion: v1, kind: ConfigMap, \
+         name: made, namespace: home, data: {{data: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}"
+    );
+    let rule = kyverno("ClusterPolicy", "Pod", &rule);
+    let made = result(&rules(&rule), &pod(says))?;
+    Some(made.get("made")?.index(0)?.str_at(["data", "seen"])?.to_owned())
+}
+
+#[test]
+fn a_value_in_a_path_of_the_api_server_is_one_step_or_one_value() {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let within = "/api/v1/namespaces/VALUE/configmaps/settings";
+    let named = "/api/v1/namespaces/home/configmaps/VALUE";
+    let labelled = "/api/v1/namespaces/home/configmaps?labelSelector=app=VALUE";
+    let selected = "/api/v1/namespaces/home/configmaps?labelSelector=VALUE&limit=5";
+    let field = "/api/v1/namespaces/home/configmaps?fieldSelector=metadata.name=VALUE";
+    for (path, says, wanted) in [
+        (within, "harmless", Some("own")),
+        (within, "platform/secrets/prod?", None),
+        (within, "platform/secrets/prod#", None),
+        (within, "", None),
+        (within, "..", None),
+        (named, "harmless", Some("own")),
+        (named, "", None),
+        (named, ".", None),
+        (named, "x?labelSelector=", None),
+        (labelled, "harmless", Some("own")),
+        (labelled, "x&labelSelector=", None),
+        (labelled, "x,app!=y", None),
+        (labelled, "x%26labelSelector%3D", None),
+        (selected, "app=harmless", Some("own")),
+        (selected, "app in (harmless)", Some("own")),
+        (field, "harmless", Some("own")),
+        (field, "a!=b", None),
+        ("/apis/VALUE/namespaces/home/deployments", "apps/v1", Some("DeploymentList")),
+        ("/apis/VALUE/namespaces/home/deployments", "apps/v1/x", None),
+        ("/apis/VALUE/v1/namespaces/home/deployments", "apps", Some("DeploymentList")),
+        ("/apis/VALUE/v1/namespaces/home/deployments", "apps/v1", None),
+        ("VALUE", "/api/v1/namespaces/platform/secrets/prod", None),
+        ("/VALUE", "api/v1/namespaces/platform/secrets/prod", None),
+    ] {
+        let seen = read_by(&path.replace("VALUE", v), "", says);
+        match wanted {
+            Some(wanted) => {
+                let seen = seen.unwrap_or_else(|| panic!("{path} with {says:?} fails"));
+                assert!(
+                    seen.contains(wanted) && !seen.contains("stolen"),
+                    "{path} {says:?}: {seen}"
+                );
+            }
+            None => assert_eq!(seen, None, "{path} with {says:?}"),
+        }
+    }
+}
+
+/// A path may be kept in a variable, where its own variables are steps of it as well.
+#[test]
+fn the_policys_own_text_makes_the_structure_of_a_path() {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let text = |value: &str| format!("{{name: a, variable: {{value: \"{value}\"}}}}, ");
+    let whole = text(&format!("/api/v1/namespaces/home/configmaps/{v}"));
+    let chosen = "{name: a, variable: {value: {c: configmaps/harmless, s: secrets/prod}}}, ";
+    let said = text(v);
+    for (context, path, says, wanted) in [
+        (whole.as_str(), "{{ a }}", "harmless", true),
+        (whole.as_str(), "{{ a }}", "../secrets/prod", false),
+        (said.as_str(), "/api/v1/namespaces/home/{{ a }}", "configmaps/harmless", false),
+        (said.as_str(), "/api/v1/namespaces/home/configmaps/{{ a }}", "harmless", true),
+        (chosen, "/api/v1/namespaces/home/{{ a.c }}", "", true),
+        (
+            chosen,
+            "/api/v1/namespaces/home/{{ a.{{ request.object.metadata.annotations.v }} }}",
+            "c",
+            true,
+        ),
+        (
+            chosen,
+            "/api/v1/namespaces/home/{{ a.{{ request.object.metadata.annotations.v }} }}",
+            "x || 'secrets/prod'",
+            false,
+        ),
+    ] {
+        let seen = read_by(path, context, says);
+        assert_eq!(
+            seen.as_ref().is_some_and(|seen| seen.contains("own")),
+            wanted,
+            "{path} {seen:?}"
+        );
+        assert!(wanted || seen.is_none(), "{path} with {says:?}: {seen:?}");
+    }
+}
+
+/// What was asked of a service, for a Pod that says this; `None` if nothing was.
+fn asked(url: &str, context: &str, says: &str) -> Option<String> {
+    struct Asked(std::cell::RefCell<Option<String>>);
+    impl Outside for Asked {
+        fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+            *self.0.borrow_mut() = Some(request.url.to_owned());
+            Ok(value!({}))
+        }
+    }
+    let rule = format!(
+        "context: [{context}{{name: seen, apiCall: {{service: {{url: \"{url}\"}}}}}}]\ngenerate: {{apiVersion: v1, kind: \
+         ConfigMap, name: made, namespace: home, data: {{data: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}"
+    );
+    let rules = rules(&kyverno("ClusterPolicy", "Pod", &rule));
+    let (view, kinds) = (Objects(objects(CONFIG)), Kinds::builtin());
+    let outside = Asked(std::cell::RefCell::default());
+    let world = World { outside: &outside, ..World::of(&view, &kinds) };
+    rules.evaluate(&Event::created(pod(says)), &world);
+    outside.0.take()
+}
+
+const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: home}, data: {url: 'http://prices/v1'}}";
+
+#[test]
+fn a_value_in_the_address_of_a_service_is_one_step_or_one_value() {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let config = "{name: c, configMap: {name: c, namespace: home}}, ";
+    let chosen = format!("{{name: c, configMap: {{name: '{v}', namespace: home}}}}, ");
+    for (context, url, says, wanted) in [
+        ("", "http://prices/VALUE", "app", Some("http://prices/app")),
+        ("", "http://prices/VALUE", "a b", Some("http://prices/a%20b")),
+        ("", "http://prices/VALUE", "../admin", None),
+        ("", "http://prices/VALUE/x", "..", None),
+        ("", "http://prices/x?image=VALUE", "hub/app:1", Some("http://prices/x?image=hub/app:1")),
+        ("", "http://prices/x?image=VALUE", "a&b=c#d", Some("http://prices/x?image=a%26b=c%23d")),
+        ("", "http://VALUE.prices/x", "a", Some("http://a.prices/x")),
+        ("", "http://VALUE.prices/x", "evil.example/", None),
+        ("", "http://VALUE.prices/x", "u@evil:80", None),
+        ("", "VALUE", "http://evil.example/", None),
+        ("", "VALUE://prices/", "http", None),
+        (config, "{{ c.data.url }}/VALUE", "a", Some("http://prices/v1/a")),
+        (config, "{{ c.data.url }}/VALUE", "a/b", None),
+        (chosen.as_str(), "{{ c.data.url }}", "c", None),
+    ] {
+        let found = asked(&url.replace("VALUE", v), context, says);
+        assert_eq!(found.as_deref(), wanted, "{url} with {says:?}");
+    }
+}
+
+/// Names in which the policy may write wildcards, or a subresource.
+#[test]
+fn a_value_is_no_wildcard_and_no_subresource() {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let target = |kind: &str, name: &str, namespace: &str| {
+        let rule = format!(
+            "mutate: {{targets: [{{apiVersion: v1, kind: \"{kind}\", name: \"{name}\", namespace: \"{namespace}\"}}], \
+             patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}"
+        );
+        kyverno("ClusterPolicy", "Pod", &rule)
+    };
+    for (rule, says, changed) in [
+        (target("Secret", v, "home"), "prod", 1),
+        (target("Secret", v, "home"), "*", 0),
+        (target("Secret", v, "home"), "", 0),
+        (target("Secret", "*", v), "home", 1),
+        (target("Secret", "*", v), "*", 0),
+        (target("Secret", "*", v), "", 0),
+        (target("Secret", "*", "*"), "", 2),
+        (target(v, "prod", "home"), "Secret", 1),
+        (target(v, "prod", "home"), "*", 0),
+        (target(v, "prod", "home"), "Secret/status", 0),
+    ] {
+        let (view, kinds) = (Objects(objects(SEEN)), Kinds::builtin());
+        let world = World::of(&view, &kinds);
+        let outcomes = rules(&rule).evaluate(&Event::created(pod(says)), &world);
+        let patches = outcomes.iter().flat_map(|outcome| &outcome.effects);
+        assert_eq!(patches.count(), changed, "{rule} with {says:?}: {outcomes:?}");
     }
 }
 

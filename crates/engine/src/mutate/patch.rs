@@ -6,7 +6,7 @@ use kiln_pattern::{Anchor, Limits as PatternLimits, Resolved, resolve_anchors};
 use kiln_rules::{Patch, PatchBody};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value, json};
-use kiln_variables::FilledText;
+use kiln_variables::{FilledText, FilledValue};
 use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
 use crate::context::Context;
@@ -36,7 +36,9 @@ pub(super) fn apply(
             let written = template.document().as_str().unwrap_or_default();
             let operations = match (makes_text(written), filled.values.as_slice()) {
                 // What the policy itself turns into text is the policy's structure.
-                (true, [(_, Value::String(text))]) => json::parse(text).map_err(wrong),
+                (true, [FilledValue { value: Value::String(text), .. }]) => {
+                    json::parse(text).map_err(wrong)
+                }
                 _ => read_operations(filled),
             };
             operations.and_then(|operations| json_patch(&operations, object))
@@ -170,7 +172,7 @@ fn json_patch(operations: &Value, object: &Value) -> Result<Value, Failure> {
 fn read_operations(filled: FilledText) -> Result<Value, Failure> {
     let values = filled.values.into_iter();
     let data: Vec<Datum> = values
-        .map(|(at, value)| {
+        .map(|FilledValue { at, value, .. }| {
             let structure =
                 Some(value).filter(|value| matches!(value, Value::Map(_) | Value::List(_)));
             Datum { at, unescaped: None, structure }

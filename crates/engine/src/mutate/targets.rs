@@ -8,7 +8,7 @@ use kiln_variables::Template;
 
 use super::{Subject, change};
 use crate::claim::ObjectRef;
-use crate::context::{Context, text_of};
+use crate::context::Context;
 use crate::effect::{Patch, PatchTarget};
 use crate::event::namespace_of;
 use crate::failure::{Failure, FailureKind};
@@ -140,12 +140,14 @@ impl Run<'_> {
 
     fn wanted(&self, target: &MutateTarget, context: &Context<'_>) -> Result<Wanted, Failure> {
         let optional = |template: Option<&Template>, what: &str| match template {
-            Some(template) => text_of(context.fill(template)?, what)
+            Some(template) => context
+                .all()
+                .name(template, what, &['*', '?'])
                 .map(|text| Some(text).filter(|text| !text.is_empty())),
             None => Ok(None),
         };
         let api_version = optional(target.api_version.as_ref(), "the apiVersion of a target")?;
-        let kind = text_of(context.fill(&target.kind)?, "the kind of a target")?;
+        let kind = context.all().name(&target.kind, "the kind of a target", &['/', '*', '?'])?;
         let written = match &api_version {
             Some(api_version) => format!("{api_version}/{kind}"),
             None => kind.to_string(),

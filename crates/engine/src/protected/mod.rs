@@ -75,8 +75,12 @@ pub(crate) fn in_template(template: &Template, namespace: &str, rule: &Rule) -> 
 /// The path of a template that is one variable and nothing else, and the variable nothing but a path: `{{ to.prod }}`.
 fn only_path(text: &str) -> Option<&str> {
     let path = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
-    let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
-    path.chars().all(is_path).then_some(path)
+    is_path(path).then_some(path)
+}
+
+/// Whether an expression is nothing but a path: `to.prod`.
+pub(crate) fn is_path(expression: &str) -> bool {
+    expression.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']'))
 }
 
 /// Whether a path is a name, or leads into what is called that.
@@ -95,7 +99,7 @@ fn each(rule: &Rule) -> Vec<&ForEach> {
 }
 
 /// The value of an entry that is written down as it is.
-fn written(entry: &ContextEntry) -> Option<&Value> {
+pub(crate) fn written(entry: &ContextEntry) -> Option<&Value> {
     match &entry.load {
         Load::Variable { value: Some(value), query: None, .. } if value.is_plain() => {
             Some(value.document())

@@ -120,6 +120,10 @@ impl Host for CelHost<'_> {
             let wanted = format!("into {}", namespace.unwrap_or("no namespace"));
             return Err(self.refused(ReadError::OutOfReach { own: own.clone(), wanted }));
         }
+        let parts = resource.api_version.split('/').chain([resource.resource]);
+        if let Some(bad) = parts.chain(resource.namespace).find(|part| !is_one_step(part)) {
+            return Err(HostError::new(format!("nothing is sent to {bad:?}: it is no name")));
+        }
         self.count()?;
         let root = if resource.api_version.contains('/') { "apis" } else { "api" };
         let namespace = resource
@@ -201,4 +205,10 @@ impl Host for CelHost<'_> {
         let bits = self.shared.world.sources.random();
         bits.ok_or_else(|| HostError::new("there is no chance here"))
     }
+}
+
+/// Whether a text leads no further than one step of a path.
+fn is_one_step(text: &str) -> bool {
+    let is_more = |c: char| matches!(c, '/' | '?' | '#' | '%' | '\\') || c.is_control();
+    !matches!(text, "" | "." | "..") && !text.contains(is_more)
 }

@@ -1,0 +1,302 @@
+//! Paths and addresses that variables fill: the text of the policy makes their structure.
+//!
+//! What an object says is a part of one step of a path, or of one value of a query, whatever it says. Kyverno reads the filled
+//! text instead, which lets whoever writes an object choose what a policy reads.
+//!
+//! The policy's own text is what stands between the variables, what a value of its context without variables says, and the
+//! text of a context variable, which is read as if it stood there itself.
+
+use std::fmt::Write as _;
+
+use kiln_rules::Load;
+use kiln_value::{Str, Value};
+use kiln_variables::{FilledValue, Template};
+
+use crate::context::{Layer, not_text, text_of};
+use crate::failure::{Failure, FailureKind};
+use crate::protected;
+
+/// A part of a text that was filled.
+enum Part {
+    /// What the policy says.
+    Own(String),
+    /// What a variable says, and its expression.
+    Said(String, std::sync::Arc<str>),
+}
+
+/// What is filled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    ApiPath,
+    Service,
+}
+
+impl Layer<'_> {
+    /// The path of a request to the API server.
+    pub(crate) fn api_path(&self, template: &Template) -> Result<String, Failure> {
+        Address::joined(Kind::ApiPath, &self.parts(template, Kind::ApiPath)?)
+    }
+
+    /// The address of a service.
+    pub(crate) fn service_url(&self, template: &Template) -> Result<String, Failure> {
+        Address::joined(Kind::Service, &self.parts(template, Kind::Service)?)
+    }
+
+    /// A name, or a part of one, in which some characters mean something if the policy writes them.
+    pub(crate) fn name(
+        &self,
+        template: &Template,
+        what: &str,
+        meaningful: &[char],
+    ) -> Result<Str, Failure> {
+        let name = text_of(self.fill(template)?, what)?;
+        // Most values say nothing that could mean more.
+        if template.is_plain() || !(name.is_empty() || name.contains(meaningful)) {
+            return Ok(name);
+        }
+        let parts = self.parts(template, Kind::ApiPath)?;
+        let said = |part: &Part| match part {
+            Part::Own(_) => false,
+            Part::Said(text, _) => name.is_empty() || text.contains(meaningful),
+        };
+        if !parts.iter().any(said) {
+            return Ok(name);
+        }
+        let message = match name.as_str() {
+            "" => format!("{what} is empty, because a variable is"),
+            name => format!("{what} is {name:?}, and a variable brings more than a name into it"),
+        };
+        Err(Failure::new(FailureKind::Value, message)
+            .hint("what an object says is one name: write wildcards and slashes into the rule"))
+    }
+
+    fn parts(&self, template: &Template, kind: Kind) -> Result<Vec<Part>, Failure> {
+        let what = match kind {
+            Kind::ApiPath => "urlPath",
+            Kind::Service => "the address of a service",
+        };
+        if template.is_plain() {
+            let text = text_of(template.document().clone(), what)?;
+            return Ok(vec![Part::Own(text.to_string())]);
+        }
+        let filled = self.fill_text(template)?;
+        let mut parts = Vec::new();
+        let mut done = 0;
+        for FilledValue { at, value, expression } in filled.values {
+            if at.start > done {
+                parts.push(Part::Own(filled.text[done..at.start].to_owned()));
+            }
+            done = at.end;
+            let is_all = at == (0..filled.text.len());
+            if matches!(value, Value::Map(_) | Value::List(_))
+                || (is_all && !matches!(value, Value::String(_)))
+            {
+                return Err(not_text(&value, what));
+            }
+            let text = filled.text[at.clone()].to_owned();
+            match self.source(&expression) {
+                Some(Source::Written) => parts.push(Part::Own(text)),
+                Some(Source::Named) if kind == Kind::Service && at.start == 0 => {
+                    parts.push(Part::Own(text));
+                }
+                Some(Source::Text(layer, template)) => parts.extend(layer.parts(template, kind)?),
+                _ => parts.push(Part::Said(text, expression)),
+            }
+        }
+        if done < filled.text.len() {
+            parts.push(Part::Own(filled.text[done..].to_owned()));
+        }
+        Ok(parts)
+    }
+
+    /// Where the value of a variable comes from, if that is the policy itself.
+    fn source(&self, expression: &str) -> Option<Source<'_>> {
+        let path = Some(expression.trim()).filter(|path| protected::is_path(path))?;
+        let (layer, entry) = self.entry(path)?;
+        match &entry.load {
+            _ if protected::written(entry).is_some() => Some(Source::Written),
+            Load::Variable { value: Some(value), query: None, default: None }
+                if path == entry.name && value.document().as_str().is_some() =>
+            {
+                Some(Source::Text(layer, value))
+            }
+            Load::ConfigMap { name, namespace }
+                if name.is_plain() && namespace.as_ref().is_none_or(Template::is_plain) =>
+            {
+                Some(Source::Named)
+            }
+            _ => None,
+        }
+    }
+}
+
+enum Source<'s> {
+    /// It is written down as it is.
+    Written,
+    /// It is a text with variables of its own.
+    Text(Layer<'s>, &'s Template),
+    /// A ConfigMap that the policy names says it.
+    Named,
+}
+
+/// What the next character is a part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Scheme,
+    Authority,
+    Step,
+    Key,
+    Value,
+    Fragment,
+}
+
+/// An address on its way.
+struct Address {
+    kind: Kind,
+    text: String,
+    place: Place,
+    /// Where the step or the value began, and whether a variable is in it.
+    began: usize,
+    said: bool,
+}
+
+impl Address {
+    fn joined(kind: Kind, parts: &[Part]) -> Result<String, Failure> {
+        let place = match kind {
+            Kind::ApiPath => Place::Step,
+            Kind::Service => Place::Scheme,
+        };
+        let mut address = Address { kind, text: String::new(), place, began: 0, said: false };
+        for (at, part) in parts.iter().enumerate() {
+            match part {
+                Part::Own(text) => text.chars().try_for_each(|c| address.own(c))?,
+                Part::Said(said, expression) => {
+                    let next = match parts.get(at + 1) {
+                        None => Some(""),
+                        Some(Part::Own(text)) => Some(text.as_str()),
+                        Some(Part::Said(..)) => None,
+                    };
+                    address.said(said, expression, next)?;
+                }
+            }
+        }
+        address.end_step()?;
+        Ok(address.text)
+    }
+
+    fn own(&mut self, c: char) -> Result<(), Failure> {
+        let next = match (self.place, c) {
+            (Place::Scheme, '/') if self.text.ends_with(":/") => Some(Place::Authority),
+            (Place::Authority | Place::Step, '/') => Some(Place::Step),
+            (Place::Authority | Place::Step, '?') | (Place::Key | Place::Value, '&') => {
+                Some(Place::Key)
+            }
+            // A slip for `&` in a path of the API server.
+            (Place::Key | Place::Value, '?') if self.kind == Kind::ApiPath => Some(Place::Key),
+            (Place::Key, '=') => Some(Place::Value),
+            (Place::Scheme | Place::Fragment, _) => None,
+            (_, '#') if self.kind == Kind::Service => Some(Place::Fragment),
+            _ => None,
+        };
+        if next.is_some() {
+            self.end_step()?;
+        }
+        self.text.push(c);
+        if let Some(place) = next {
+            (self.place, self.began, self.said) = (place, self.text.len(), false);
+        }
+        Ok(())
+    }
+
+    /// A step that a variable is in has to be one.
+    fn end_step(&self) -> Result<(), Failure> {
+        let step = &self.text[self.began..];
+        if self.place == Place::Step && self.said && ["", ".", ".."].contains(&step) {
+            return Err(self.refused(step, "which is no step of a path"));
+        }
+        Ok(())
+    }
+
+    /// Takes what a variable says. `next` is the policy's text behind it, unless another variable is there.
+    fn said(&mut self, said: &str, expression: &str, next: Option<&str>) -> Result<(), Failure> {
+        let within = |more: &[char], text: &str| {
+            text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(&c))
+        };
+        self.said = true;
+        match self.place {
+            Place::Scheme => {
+                return Err(self.refused(said, "where the policy has to say which host is asked"));
+            }
+            Place::Authority | Place::Key if !within(&['-', '.', '_'], said) => {
+                return Err(self.refused(said, "which is more than a name"));
+            }
+            Place::Authority | Place::Key => self.text.push_str(said),
+            Place::Step if self.takes_api_version(said, next) => self.text.push_str(said),
+            Place::Step => {
+                let is_more = |c: char| matches!(c, '/' | '?' | '#' | '%' | '\\') || c.is_control();
+                if said.contains(is_more) {
+                    return Err(self.refused(said, "which is more than one step of a path"));
+                }
+                encode(&mut self.text, said, b"-._~!$&'()*+,;=:@");
+            }
+            Place::Value => {
+                let is_all = self.text.len() == self.began
+                    && next
+                        .is_some_and(|next| next.is_empty() || next.starts_with(['&', '?', '#']));
+                let is_more = |c: char| match c {
+                    // A list that the policy joins.
+                    ',' => !expression.trim_start().starts_with("join("),
+                    '=' | '!' | '<' | '>' | '(' | ')' => true,
+                    c => c.is_whitespace(),
+                };
+                if self.kind == Kind::ApiPath && !is_all && said.contains(is_more) {
+                    return Err(self.refused(said, "which is more than one value of a selector"));
+                }
+                encode(&mut self.text, said, b"-._~!$'()*,=:@/");
+            }
+            Place::Fragment => encode(&mut self.text, said, b"-._~"),
+        }
+        Ok(())
+    }
+
+    /// Whether this is the group and version of `/apis/{{ apiVersion }}/namespaces/…`.
+    fn takes_api_version(&self, said: &str, next: Option<&str>) -> bool {
+        let is_name = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+                && !text.starts_with('.')
+        };
+        let step = next.and_then(|next| next.strip_prefix('/'));
+        let step = step.and_then(|rest| rest.split_once('/')).map(|(step, _)| step);
+        // Otherwise the policy says the version itself.
+        let follows = step.is_some_and(|step| step == "namespaces");
+        self.kind == Kind::ApiPath
+            && self.text == "/apis/"
+            && follows
+            && said
+                .split_once('/')
+                .is_some_and(|(group, version)| is_name(group) && is_name(version))
+    }
+
+    fn refused(&self, said: &str, why: &str) -> Failure {
+        let what = match self.kind {
+            Kind::ApiPath => "urlPath",
+            Kind::Service => "the address of a service",
+        };
+        let message = format!("a variable brings {said:?} into {what}, {why}");
+        Failure::new(FailureKind::Value, message).hint(
+            "what an object says fills one step of a path or one value of a query: write the rest into the rule, or into a context variable that is text",
+        )
+    }
+}
+
+/// Text with everything but letters, digits and some others as `%41`.
+fn encode(into: &mut String, text: &str, kept: &[u8]) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            let _ = write!(into, "%{byte:02X}");
+        }
+    }
+}
