@@ -70,6 +70,7 @@ impl Controller {
             outside: &outside,
             limits: self.settings.limits,
             protected: &self.settings.protected,
+            home: &self.settings.namespace,
         };
         let mut event = event.clone();
         match self.lineage(about) {

@@ -24,6 +24,13 @@ enum Part {
     Said(String, std::sync::Arc<str>),
 }
 
+/// A path that was filled.
+pub(crate) struct FilledPath {
+    pub(crate) text: String,
+    /// Its steps that variables say, or a part of them.
+    pub(crate) said: Vec<String>,
+}
+
 /// What is filled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -33,13 +40,13 @@ enum Kind {
 
 impl Layer<'_> {
     /// The path of a request to the API server.
-    pub(crate) fn api_path(&self, template: &Template) -> Result<String, Failure> {
+    pub(crate) fn api_path(&self, template: &Template) -> Result<FilledPath, Failure> {
         Address::joined(Kind::ApiPath, &self.parts(template, Kind::ApiPath)?)
     }
 
     /// The address of a service.
     pub(crate) fn service_url(&self, template: &Template) -> Result<String, Failure> {
-        Address::joined(Kind::Service, &self.parts(template, Kind::Service)?)
+        Ok(Address::joined(Kind::Service, &self.parts(template, Kind::Service)?)?.text)
     }
 
     /// A name, or a part of one, in which some characters mean something if the policy writes them.
@@ -158,15 +165,18 @@ struct Address {
     /// Where the step or the value began, and whether a variable is in it.
     began: usize,
     said: bool,
+    /// The steps that variables say.
+    said_steps: Vec<String>,
 }
 
 impl Address {
-    fn joined(kind: Kind, parts: &[Part]) -> Result<String, Failure> {
+    fn joined(kind: Kind, parts: &[Part]) -> Result<FilledPath, Failure> {
         let place = match kind {
             Kind::ApiPath => Place::Step,
             Kind::Service => Place::Scheme,
         };
-        let mut address = Address { kind, text: String::new(), place, began: 0, said: false };
+        let (text, said_steps) = (String::new(), Vec::new());
+        let mut address = Address { kind, text, place, began: 0, said: false, said_steps };
         for (at, part) in parts.iter().enumerate() {
             match part {
                 Part::Own(text) => text.chars().try_for_each(|c| address.own(c))?,
@@ -181,7 +191,7 @@ impl Address {
             }
         }
         address.end_step()?;
-        Ok(address.text)
+        Ok(FilledPath { text: address.text, said: address.said_steps })
     }
 
     fn own(&mut self, c: char) -> Result<(), Failure> {
@@ -209,10 +219,13 @@ impl Address {
     }
 
     /// A step that a variable is in has to be one.
-    fn end_step(&self) -> Result<(), Failure> {
+    fn end_step(&mut self) -> Result<(), Failure> {
         let step = &self.text[self.began..];
-        if self.place == Place::Step && self.said && ["", ".", ".."].contains(&step) {
-            return Err(self.refused(step, "which is no step of a path"));
+        if self.place == Place::Step && self.said {
+            if ["", ".", ".."].contains(&step) {
+                return Err(self.refused(step, "which is no step of a path"));
+            }
+            self.said_steps.push(step.to_owned());
         }
         Ok(())
     }

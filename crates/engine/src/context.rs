@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 use kiln_jmespath::{Expression, Meter, Root};
-use kiln_rules::{ContextEntry, Load, QueryText};
+use kiln_rules::{ContextEntry, Load, QueryText, Rule};
 use kiln_value::{MAX_DEPTH, Map, Path, Str, Value};
 use kiln_variables::conditions::Effort;
 use kiln_variables::{
@@ -26,6 +26,7 @@ use crate::world::World;
 /// What all contexts of one evaluation share.
 pub(crate) struct Shared<'s> {
     pub(crate) world: &'s World<'s>,
+    pub(crate) rule: &'s Rule,
     pub(crate) gate: &'s Gate<'s>,
     pub(crate) counters: &'s Counters,
     pub(crate) meter: &'s Meter,

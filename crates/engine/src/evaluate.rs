@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
+use kiln_object::metadata;
 use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, Script, Unmet};
 use kiln_value::{Map, Str, Value};
 
@@ -30,7 +31,7 @@ use crate::mutate;
 use crate::outcome::{Outcome, Verdict};
 use crate::script::{Bound, Changing, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
-use crate::view::Gate;
+use crate::view::{Gate, is_own_secret};
 use crate::world::World;
 
 /// The namespace that a trigger is in; a Namespace is in itself.
@@ -39,6 +40,14 @@ fn namespace_of_trigger(trigger: &ObjectRef) -> Str {
         "Namespace" if trigger.id.gvk.group.is_empty() => trigger.id.name.clone(),
         _ => trigger.id.namespace.clone(),
     }
+}
+
+/// The namespace that an event is in.
+fn namespace_of_event(event: &Event) -> Str {
+    let object = event.object.as_ref().or(event.old_object.as_ref());
+    let own = object.map(|object| namespace_of_trigger(&ObjectRef::of(object)));
+    let own = own.filter(|namespace| !namespace.is_empty());
+    own.or_else(|| event.namespace.clone()).unwrap_or_default()
 }
 
 /// Evaluates a rule for an event. The same input gives the same outcome.
@@ -64,6 +73,9 @@ pub(crate) fn evaluate_except(
         view: world.view,
         policy: &rule.id.policy,
         scope: &rule.scope,
+        protected: world.protected,
+        home: world.home,
+        trigger_namespace: namespace_of_event(event),
         counters: &counters,
         reads: RefCell::default(),
         seen: RefCell::default(),
@@ -71,6 +83,7 @@ pub(crate) fn evaluate_except(
     };
     let shared = Shared {
         world,
+        rule,
         gate: &gate,
         counters: &counters,
         meter: &meter,
@@ -87,8 +100,9 @@ pub(crate) fn evaluate_except(
     if let Some(unread) = gate.unread.take().filter(|_| rule.lifecycle.synchronize) {
         evaluation.ended.keep_what_is_there(unread);
     }
-    let Ended { mut effects, failures, doubt, lineage, why, exceptions, unasked, properties } =
-        evaluation.ended;
+    let Ended {
+        mut effects, failures, doubt, lineage, why, exceptions, unasked, properties, ..
+    } = evaluation.ended;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -180,6 +194,10 @@ impl<'e> Evaluation<'e> {
         if self.event.dry_run && !at_admission {
             return self.because(Verdict::NoMatch, "the request is only a trial");
         }
+        if self.is_about_own_secret() {
+            return self
+                .because(Verdict::NoMatch, "it holds keys of the engine, which no rule is shown");
+        }
         if !self.is_admitted() {
             self.ended.unasked = true;
             return self.because(Verdict::NoMatch, "the conditions on requests do not hold");
@@ -193,6 +211,14 @@ impl<'e> Evaluation<'e> {
             self.ended.failures.push(failure);
             Verdict::Error
         })
+    }
+
+    fn is_about_own_secret(&self) -> bool {
+        let event = self.event;
+        let object = event.object.as_ref().or(event.old_object.as_ref());
+        let namespace = object.and_then(metadata::namespace).or(event.namespace.as_deref());
+        let name = object.and_then(metadata::name).unwrap_or(&event.name);
+        is_own_secret(self.shared.world.home, &event.kind, namespace, name)
     }
 
     /// Whether an API server would ask about the request.

@@ -199,7 +199,9 @@ impl From<ConditionError> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         let kind = match &error {
-            ReadError::OutOfReach { .. } => FailureKind::OutOfReach,
+            ReadError::OutOfReach { .. } | ReadError::Protected(_) | ReadError::Withheld(_) => {
+                FailureKind::OutOfReach
+            }
             ReadError::Exceeded(_) => FailureKind::Limit,
             ReadError::UnknownKind(_) => FailureKind::Unserved,
             ReadError::Forbidden(_) => FailureKind::Forbidden,
@@ -207,7 +209,12 @@ impl From<ReadError> for Failure {
             ReadError::Undecided(_) => FailureKind::Undecided,
             ReadError::Unavailable(_) => FailureKind::Read,
         };
-        Failure::new(kind, error.to_string())
+        let failure = Failure::new(kind, error.to_string());
+        match error {
+            ReadError::Protected(_) => failure
+                .hint("write the namespace into the rule, or take it off kiln.protectedNamespaces"),
+            _ => failure,
+        }
     }
 }
 

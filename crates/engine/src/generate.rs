@@ -171,24 +171,28 @@ impl Run<'_> {
 
     fn clone(
         &mut self,
-        source: &Source,
+        written: &Source,
         target: &Target,
         slot: Slot,
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         let (id, subresource) = self.target(target, context)?;
-        let api_version = text(context, &source.api_version, "the apiVersion of the source")?;
-        let kind = text(context, &source.kind, "the kind of the source")?;
-        let namespace = match &source.namespace {
+        let api_version = text(context, &written.api_version, "the apiVersion of the source")?;
+        let kind = text(context, &written.kind, "the kind of the source")?;
+        let namespace = match &written.namespace {
             Some(namespace) => text(context, namespace, "the namespace of the source")?,
             None => Str::default(),
         };
-        let name = text(context, &source.name, "the name of the source")?;
+        let name = text(context, &written.name, "the name of the source")?;
         let source = ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name);
         if source.same_object(&id) {
             self.skip(context, &id, "it is its own source");
             return Ok(());
         }
+        context.shared.gate.may_read_from(some(&namespace), |named| {
+            let template = written.namespace.as_ref();
+            template.is_none_or(|template| protected::in_template(template, named, self.rule))
+        })?;
         let found = context.shared.gate.get(&source.gvk, some(&namespace), &name)?;
         let Some(found) = found else {
             let message = format!("source resource {source} not found, so {id} is not made");
@@ -205,8 +209,9 @@ impl Run<'_> {
         slot: Slot,
         context: &Context<'_>,
     ) -> Result<(), Failure> {
+        // An empty namespace means all of them, which an object does not choose.
         let optional = |template: Option<&Template>, what: &str| match template {
-            Some(template) => text(context, template, what),
+            Some(template) => context.all().name(template, what, &[]),
             None => Ok(Str::default()),
         };
         let namespace = optional(select.namespace.as_ref(), "the namespace of the sources")?;
@@ -217,6 +222,10 @@ impl Run<'_> {
             })?,
             None => Selector::default(),
         };
+        context.shared.gate.may_read_from(some(&namespace), |named| {
+            let template = select.namespace.as_ref();
+            template.is_none_or(|template| protected::in_template(template, named, self.rule))
+        })?;
         for kind in &select.kinds {
             let written = text(context, kind, "a kind of cloneList")?;
             let kind = Gvk::parse(&written).ok_or_else(|| {

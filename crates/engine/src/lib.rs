@@ -68,7 +68,7 @@ pub use outcome::{Outcome, Status, Verdict};
 pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{Answer, Step};
-pub use view::{ListQuery, Nothing, Page, Read, ReadError, View, Wish};
+pub use view::{CLAIM_KEYS, ListQuery, Nothing, Page, Read, ReadError, View, Wish, is_own_secret};
 pub use world::World;
 
 pub use kiln_rules::Existing;

@@ -9,6 +9,7 @@ use crate::api_path::{ApiPath, Asks};
 use crate::context::{Layer, Remark, text_of};
 use crate::failure::{Failure, FailureKind};
 use crate::outside::{OutsideError, ServiceRequest};
+use crate::protected;
 
 impl Layer<'_> {
     pub(crate) fn load(&self, entry: &ContextEntry) -> Result<Value, Failure> {
@@ -73,13 +74,19 @@ impl Layer<'_> {
     }
 
     fn config_map(&self, name: &Template, namespace: Option<&Template>) -> Result<Value, Failure> {
+        let shared = self.shared();
         let name = text_of(self.fill(name)?, "the name of a ConfigMap")?;
         let namespace = match namespace {
-            Some(namespace) => text_of(self.fill(namespace)?, "the namespace of a ConfigMap")?,
-            None => self.shared().gate.scope.namespace().unwrap_or("default").into(),
+            Some(template) => {
+                let filled = text_of(self.fill(template)?, "the namespace of a ConfigMap")?;
+                let names = |named: &str| protected::in_template(template, named, shared.rule);
+                shared.gate.may_read_from(Some(&filled), names)?;
+                filled
+            }
+            None => shared.gate.scope.namespace().unwrap_or("default").into(),
         };
         let kind = Gvk { group: Str::default(), version: "v1".into(), kind: "ConfigMap".into() };
-        let found = self.shared().gate.get(&kind, Some(&namespace), &name)?.ok_or_else(|| {
+        let found = shared.gate.get(&kind, Some(&namespace), &name)?.ok_or_else(|| {
             Failure::new(FailureKind::Value, format!("there is no ConfigMap {namespace}/{name}"))
                 .hint("create it, or give it along with the objects")
         })?;
@@ -116,10 +123,10 @@ impl Layer<'_> {
         match (&call.callee, body) {
             (Callee::ApiServer(path), None) => {
                 let path = self.api_path(path)?;
-                self.read(&path)
+                self.read(&path.text, &path.said)
             }
             (Callee::ApiServer(path), Some(body)) => {
-                let path = self.api_path(path)?;
+                let path = self.api_path(path)?.text;
                 let shared = self.shared();
                 if shared.gate.scope.namespace().is_some() {
                     let to = ApiPath::parse(&path, shared.world.kinds, shared.world.view)?;
@@ -158,13 +165,16 @@ impl Layer<'_> {
     }
 
     /// What the API server would answer, from the objects in view.
-    fn read(&self, path: &str) -> Result<Value, Failure> {
+    /// `said` are the steps of the path that variables say.
+    fn read(&self, path: &str, said: &[String]) -> Result<Value, Failure> {
         let shared = self.shared();
         if let Some(ready) = shared.world.outside.get(path).map_err(outside)? {
             return Ok(ready);
         }
         let ApiPath { kind, namespace, asks, remark } =
             ApiPath::parse(path, shared.world.kinds, shared.world.view)?;
+        let names = |named: &str| !said.iter().any(|said| said == named);
+        shared.gate.may_read_from(namespace.as_deref(), names)?;
         let remark = remark.map(|text| Remark { text, path: None });
         shared.remarks.borrow_mut().extend(remark);
         match asks {

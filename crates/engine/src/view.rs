@@ -6,6 +6,7 @@ use std::fmt;
 
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
 use kiln_rules::{PolicyId, Scope};
+use kiln_text::wildcard;
 use kiln_value::{Str, Value};
 
 use crate::effect::Patch;
@@ -163,6 +164,10 @@ pub enum ReadError {
         /// What it wanted to read.
         wanted: String,
     },
+    /// The namespace is protected, and an object chose it.
+    Protected(Str),
+    /// It is one of the engine's own Secrets.
+    Withheld(ObjectId),
     /// The rule reads too much.
     Exceeded(Exceeded),
 }
@@ -176,6 +181,16 @@ impl fmt::Display for ReadError {
             ReadError::Denied(why) | ReadError::Undecided(why) => f.write_str(why),
             ReadError::OutOfReach { own, wanted } => {
                 write!(f, "a policy of namespace {own:?} cannot read {wanted}")
+            }
+            ReadError::Protected(namespace) if namespace.is_empty() => f.write_str(
+                "cannot read from all namespaces: not the policy asks for that, but an object that names none",
+            ),
+            ReadError::Protected(namespace) => write!(
+                f,
+                "cannot read from namespace {namespace}: it is protected, and not the policy but an object names it"
+            ),
+            ReadError::Withheld(id) => {
+                write!(f, "{id} holds keys of the engine, which no rule is shown")
             }
             ReadError::Exceeded(exceeded) => exceeded.fmt(f),
         }
@@ -213,6 +228,12 @@ pub(crate) struct Gate<'g> {
     pub(crate) view: &'g dyn View,
     pub(crate) policy: &'g PolicyId,
     pub(crate) scope: &'g Scope,
+    /// Wildcards for namespaces that objects cannot choose.
+    pub(crate) protected: &'g [Str],
+    /// The namespace that the engine lives in.
+    pub(crate) home: &'g str,
+    /// The namespace of the trigger, whose author may read there.
+    pub(crate) trigger_namespace: Str,
     pub(crate) counters: &'g Counters,
     pub(crate) reads: RefCell<Vec<Read>>,
     pub(crate) seen: RefCell<HashSet<ObjectId>>,
@@ -235,6 +256,9 @@ impl Gate<'_> {
     ) -> Result<Option<Value>, ReadError> {
         let wanted = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
         self.check(namespace, || wanted.to_string())?;
+        if is_own_secret(self.home, kind, namespace, name) {
+            return Err(ReadError::Withheld(wanted));
+        }
         self.counters.read()?;
         // Nothing has an empty name, and a host must not take it for everything.
         if name.is_empty() {
@@ -287,7 +311,10 @@ impl Gate<'_> {
             };
             let page = self.view.list(&query)?;
             self.counters.listed(page.objects.len() as u64)?;
-            found.objects.extend(page.objects);
+            found.objects.extend(page.objects.into_iter().filter(|object| {
+                let (namespace, name) = (metadata::namespace(object), metadata::name(object));
+                !is_own_secret(self.home, kind, namespace, name.unwrap_or_default())
+            }));
             found.resume = page.resume;
             let enough = most.is_some_and(|most| found.objects.len() >= most);
             if found.resume.is_none() || enough {
@@ -362,6 +389,25 @@ impl Gate<'_> {
         }
     }
 
+    /// Whether a namespace may be read from: one that is protected only if the rule `names` it, or if the trigger is there.
+    pub(crate) fn may_read_from(
+        &self,
+        namespace: Option<&str>,
+        names: impl FnOnce(&str) -> bool,
+    ) -> Result<(), ReadError> {
+        let Some(namespace) = namespace else { return Ok(()) };
+        let is_protected =
+            || self.protected.iter().any(|pattern| wildcard::matches(pattern, namespace));
+        if namespace == self.trigger_namespace
+            || self.scope.namespace() == Some(namespace)
+            || !is_protected()
+            || names(namespace)
+        {
+            return Ok(());
+        }
+        Err(ReadError::Protected(namespace.into()))
+    }
+
     /// Whether something is within reach that is no object: what belongs to the whole cluster has no namespace.
     pub(crate) fn check(
         &self,
@@ -376,6 +422,22 @@ impl Gate<'_> {
         }
     }
 }
+
+/// Whether an object is a Secret that only the engine needs: with the keys of its claims it could be impersonated, with
+/// those of its webhooks be replaced.
+pub fn is_own_secret(home: &str, kind: &Gvk, namespace: Option<&str>, name: &str) -> bool {
+    kind.kind == "Secret"
+        && kind.group.is_empty()
+        && !home.is_empty()
+        && namespace == Some(home)
+        && (name == CLAIM_KEYS || TLS.iter().any(|suffix| name.ends_with(suffix)))
+}
+
+/// The Secret that holds the keys of claims.
+pub const CLAIM_KEYS: &str = "kiln-claim-keys";
+
+/// How the Secrets end that hold the certificates of the webhooks, and the authority behind them.
+const TLS: [&str; 2] = [".kyverno-tls-ca", ".kyverno-tls-pair"];
 
 /// Namespace and name of what is sent. What the object does not say itself, the request does; a Namespace is sent into
 /// itself.

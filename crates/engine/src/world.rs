@@ -23,8 +23,10 @@ pub struct World<'w> {
     pub outside: &'w dyn Outside,
     /// What the evaluation of one rule may cost.
     pub limits: Limits,
-    /// Wildcards for namespaces that objects cannot choose: rules write there where their authors say so.
+    /// Wildcards for namespaces that objects cannot choose: rules read and write there where their authors say so.
     pub protected: &'w [Str],
+    /// The namespace that the engine lives in, whose keys no rule is shown; empty if it lives in none.
+    pub home: &'w str,
 }
 
 impl<'w> World<'w> {
@@ -37,6 +39,7 @@ impl<'w> World<'w> {
             outside: &Offline,
             limits: Limits::default(),
             protected: &[],
+            home: "",
         }
     }
 }

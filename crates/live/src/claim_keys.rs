@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use crate::calls::carry_out;
 use crate::state::Shared;
 
-/// The Secret.
-const NAME: &str = "kiln-claim-keys";
+/// The Secret. No rule is shown it.
+const NAME: &str = kiln_engine::CLAIM_KEYS;
 /// How old the newest key may be, in seconds.
 const RENEWED_AFTER: i64 = 90 * 24 * 3600;
 /// How many keys are kept: two years.

@@ -217,6 +217,7 @@ impl State<'_> {
             outside: self.job.outside,
             limits: self.job.limits,
             protected: &[],
+            home: "",
         }
     }
 

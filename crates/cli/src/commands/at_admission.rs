@@ -45,6 +45,7 @@ impl<'a> AtAdmission<'a> {
             outside: &outside,
             limits: self.around.settings.limits,
             protected: &self.around.settings.protected,
+            home: &self.around.settings.namespace,
         };
         self.hooks.judge(event, &world, &self.around.settings, &|name| self.labels_of(name))
     }

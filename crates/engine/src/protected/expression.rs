@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use kiln_cel::{Span, Token, lex};
 use kiln_object::ObjectId;
-use kiln_rules::{Emitter, Rule, Script, What};
+use kiln_rules::{Change, Emitter, Expression, Part, Piece, Program, Rule, Script, Targets, What};
 use kiln_value::Value;
 
 use super::namespace_of;
@@ -35,6 +35,75 @@ pub(crate) fn in_emitter(emitter: &Emitter, rule: &Rule, id: &ObjectId) -> bool 
 pub(crate) fn in_targets(source: &str, rule: &Rule, id: &ObjectId) -> bool {
     let (namespace, field) = namespace_of(id);
     Search::new(source, namespace, rule).is_read_from(field)
+}
+
+/// Whether an expression of a rule names the namespace that a resource is read from.
+pub(crate) fn in_reads(rule: &Rule, namespace: &str, resource: &str) -> bool {
+    expressions(rule).into_iter().any(|source| {
+        let search = Search::new(source, namespace, rule);
+        search.reads_from_name("namespace", Some(resource))
+    })
+}
+
+/// Whether an object says from which namespace a rule lists a resource: it then says none, which means all of them, where the
+/// policy asks for the objects of one.
+pub(crate) fn is_emptied(rule: &Rule, resource: &str) -> bool {
+    let everywhere: Vec<bool> = expressions(rule)
+        .into_iter()
+        .flat_map(|source| Search::new(source, "", rule).lists_everywhere(resource))
+        .collect();
+    !everywhere.is_empty() && !everywhere.contains(&true)
+}
+
+/// Every expression of a rule.
+fn expressions(rule: &Rule) -> Vec<&str> {
+    let mut all: Vec<&Expression> = Vec::new();
+    if let Some(script) = &rule.script {
+        let named = script.variables.iter().chain(&script.conditions).chain(&script.annotations);
+        all.extend(named.map(|named| &named.expression));
+    }
+    match &rule.program {
+        Program::Generate(generate) => {
+            let emitters = generate.blocks.iter().flat_map(|block| &block.emitters);
+            for emitter in emitters {
+                match &emitter.what {
+                    What::Asked { expression, .. } => all.push(expression),
+                    What::Documents(parts) => {
+                        parts.iter().for_each(|part| in_part(part, &mut all));
+                    }
+                    What::Data { .. } | What::Clone { .. } | What::CloneSelect(_) => {}
+                }
+            }
+        }
+        Program::Mutate(mutate) => {
+            if let Change::Steps(steps) = &mutate.change {
+                all.extend(steps.iter().map(|step| &step.expression));
+            }
+            if let Some(Targets::Asked(asked)) = &mutate.targets {
+                all.push(&asked.expression);
+                all.extend(asked.conditions.iter().map(|named| &named.expression));
+            }
+            if let Some(Targets::Taken(taken)) = &mutate.targets {
+                all.extend(taken.conditions.iter().map(|named| &named.expression));
+            }
+        }
+        Program::Modify(_) => {}
+    }
+    all.into_iter().map(|expression| expression.program.source()).collect()
+}
+
+/// Every expression of a document.
+fn in_part<'p>(part: &'p Part, all: &mut Vec<&'p Expression>) {
+    match part {
+        Part::Plain(_) => {}
+        Part::Whole(expression) => all.push(expression),
+        Part::Text(pieces) => all.extend(pieces.iter().filter_map(|piece| match piece {
+            Piece::Plain(_) => None,
+            Piece::Value(expression) => Some(expression),
+        })),
+        Part::Map(entries) => entries.iter().for_each(|(_, part)| in_part(part, all)),
+        Part::List(parts) => parts.iter().for_each(|part| in_part(part, all)),
+    }
 }
 
 /// The ways to say that objects are to be made.
@@ -78,9 +147,29 @@ impl<'s> Search<'s> {
     /// Whether objects are read from the namespace: `resource.Get('v1', 'secrets', 'name', …)`. A Namespace is read by its
     /// own name.
     fn is_read_from(&self, field: &str) -> bool {
+        self.reads_from_name(field, None)
+    }
+
+    /// The same for one resource, if one is given: calls that read others name nothing.
+    fn reads_from_name(&self, field: &str, resource: Option<&str>) -> bool {
+        let is_text = |part: Option<&Range<usize>>| {
+            part.is_some_and(|part| part.len() == 1 && self.is(part.start, Token::String))
+        };
+        // What is read may be a variable, or one part together with its version.
+        let reads = |parts: &[Range<usize>]| match (resource, parts) {
+            (Some(resource), [version, named, ..])
+                if is_text(Some(version)) && is_text(Some(named)) =>
+            {
+                bare(self.text(named.start)) == resource
+            }
+            _ => true,
+        };
         let is_name = |part: Option<&Range<usize>>| part.is_some_and(|p| self.is_name(p.clone()));
         let got = self.calls("resource", &["Get", "get"]).any(|call| {
             let parts = self.parts(call);
+            if !reads(&parts) {
+                return false;
+            }
             let from_end = if field == "name" { 1 } else { 2 };
             is_name(parts.len().checked_sub(from_end).and_then(|at| parts.get(at)))
         });
@@ -88,10 +177,38 @@ impl<'s> Search<'s> {
         let listed = || {
             self.calls("resource", &["List", "list"]).any(|call| {
                 let parts = self.parts(call);
-                is_name(parts.get(1)) || is_name(parts.get(2))
+                let named = is_name(parts.get(2)) && reads(&parts);
+                // Where one part says what is listed, the second is the namespace.
+                let is_one = resource.is_none() || !is_text(parts.first());
+                named || (is_one && is_name(parts.get(1)))
             })
         };
         got || (field == "namespace" && listed())
+    }
+
+    /// For each call that lists a resource, whether it asks for the objects of all namespaces.
+    fn lists_everywhere(&self, resource: &str) -> Vec<bool> {
+        let is_text = |part: &Range<usize>| part.len() == 1 && self.is(part.start, Token::String);
+        let is_none = |part: Option<&Range<usize>>| match part {
+            None => true,
+            // Labels.
+            Some(part) if self.is(part.start, Token::OpenBrace) => true,
+            Some(part) => self.is_name(part.clone()),
+        };
+        let mut found = Vec::new();
+        for call in self.calls("resource", &["List", "list"]) {
+            let parts = self.parts(call);
+            match parts.as_slice() {
+                [version, named, rest @ ..] if is_text(version) || is_text(named) => {
+                    if !is_text(named) || bare(self.text(named.start)) == resource {
+                        found.push(is_none(rest.first()));
+                    }
+                }
+                [_, rest @ ..] => found.push(is_none(rest.first())),
+                [] => {}
+            }
+        }
+        found
     }
 
     /// Whether an object is made that says so itself: `generator.Apply(…, [{'metadata': {'namespace': 'name'}}])`.

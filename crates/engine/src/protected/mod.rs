@@ -11,7 +11,7 @@ use kiln_variables::Template;
 use crate::failure::{Failure, FailureKind};
 use crate::world::World;
 
-pub(crate) use expression::{in_emitter, in_targets};
+pub(crate) use expression::{in_emitter, in_reads, in_targets, is_emptied};
 
 /// Checks that an object which a rule writes is in no namespace that an object chose and that is protected. `names` tells
 /// whether the author of the rule names a namespace for it.

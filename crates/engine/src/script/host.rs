@@ -15,6 +15,7 @@ use super::log::Log;
 use crate::context::Shared;
 use crate::failure::Failure;
 use crate::outside::{OutsideError, ServiceRequest};
+use crate::protected;
 use crate::view::ReadError;
 
 /// The world as the expressions of one evaluation see it.
@@ -53,6 +54,17 @@ impl CelHost<'_> {
         namespace.filter(|_| self.shared.world.kinds.is_namespaced(kind) != Some(false))
     }
 
+    /// Whether the rule names a namespace in an expression that reads this resource.
+    fn names(&self, namespace: &str, resource: &str) -> bool {
+        protected::in_reads(self.shared.rule, namespace, resource)
+    }
+
+    fn may_read_from(&self, namespace: Option<&str>, resource: &str) -> HostResult<()> {
+        let names = |named: &str| self.names(named, resource);
+        let allowed = self.shared.gate.may_read_from(namespace, names);
+        allowed.map_err(|error| self.refused(error))
+    }
+
     fn refused(&self, error: ReadError) -> HostError {
         let forbidden = matches!(error, ReadError::Forbidden(_));
         let failure = Failure::from(error);
@@ -79,6 +91,7 @@ impl Host for CelHost<'_> {
     ) -> HostResult<Option<Value>> {
         let kind = self.kind(resource.api_version, resource.resource)?;
         let namespace = self.namespace(&kind, resource.namespace);
+        self.may_read_from(namespace, resource.resource)?;
         let found = self.shared.gate.get(&kind, namespace, name);
         let found = found.map_err(|error| self.refused(error))?;
         let mut log = self.log.borrow_mut();
@@ -101,6 +114,16 @@ impl Host for CelHost<'_> {
         let pairs = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let selector =
             Selector::from_labels(pairs).map_err(|error| HostError::new(error.to_string()))?;
+        // An empty namespace means all of them, which an object does not choose either.
+        let shared = self.shared;
+        if namespace.is_none_or(str::is_empty)
+            && !shared.world.protected.is_empty()
+            && shared.world.kinds.is_namespaced(&kind) != Some(false)
+            && protected::is_emptied(shared.rule, resource.resource)
+        {
+            return Err(self.refused(ReadError::Protected("".into())));
+        }
+        self.may_read_from(namespace, resource.resource)?;
         let page = self.shared.gate.list(&kind, namespace, &selector, None);
         let objects = page.map_err(|error| self.refused(error))?.objects;
         let mut log = self.log.borrow_mut();

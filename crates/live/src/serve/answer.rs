@@ -216,6 +216,7 @@ async fn answer(
             outside: &outside,
             limits: desk.settings.limits,
             protected: &desk.settings.protected,
+            home: &desk.settings.namespace,
         };
         let reviewed = desk.hooks.review(&asked.path, &request, &world, &desk.settings);
         Ok((request, Some(reviewed)))

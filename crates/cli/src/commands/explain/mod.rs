@@ -183,6 +183,7 @@ impl Looking<'_> {
             outside: &outside,
             limits: self.around.settings.limits.traced(),
             protected: &self.around.settings.protected,
+            home: &self.around.settings.namespace,
         })
     }
 
