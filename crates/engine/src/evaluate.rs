@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
-use kiln_object::metadata;
+use kiln_object::{Gvk, metadata};
 use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, Script, Unmet};
 use kiln_value::{Map, Str, Value};
 
@@ -31,7 +31,7 @@ use crate::mutate;
 use crate::outcome::{Outcome, Verdict};
 use crate::script::{Bound, Changing, Running, in_session};
 use crate::trace::{Answer, Step, Tracer};
-use crate::view::{Gate, is_own_secret};
+use crate::view::{Gate, Read, is_own_secret};
 use crate::world::World;
 
 /// The namespace that a trigger is in; a Namespace is in itself.
@@ -100,6 +100,12 @@ pub(crate) fn evaluate_except(
     if let Some(unread) = gate.unread.take().filter(|_| rule.lifecycle.synchronize) {
         evaluation.ended.keep_what_is_there(unread);
     }
+    if let Some(denied) = evaluation.ended.denied(rule) {
+        evaluation.pass_over(&denied);
+    } else if evaluation.read_secret() {
+        evaluation.ended.failures.iter_mut().for_each(Failure::leave_out_values);
+    }
+    let verdict = if evaluation.ended.passed_over { Verdict::Skip } else { verdict };
     let Ended {
         mut effects, failures, doubt, lineage, why, exceptions, unasked, properties, ..
     } = evaluation.ended;
@@ -163,9 +169,18 @@ struct Ended {
     properties: Vec<(Str, Str)>,
     exceptions: Vec<Str>,
     unasked: bool,
+    passed_over: bool,
 }
 
 impl Ended {
+    /// What the author of a policy of a namespace may not do, where that is all that keeps a rule from changing what is sent.
+    fn denied(&self, rule: &Rule) -> Option<Failure> {
+        let is_denied = |failure: &Failure| failure.kind == FailureKind::Denied;
+        let is_theirs = rule.program.changes_trigger() && rule.id.policy.namespace.is_some();
+        let first = self.failures.first().filter(|_| is_theirs)?;
+        self.failures.iter().all(is_denied).then(|| first.clone())
+    }
+
     /// Of what is kept in step, nothing goes because of a default that stands in for something that could not be read: it
     /// may well be there. What a rule makes of the default is made, and the doubt says the rest.
     fn keep_what_is_there(&mut self, unread: Failure) {
@@ -185,6 +200,30 @@ impl Ended {
 }
 
 impl<'e> Evaluation<'e> {
+    /// Lets what is sent pass a rule whose author lacks a right. Whoever sends it has rights of their own, and an author who
+    /// may change nothing may stop nothing either.
+    fn pass_over(&mut self, denied: &Failure) {
+        let message = format!("the rule is passed over: {}", denied.message);
+        let path = denied.path.as_ref().unwrap_or(self.rule.origin.path());
+        let warning = Diagnostic::warning(&message).at(self.rule.origin.place_of(path));
+        self.ended.passed_over = true;
+        self.ended.failures.clear();
+        self.ended.effects = vec![Effect::Warn(warning)];
+        self.ended.why = Some(message.into());
+    }
+
+    /// Whether a rule of a cluster saw a Secret, whose values are nobody's to read in messages.
+    fn read_secret(&self) -> bool {
+        let is_secret = |kind: &Gvk| kind.kind == "Secret" && kind.group.is_empty();
+        let saw = |read: &Read| match read {
+            Read::Object(id) => is_secret(&id.gvk),
+            Read::List { kind, .. } => is_secret(kind),
+            Read::Global(_) => false,
+        };
+        !self.shared.world.home.is_empty()
+            && (is_secret(&self.event.kind) || self.shared.gate.reads.borrow().iter().any(saw))
+    }
+
     fn run(&mut self) -> Verdict {
         if self.event.own && self.rule.trigger.ignore_own_requests {
             return self.because(Verdict::NoMatch, "the request is one of our own");

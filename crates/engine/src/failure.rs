@@ -99,6 +99,21 @@ impl Failure {
         self
     }
 
+    /// Leaves out what may quote a value: the place in the rule says which expression failed.
+    pub(crate) fn leave_out_values(&mut self) {
+        let what = match self.kind {
+            FailureKind::Value => "an expression has no value",
+            FailureKind::Target => "what the rule makes is no object that can be written",
+            FailureKind::Patch => "a patch does not fit",
+            FailureKind::Conflict => "two parts of the rule make different objects of one name",
+            _ => return,
+        };
+        let place = self.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
+        self.message =
+            format!("{what}{place}; the reason is left out, since the rule was shown a Secret");
+        self.hint = Some("try the rule with `kiln apply` and a Secret without secrets".to_owned());
+    }
+
     /// Whether nothing further should be tried.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self.kind, FailureKind::Limit | FailureKind::Loop)

@@ -1,6 +1,6 @@
 //! What is answered to reviews.
 
-use kiln_engine::ReadError;
+use kiln_engine::{ReadError, Verdict};
 use kiln_rules::Operation;
 
 use super::*;
@@ -195,6 +195,36 @@ impl View for Unreadable {
     fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
         Err(ReadError::Unavailable("the server sleeps".into()))
     }
+}
+
+#[test]
+fn an_author_without_rights_stops_nobody() {
+    struct Denies;
+    impl View for Denies {
+        fn get(&self, _: &Gvk, _: Option<&str>, _: &str) -> Result<Option<Value>, ReadError> {
+            Ok(None)
+        }
+        fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
+            Ok(Page::default())
+        }
+        fn permits(&self, wish: &kiln_engine::Wish<'_>) -> Result<(), ReadError> {
+            Err(ReadError::Denied(format!("its author may not {}", wish.verb)))
+        }
+    }
+    let settings = Settings::new("kyverno");
+    let of_namespace = LABEL
+        .replace("kind: ClusterPolicy", "kind: Policy")
+        .replace("{name: label}", "{name: label, namespace: dev}")
+        .replace("kinds: [ConfigMap]", "kinds: ['*']");
+    let answer = send_with(&hooks(&of_namespace), "/mutate/fail", CONFIG_MAP, &settings, &Denies);
+    assert!(answer.response.is_allowed(), "{:?}", answer.response);
+    assert_eq!(patch(&answer), "");
+    let warnings = answer.response.warnings.join("\n");
+    assert!(warnings.contains("is passed over: its author may not update"), "{warnings}");
+    assert!(answer.ran.iter().all(|(_, verdict)| *verdict == Verdict::Skip), "{:?}", answer.ran);
+    // A policy for the cluster is somebody's who may be relied upon.
+    let answer = send_with(&hooks(LABEL), "/mutate/fail", CONFIG_MAP, &settings, &Denies);
+    assert!(!answer.response.is_allowed(), "{:?}", answer.response);
 }
 
 #[test]

@@ -490,3 +490,32 @@ fn no_rule_is_shown_the_keys_of_the_engine() {
         assert!(!told.contains("kept"), "{told}");
     }
 }
+
+/// Messages of a cluster's rules are read by people who may not read Secrets.
+#[test]
+fn failures_quote_no_values_of_secrets() {
+    let parse = "{{ time_parse('2006', seen.data.k) }}";
+    let call = "{name: seen, apiCall: {urlPath: /api/v1/namespaces/other/secrets/key}}";
+    let config = "{name: seen, configMap: {name: key, namespace: other}}";
+    let name = |context: &str, name: &str| {
+        shows(context, "data: {data: {a: b}}").replace("name: made", &format!("name: \"{name}\""))
+    };
+    let fires = shows("", "data: {data: {a: \"{{ time_parse('2006', request.object.data.k) }}\"}}")
+        .replace("kinds: [ConfigMap]", "kinds: [Secret]");
+    let made = Event::created(config_map(""));
+    let secret = objects(READ).remove(0);
+    for (policy, event, quoted) in [
+        (name(call, parse), &made, false),
+        (name(call, "{{ seen.data.k }}--Bad_Name"), &made, false),
+        (name(config, parse), &made, true),
+        (fires, &Event::created(secret), false),
+    ] {
+        let told = told(&policy, event);
+        assert_eq!(
+            told.contains("visible\\\"") || told.contains("visible--"),
+            quoted,
+            "{policy}: {told}"
+        );
+        assert_eq!(told.contains("the rule was shown a Secret"), !quoted, "{policy}: {told}");
+    }
+}
