@@ -507,7 +507,10 @@ fn definitions_that_many_clusters_have_are_given_by_name() {
     let page = include_str!("../../../../docs/guides/testing-policies.md");
     let names = run.stderr.split("the names are ").nth(1).unwrap().trim();
     for name in names.split(", ") {
-        assert!(page.contains(&format!("`{name}`")), "docs/guides/testing-policies.md does not name {name}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/guides/testing-policies.md does not name {name}"
+        );
     }
 }
 

@@ -31,7 +31,7 @@ impl How {
             ))
             .hint("write exec.path or container.image in its annotation"));
         }
-        refuse_variables(&container, config, session)?;
+        refuse_variables(&container, who, session)?;
         match session.programs.container_runtime() {
             Some(runtime) => Ok(How::Container { runtime, spec: container }),
             None => Err(Error::new(format!(
@@ -79,18 +79,14 @@ fn program(exec: ExecSpec, who: &Who, root: &Root, session: &Session<'_>) -> Res
 }
 
 /// Refuses what a container runtime would fill in from the environment of whoever builds.
-fn refuse_variables(
-    container: &ContainerSpec,
-    config: &Resource,
-    session: &Session<'_>,
-) -> Result<()> {
+fn refuse_variables(container: &ContainerSpec, who: &Who, session: &Session<'_>) -> Result<()> {
     let allowed = &session.options.plugin_env;
     let asked = container.envs.iter().find(|text| !text.contains('=') && !allowed.contains(text));
     match asked {
         None => Ok(()),
         Some(name) => Err(Error::new(format!(
             "the function {} asks for your variable '{name}'",
-            config.id()
+            who.id
         ))
         .hint(format!(
             "write {name}=VALUE in its annotation, or build with --plugin-env {name} to give it yours"
