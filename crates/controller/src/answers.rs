@@ -66,7 +66,7 @@ impl Controller {
                         .insert(ensure.target.clone(), (fingerprint(&form), fingerprint(&live)));
                     return self.go_on(key);
                 }
-                if let Some(wait) = self.contested(&ensure.target) {
+                if let Some(wait) = self.contested(key, &ensure.target) {
                     self.keys.enqueue_at(key, wait);
                     let message = format!("somebody else keeps changing {}", ensure.target);
                     if let Some(job) = self.jobs.get_mut(key) {

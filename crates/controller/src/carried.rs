@@ -212,6 +212,18 @@ impl Controller {
         self.carried.requests.insert(id.name.clone(), carrier);
     }
 
+    /// An object as whoever sent a request left it: as the next request that is written down found it, or as it is.
+    pub(crate) fn as_left_by(&self, hint: Option<&Hint>, live: &Value) -> Value {
+        let order = |name: &Str| self.carried.requests.get(name).map(|carrier| carrier.order);
+        let sent = hint.and_then(|hint| Some((hint.uid()?, order(hint.request.as_ref()?)?)));
+        let Some((uid, order)) = sent else { return live.clone() };
+        let later = self.carried.requests.values().filter(|carrier| carrier.order > order);
+        let later = later.filter_map(|carrier| Some((carrier.order, carrier.hint.as_ref()?)));
+        let later = later.filter(|(_, later)| later.uid() == Some(uid));
+        let next = later.min_by_key(|(order, _)| *order);
+        next.and_then(|(_, next)| next.old_object.clone()).unwrap_or_else(|| live.clone())
+    }
+
     /// Takes requests whose rules and kinds are known, and lets go of those that are done.
     pub(crate) fn consume_requests(&mut self) {
         if self.carried.requests.is_empty() {

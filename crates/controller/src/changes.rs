@@ -5,6 +5,7 @@ use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Operation, Program, Rule};
 use kiln_value::{Str, Value};
 
+use crate::compare::content_of;
 use crate::controller::Controller;
 use crate::hints::Hint;
 use crate::keys::{Key, Pending};
@@ -55,6 +56,7 @@ impl Controller {
             self.settled.remove(&difference.id);
         }
         self.note_edited_claim(difference);
+        self.note_replaced(difference);
         for object in [old, new].into_iter().flatten() {
             let Some(mark) = Mark::read(object) else { continue };
             let Some(trigger) = mark.labels.trigger_uid.clone() else { continue };
@@ -85,9 +87,43 @@ impl Controller {
         }
     }
 
-    /// Whether somebody was seen to edit the claim on an object that the engine wrote.
-    pub(crate) fn claim_was_edited(&self, object: &Value) -> bool {
+    /// Remembers where an object of the engine's was that somebody deletes: what they put there instead is put right.
+    fn note_replaced(&mut self, difference: &Difference) {
+        let Difference { id, old, new, .. } = difference;
+        let is_proven =
+            |object: &Value| Mark::read(object).filter(|_| self.proof(object) == Proof::Proven);
+        if new.as_ref().and_then(is_proven).is_some() {
+            self.replaced.remove(id);
+            return;
+        }
+        let Some(old) = old
+            .as_ref()
+            .filter(|old| new.as_ref().is_none_or(|new| metadata::uid(new) != metadata::uid(old)))
+        else {
+            return;
+        };
+        let Some(mark) = is_proven(old).filter(|mark| self.is_wanted(old, mark)) else { return };
+        let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
+        if let Some((rule, trigger)) = rule.zip(mark.labels.trigger_uid.clone()) {
+            let key = Key { rule: rule.id.clone(), trigger };
+            self.replaced.insert(id.clone(), key);
+        }
+    }
+
+    /// Forgets what was deleted and a key does not want any more.
+    pub(crate) fn forget_replaced(&mut self, key: &Key) {
+        if self.replaced.is_empty() {
+            return;
+        }
+        let state = self.keys.get(key);
+        let wants = |id: &ObjectId| state.is_some_and(|state| state.wants.contains(id));
+        self.replaced.retain(|id, owner| owner != key || wants(id));
+    }
+
+    /// Whether somebody was seen to edit the claim on an object that the engine wrote for a key, or to replace it.
+    pub(crate) fn claim_was_edited(&self, key: &Key, id: &ObjectId, object: &Value) -> bool {
         metadata::uid(object).is_some_and(|uid| self.edited.contains(uid))
+            || self.replaced.get(id) == Some(key)
     }
 
     /// What happened to an object, for the rules that it may fire.
@@ -99,11 +135,11 @@ impl Controller {
         own: bool,
     ) {
         let Some(uid) = new.or(old).and_then(metadata::uid).map(Str::from) else { return };
-        if new.is_none() && self.passed_over.remove(&uid) {
+        if new.is_none() && (self.passed_over.remove(&uid) | self.ended.remove_of(&uid)) {
             self.checkpoint.dirty = true;
         }
         let Some(operation) = operation_of(old, new) else { return };
-        let hint = self.hints.take(id, operation, Some(&uid));
+        let hint = self.hints.take(id, operation, Some(&uid), [old, new]);
         self.fire(id, old, new, own, hint);
     }
 
@@ -132,6 +168,7 @@ impl Controller {
             return self.remember_passed_over(&uid, revision_of(new), hint.request.clone());
         }
         let carrier = hint.as_ref().and_then(|hint| hint.request.clone());
+        let left = new.map(|new| self.as_left_by(hint.as_ref(), new));
         let user = hint.map(|hint| hint.user);
         // Where the request is known, it says whose it is.
         let own = own
@@ -177,6 +214,7 @@ impl Controller {
                     user: user.clone(),
                     own,
                     carriers: carrier.iter().cloned().collect(),
+                    left: left.clone().filter(|_| user.is_some() || rule.asks_for_user()),
                     ..Pending::of(Some(operation), self.now)
                 };
                 state.add(event, rule.asks_for_user());
@@ -192,7 +230,7 @@ impl Controller {
     }
 
     /// Whether a change is one that the engine made and never heard back about: it brings a claim, or another content
-    /// hash, with a signature.
+    /// hash, with a signature, and the content is the one that was signed.
     fn is_own_writing(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
         let Some((new, mark)) = new.and_then(|new| Some((new, Mark::read(new)?))) else {
             return false;
@@ -200,7 +238,14 @@ impl Controller {
         let before = old.and_then(Mark::read);
         mark.content.is_some()
             && before.is_none_or(|before| before.content != mark.content)
-            && self.proof(new) == Proof::Proven
+            && self.is_own(new, &mark)
+    }
+
+    /// Whether the engine wrote an object as it is: whoever saves a signed claim can put it onto other content. What a
+    /// server adds makes another content too, so what a rule wants as it is counts as well.
+    pub(crate) fn is_own(&self, object: &Value, mark: &Mark) -> bool {
+        self.proof(object) == Proof::Proven
+            && (mark.content == Some(content_of(object)) || self.is_wanted_as_claimed(object, mark))
     }
 }
 

@@ -7,7 +7,7 @@ use kiln_cluster::fold_string_data;
 use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash, LABEL_PREFIX};
 use kiln_object::metadata;
 use kiln_schema::{ListType, Node, Schema};
-use kiln_value::{Map, Value};
+use kiln_value::{Map, Str, Value};
 
 use crate::mark::strip_volatile;
 
@@ -125,6 +125,21 @@ pub(crate) fn content_only(form: &Value) -> Value {
     kiln_engine::strip(&mut form);
     form.remove(["metadata", "annotations"]);
     form
+}
+
+/// The hash of an object's content as the engine writes it down, unless a server adds to it.
+pub(crate) fn content_of(live: &Value) -> Str {
+    let mut object = live_form(live, &Value::Null);
+    kiln_engine::strip(&mut object);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut)
+        && let Some(notes) = metadata.get_mut("annotations").and_then(Value::as_map_mut)
+    {
+        notes.retain(|key, _| !key.starts_with(ANNOTATION_PREFIX));
+        if notes.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    ContentHash::of(&object).to_string().into()
 }
 
 /// A short name for the content of an object.

@@ -118,6 +118,8 @@ pub struct Controller {
     pub(crate) deleting: HashSet<Str>,
     /// Objects of the engine's whose claim somebody edited, by UID.
     pub(crate) edited: HashSet<Str>,
+    /// Where objects of the engine's were that somebody deleted, and the key that wants them.
+    pub(crate) replaced: HashMap<ObjectId, Key>,
     /// Objects that are being written: by which key, and which keys wait for it.
     pub(crate) writing: HashMap<ObjectId, (Key, BTreeSet<Key>)>,
     /// What differs from what was sent right after it was written: what a server adds.
@@ -133,6 +135,8 @@ pub struct Controller {
     pub(crate) carried: Carried,
     /// Triggers whose last change is nobody's business.
     pub(crate) passed_over: PassedOver,
+    /// Up to which revision of a trigger what a rule made of it in somebody's name is over.
+    pub(crate) ended: PassedOver,
     /// Keys that cannot go on before a kind is known.
     pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
     pub(crate) next_resync: u64,
@@ -260,6 +264,7 @@ impl Controller {
             deferred: BTreeSet::new(),
             deleting: HashSet::new(),
             edited: HashSet::new(),
+            replaced: HashMap::new(),
             writing: HashMap::new(),
             settled: HashMap::new(),
             contests: HashMap::new(),
@@ -270,6 +275,7 @@ impl Controller {
             questions: Questions::default(),
             carried: Carried::default(),
             passed_over: PassedOver::default(),
+            ended: PassedOver::default(),
             waiting: BTreeMap::new(),
             next_resync,
             tickets: HashMap::new(),

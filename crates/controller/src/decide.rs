@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use kiln_cluster::{KindKey, Reason};
-use kiln_engine::{Ensure, Failure, FailureKind, User};
+use kiln_engine::{Ensure, Failure, FailureKind};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
 use crate::controller::Controller;
 use crate::keys::{Condition, Key, KeyState};
+use crate::left::Sender;
 use crate::mark::{Mark, may_make, patterns};
 use crate::mirror::{KindMirror, State};
 use crate::plan::{Plan, Step};
@@ -121,6 +122,10 @@ impl Controller {
                 });
             }
         }
+        let over = wanted.settle
+            && wanted.ensures.is_empty()
+            && wanted.failures.is_empty()
+            && wanted.cause.is_none();
         let wants = wanted.ensures.iter().map(|(ensure, _)| ensure.target.clone()).collect();
         // Namespaces first: what goes into them needs them.
         let (namespaces, others): (Vec<_>, Vec<_>) = wanted
@@ -141,6 +146,7 @@ impl Controller {
             failures: wanted.failures,
             cause: wanted.cause,
             keep: rule.lifecycle.synchronize,
+            over,
             skipped: wanted.skipped,
             said: wanted.said,
             adopted: adopted.unwrap_or_default(),
@@ -152,7 +158,7 @@ impl Controller {
         &self,
         key: &Key,
         state: &KeyState,
-        ensures: &[(Ensure, Option<User>)],
+        ensures: &[(Ensure, Option<Sender>)],
     ) -> BTreeSet<ObjectId> {
         let targets = ensures.iter().map(|(ensure, _)| &ensure.target);
         let is_claimed = |target: &&ObjectId| {

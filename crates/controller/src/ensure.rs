@@ -1,7 +1,7 @@
 //! Making an object what a rule wants: whether it takes a write, and which one.
 
 use kiln_cluster::{Call, KindKey, Reason};
-use kiln_engine::{Ensure, Existing, Read, User};
+use kiln_engine::{Ensure, Existing, Read};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::Write;
 
@@ -11,10 +11,14 @@ use crate::compare::{
 };
 use crate::controller::{Contest, Controller};
 use crate::keys::{Condition, Key, Waiting};
+use crate::left::Sender;
 use crate::mark::{Mark, marked};
 use crate::mirror::State;
 use crate::plan::{Doing, Next, Step};
 use crate::signature::Proof;
+
+/// How long an edit stays at most that is made again and again, when no other rule makes it.
+const LONGEST_OPEN: u64 = 5_000;
 
 impl Controller {
     /// The call that makes an object what a rule wants, if it takes one.
@@ -22,7 +26,7 @@ impl Controller {
         &mut self,
         key: &Key,
         ensure: Box<Ensure>,
-        user: Option<User>,
+        sender: Option<Sender>,
     ) -> Next {
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Next::Done };
         let id = ensure.target.clone();
@@ -58,7 +62,7 @@ impl Controller {
             }
         }
         let life = self.life_of(&rule);
-        let wanted = marked(&ensure, &rule, &life, user.as_ref(), &self.settings.claim_keys);
+        let wanted = marked(&ensure, &rule, &life, sender.as_ref(), &self.settings.claim_keys);
         let Some(live) = live else {
             if ensure.subresource.is_some() {
                 self.add_read(key, Read::Object(id.clone()));
@@ -72,7 +76,7 @@ impl Controller {
             };
             return Next::Call(Box::new((
                 call,
-                Doing::Write { step: Step::Ensure(ensure, user), sent: wanted },
+                Doing::Write { step: Step::Ensure(ensure, sender), sent: wanted },
             )));
         };
         if ensure.existing == Existing::Keep {
@@ -104,7 +108,7 @@ impl Controller {
             let message = format!("{id} is made by {} for {trigger} as well", other.rule);
             return later(Waiting::Contested, format!("{message}, with other content"));
         }
-        let was_edited = self.claim_was_edited(&live);
+        let was_edited = self.claim_was_edited(key, &id, &live);
         if !mine && !was_edited && ensure.existing == Existing::UpdateOwn {
             // It is made when the other one is gone, if the rule still wants it then.
             if rule.lifecycle.synchronize {
@@ -118,7 +122,10 @@ impl Controller {
         };
         let hashes = (fingerprint(&form), fingerprint(&live_form));
         let edited = was_edited || (mark.is_some() && self.proof(&live) == Proof::Edited);
-        if !edited && (as_wanted || self.settled.get(&id) == Some(&hashes)) {
+        // Whoever caused it changed the trigger: what they caused it of is written down, or nobody knows it after a restart.
+        let left = mark.as_ref().filter(|_| mine).and_then(|mark| mark.left.as_ref());
+        let outdated = sender.as_ref().zip(left).is_some_and(|(now, left)| !now.left.is_as(left));
+        if !edited && !outdated && (as_wanted || self.settled.get(&id) == Some(&hashes)) {
             if self.contests.get(&id).is_some_and(|contest| contest.last + 600_000 < self.now) {
                 self.contests.remove(&id);
             }
@@ -131,16 +138,18 @@ impl Controller {
         let subresource = ensure.subresource.clone().unwrap_or_default();
         // Perhaps the difference is only what a server adds.
         if !edited
+            && !outdated
             && (unchanged || (mine && is_foreign(&live)))
             && matches!(ensure.write, Write::Replace)
             && covers(&form, &live_form, &self.schema)
         {
             let call = Call::Update { object: object.clone(), subresource, dry_run: true };
-            let doing = Doing::Try { step: Step::Ensure(ensure, user), sent: object };
+            let doing = Doing::Try { step: Step::Ensure(ensure, sender), sent: object };
             return Next::Call(Box::new((call, doing)));
         }
         if (unchanged || edited)
-            && let Some(wait) = self.contested(&id)
+            && !outdated
+            && let Some(wait) = self.contested(key, &id)
         {
             self.keys.enqueue_at(key, wait);
             return later(Waiting::Contested, format!("somebody else keeps changing {id}"));
@@ -154,13 +163,18 @@ impl Controller {
         };
         Next::Call(Box::new((
             call,
-            Doing::Write { step: Step::Ensure(ensure, user), sent: object },
+            Doing::Write { step: Step::Ensure(ensure, sender), sent: object },
         )))
     }
 
     /// Counts a correction of an object; when it was put right too often, the time to wait for.
-    pub(crate) fn contested(&mut self, id: &ObjectId) -> Option<u64> {
+    pub(crate) fn contested(&mut self, key: &Key, id: &ObjectId) -> Option<u64> {
         let (now, most) = (self.now, self.settings.corrections);
+        // Where rules fight, each correction costs another one. Whoever else edits must not win by going on.
+        let longest = match self.keys.others_wanting(id, key).next() {
+            Some(_) => self.settings.longest_backoff * 5,
+            None => LONGEST_OPEN,
+        };
         let contest = self.contests.entry(id.clone()).or_default();
         let quiet = if contest.corrections < most { 60_000 } else { 600_000 };
         if contest.last + quiet < now {
@@ -168,7 +182,7 @@ impl Controller {
         }
         if contest.corrections >= most {
             let wait = 5_000_u64 << (contest.corrections - most).min(16);
-            let allowed = contest.last + wait.min(self.settings.longest_backoff * 5);
+            let allowed = contest.last + wait.min(longest);
             if now < allowed {
                 return Some(allowed);
             }

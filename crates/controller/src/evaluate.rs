@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome, PatchTarget,
-    RuleSet, User, Verdict, WithGlobals, World,
+    ContentHash, Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome,
+    PatchTarget, RuleSet, Verdict, WithGlobals, World,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Apply, Mutate, Policy, Program, Rule, Targets};
 use kiln_value::Value;
 
+use crate::compare::{content_only, covers, live_form, wanted_form};
 use crate::controller::Controller;
-use crate::keys::{Condition, Key, KeyState, Waiting};
+use crate::keys::{Condition, Key, KeyState, Pending, Waiting};
+use crate::left::{Left, Sender};
 use crate::mark::Mark;
 use crate::mirror::Sight;
 use crate::signature::Proof;
@@ -185,9 +187,18 @@ impl Controller {
             &self.sight(&key),
             &KeyState::default(),
         );
-        outcome.effects.iter().any(
-            |effect| matches!(effect, Effect::Ensure(ensure) if ensure.target.same_object(&id)),
-        )
+        outcome.effects.iter().any(|effect| match effect {
+            Effect::Ensure(ensure) if ensure.target.same_object(&id) => {
+                // Only what the rule makes is its own, not what somebody put into its place.
+                let wanted = wanted_form(&ensure.object);
+                covers(
+                    &content_only(&wanted),
+                    &content_only(&live_form(object, &wanted)),
+                    &self.schema,
+                )
+            }
+            _ => false,
+        })
     }
 
     /// What a key's rule is shown.
@@ -212,6 +223,62 @@ impl Controller {
             .find(|outcome| matches!(outcome.verdict, Verdict::Pass | Verdict::Error))
     }
 
+    /// Whether what came of an evaluation depends on who sent the request.
+    pub(crate) fn depends_on_user(
+        &self,
+        rule: &Arc<Rule>,
+        outcome: &Outcome,
+        event: &Event,
+        sight: &Sight<'_>,
+        state: &KeyState,
+    ) -> bool {
+        if event.user.is_none() || rule.asks_for_user() {
+            return event.user.is_some();
+        }
+        let other = self.run(rule, &Event { user: None, ..event.clone() }, sight, state);
+        let content = |outcome: &Outcome| -> Vec<_> {
+            let effects = outcome.effects.iter();
+            let content = |effect: &Effect| match effect {
+                Effect::Ensure(ensure) => Some((ensure.target.clone(), ensure.claim.content)),
+                Effect::Patch(patch) => {
+                    let target = ObjectId::of(&patch.after).ok()?;
+                    Some((target, ContentHash::of(&patch.after)))
+                }
+                _ => None,
+            };
+            effects.filter_map(content).collect()
+        };
+        !other.failures.is_empty() || content(&other) != content(outcome)
+    }
+
+    /// Evaluates a rule for something that happened to a trigger. What it makes in somebody's name, it makes of the
+    /// trigger as they left it.
+    pub(crate) fn run_for(
+        &self,
+        rule: &Arc<Rule>,
+        pending: &Pending,
+        live: &Value,
+        sight: &Sight<'_>,
+        state: &KeyState,
+    ) -> (Event, Outcome) {
+        let event = Self::event_of(pending, Some(live));
+        let left = pending.left.as_ref();
+        let left = left.filter(|left| event.user.is_some() && !Left::of(left).is(live));
+        let Some(left) = left else {
+            let outcome = self.run(rule, &event, sight, state);
+            return (event, outcome);
+        };
+        if !rule.asks_for_user() {
+            let outcome = self.run(rule, &event, sight, state);
+            if !self.depends_on_user(rule, &outcome, &event, sight, state) {
+                return (event, outcome);
+            }
+        }
+        let event = Self::event_of(pending, Some(left));
+        let outcome = self.run(rule, &event, sight, state);
+        (event, outcome)
+    }
+
     /// The objects that an evaluation wants. When it depends on who sent the request, that is kept with them.
     pub(crate) fn ensures(
         &self,
@@ -220,33 +287,21 @@ impl Controller {
         event: &Event,
         sight: &Sight<'_>,
         state: &KeyState,
-    ) -> Vec<(Ensure, Option<User>)> {
-        let found = |outcome: &Outcome| -> Vec<Ensure> {
-            let effects = outcome.effects.iter();
-            effects
-                .filter_map(|effect| match effect {
-                    Effect::Ensure(ensure) => Some(Ensure::clone(ensure)),
-                    _ => None,
-                })
-                .collect()
-        };
-        let ensures = found(outcome);
-        let mut user = None;
-        if rule.lifecycle.synchronize && event.user.is_some() {
-            let mut unknown = event.clone();
-            unknown.user = None;
-            let other = self.run(rule, &unknown, sight, state);
-            let content = |ensures: &[Ensure]| -> Vec<_> {
-                ensures.iter().map(|e| (e.target.clone(), e.claim.content)).collect()
-            };
-            if rule.asks_for_user()
-                || !other.failures.is_empty()
-                || content(&found(&other)) != content(&ensures)
-            {
-                user = event.user.clone();
-            }
-        }
-        ensures.into_iter().map(|ensure| (ensure, user.clone())).collect()
+    ) -> Vec<(Ensure, Option<Sender>)> {
+        let depends =
+            rule.lifecycle.synchronize && self.depends_on_user(rule, outcome, event, sight, state);
+        let sender = event
+            .user
+            .clone()
+            .filter(|_| depends)
+            .map(|user| Sender { user, left: Left::of(event.trigger().unwrap_or(&Value::Null)) });
+        let effects = outcome.effects.iter();
+        effects
+            .filter_map(|effect| match effect {
+                Effect::Ensure(ensure) => Some((Ensure::clone(ensure), sender.clone())),
+                _ => None,
+            })
+            .collect()
     }
 }
 

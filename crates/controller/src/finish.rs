@@ -4,6 +4,7 @@ use kiln_engine::{Failure, FailureKind};
 
 use crate::controller::{Controller, News};
 use crate::keys::{Condition, Key, KeyState, Waiting};
+use crate::mirror::revision_of;
 use crate::plan::Job;
 use crate::settings::Settings;
 
@@ -24,6 +25,9 @@ impl Controller {
             self.show(key, worst.as_ref(), plan.skipped, &made);
         }
         self.report(key, plan.said, worst.as_ref());
+        if plan.over && worst.is_none() && !deferred {
+            self.cause_is_over(key);
+        }
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = std::mem::replace(&mut state.condition, worst.clone());
         let trigger = state.trigger.clone();
@@ -85,6 +89,18 @@ impl Controller {
         };
         if let Some(time) = retry {
             self.keys.enqueue_at(key, time);
+        }
+    }
+
+    /// A trigger is none any more. What somebody caused of it is not caused again by whoever restores it.
+    fn cause_is_over(&mut self, key: &Key) {
+        let live = self.mirror.by_uid(&key.trigger).map(|(_, live)| revision_of(live));
+        let Some(state) = self.keys.get_mut(key) else { return };
+        if state.cause.as_ref().is_some_and(|cause| cause.left.is_some()) {
+            state.cause = None;
+            if let Some(revision) = live {
+                self.end_cause(key, revision);
+            }
         }
     }
 

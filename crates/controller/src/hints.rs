@@ -14,6 +14,7 @@ use kiln_value::{Str, Value};
 use crate::changes::operation_of;
 use crate::controller::Controller;
 use crate::keys::{Key, Pending, Sent};
+use crate::left::{Left, may_lead};
 use crate::mirror::{differs, revision_of};
 
 /// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
@@ -72,6 +73,19 @@ impl Hint {
         self.object.as_ref().or(self.old_object.as_ref()).and_then(metadata::uid)
     }
 
+    /// Whether it may be the request behind an event of which nobody knows who caused it.
+    fn is_behind(&self, event: &Pending) -> bool {
+        let stored = matches!(self.operation, Operation::Create | Operation::Update);
+        event.user.is_none()
+            && (event.operation == Some(self.operation) || (event.guessed && stored))
+            && self.may_lead(event.old.as_ref(), event.left.as_ref())
+    }
+
+    /// Whether it may have led from one version of its object to another.
+    fn may_lead(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
+        self.operation != Operation::Update || may_lead(self.old_object.as_ref(), old, new)
+    }
+
     /// What rules are looked up by.
     pub(crate) fn event(&self) -> Event {
         let object = self.object.clone().or_else(|| self.old_object.clone());
@@ -121,22 +135,36 @@ impl Hints {
         id: &ObjectId,
         operation: Operation,
         uid: Option<&str>,
+        [old, new]: [Option<&Value>; 2],
     ) -> Option<Hint> {
-        self.take_first(id, |hint| {
+        self.take_one(id, operation == Operation::Update, |hint| {
             let known = hint.uid();
-            hint.operation == operation && (known.is_none() || known == uid)
+            hint.operation == operation
+                && (known.is_none() || known == uid)
+                && hint.may_lead(old, new)
         })
     }
 
     /// The request that says that nobody is to see what happened to an object.
     pub(crate) fn take_passed_over(&mut self, id: &ObjectId, uid: &str) -> Option<Hint> {
-        self.take_first(id, |hint| hint.passed_over && hint.uid().is_none_or(|known| known == uid))
+        self.take_one(id, false, |hint| {
+            hint.passed_over && hint.uid().is_none_or(|known| known == uid)
+        })
     }
 
-    fn take_first(&mut self, id: &ObjectId, wanted: impl Fn(&Hint) -> bool) -> Option<Hint> {
+    /// The first request that is wanted, or the last one where several changes may have become one.
+    fn take_one(
+        &mut self,
+        id: &ObjectId,
+        last: bool,
+        wanted: impl Fn(&Hint) -> bool,
+    ) -> Option<Hint> {
         let place = (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone());
         let waiting = self.waiting.get_mut(&place)?;
-        let at = waiting.iter().position(|(_, hint)| wanted(hint))?;
+        let at = match last {
+            true => waiting.iter().rposition(|(_, hint)| wanted(hint))?,
+            false => waiting.iter().position(|(_, hint)| wanted(hint))?,
+        };
         let mut taken: Vec<Hint> = waiting.drain(..=at).map(|(_, hint)| hint).collect();
         self.loose -= taken.iter().filter(|hint| hint.request.is_none()).count();
         let found = taken.pop();
@@ -202,8 +230,11 @@ impl Controller {
         if hint.changes_nothing() {
             // Kyverno: sending an object again as it is fires its rules. No watch will tell of it.
             let old = hint.old_object.clone();
-            // What was sent is what is stored, which the mirror has in full.
-            let known = self.mirror.get(&id).filter(|known| metadata::uid(known) == hint.uid());
+            // What was sent is what is stored, which the mirror has in full, unless somebody changed it since.
+            let known = self.mirror.get(&id).filter(|known| {
+                metadata::uid(known) == hint.uid()
+                    && hint.object.as_ref().is_some_and(|sent| Left::of(sent).is(known))
+            });
             let new = known.cloned().or_else(|| hint.object.clone());
             return self.fire(&id, old.as_ref(), new.as_ref(), false, Some(hint));
         }
@@ -275,19 +306,24 @@ impl Controller {
 
     /// Joins a request to a change that was told before it; whether somebody waited for it.
     fn join(&mut self, hint: &Hint, id: &ObjectId) -> bool {
-        let known = self.mirror.get(id).and_then(metadata::uid).or_else(|| hint.uid());
+        // A request that names another object of the same place was refused, or is about one that is gone.
+        let known = hint.uid().or_else(|| self.mirror.get(id).and_then(metadata::uid));
         let Some(uid) = known.map(Str::from) else { return false };
-        let waiting = self.keys_without_user(&uid, hint.operation);
+        let waiting = self.keys_without_user(&uid, |event| hint.is_behind(event));
         for key in &waiting {
-            let pending = self.keys.entry(key).pending.iter_mut();
-            for event in pending.filter(|p| is_behind(hint.operation, p)) {
-                event.operation = Some(hint.operation);
-                event.guessed = false;
-                event.user = Some(hint.user.clone());
-                if event.old.is_none() {
-                    event.old.clone_from(&hint.old_object);
+            let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
+            let state = self.keys.entry(key);
+            for mut event in std::mem::take(&mut state.pending) {
+                if hint.is_behind(&event) {
+                    event.operation = Some(hint.operation);
+                    event.guessed = false;
+                    event.user = Some(hint.user.clone());
+                    if event.old.is_none() {
+                        event.old.clone_from(&hint.old_object);
+                    }
+                    event.carriers = hint.request.iter().cloned().collect();
                 }
-                event.carriers.extend(hint.request.clone());
+                state.add(event, by_user);
             }
             self.keys.enqueue(key, self.now);
         }
@@ -295,13 +331,12 @@ impl Controller {
     }
 
     /// The keys of a trigger that know of an operation, and not who did it.
-    fn keys_without_user(&self, uid: &Str, operation: Operation) -> Vec<Key> {
-        let waits = |p: &Pending| is_behind(operation, p);
+    fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<Key> {
         self.rules
             .rules()
             .filter(|rule| self.hints.are_for(&rule.id.policy))
             .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
-            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(waits)))
+            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
             .collect()
     }
 
@@ -310,13 +345,13 @@ impl Controller {
         let uid = hint.uid().map(Str::from);
         let uid = uid.or_else(|| self.mirror.get(id).and_then(metadata::uid).map(Str::from));
         let Some(uid) = uid else { return self.hints.add(hint, self.now, self.settings.hints) };
-        let seen = self.keys_without_user(&uid, hint.operation);
+        let seen = self.keys_without_user(&uid, |event| hint.is_behind(event));
         if seen.is_empty() {
             return self.hints.add(hint, self.now, self.settings.hints);
         }
         for key in seen {
             let state = self.keys.entry(&key);
-            state.pending.retain(|p| !is_behind(hint.operation, p));
+            state.pending.retain(|event| !hint.is_behind(event));
             if state.pending.is_empty() && state.cause.is_none() {
                 self.forget(&key);
             }
@@ -383,10 +418,4 @@ enum Unseen {
         old: Option<Value>,
         new: Option<Value>,
     },
-}
-
-/// Whether a request may be the one behind an event of which nobody knows who caused it.
-fn is_behind(operation: Operation, event: &Pending) -> bool {
-    let stored = matches!(operation, Operation::Create | Operation::Update);
-    event.user.is_none() && (event.operation == Some(operation) || (event.guessed && stored))
 }

@@ -9,6 +9,8 @@ use kiln_object::{ObjectId, Selector, metadata};
 use kiln_rules::{Operation, RuleId};
 use kiln_value::{Str, Value};
 
+use crate::left::Left;
+
 /// A rule and a trigger. Without a UID it stands for everything that a rule made that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -27,7 +29,7 @@ impl fmt::Display for Key {
 /// What is known of a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyState {
-    /// What happened to the trigger and was not looked at yet: at most one event per operation, and one of which
+    /// What happened to the trigger and was not looked at yet: at most one event per operation, and a few of which
     /// nobody knows the user.
     pub(crate) pending: Vec<Pending>,
     /// What made the trigger one.
@@ -65,6 +67,8 @@ pub(crate) struct Cause {
     pub(crate) user: Option<User>,
     /// How that is known.
     pub(crate) evidence: Evidence,
+    /// The trigger as they left it.
+    pub(crate) left: Option<Left>,
 }
 
 /// How it is known what made an object a trigger; the best first.
@@ -95,13 +99,25 @@ pub(crate) struct Pending {
     pub(crate) since: u64,
     /// Nobody saw it happen, and its operation is a guess.
     pub(crate) guessed: bool,
+    /// The object as whoever did it left it, where rules may depend on who that was.
+    pub(crate) left: Option<Value>,
 }
 
 impl Pending {
     /// An operation of which nothing else is known.
     pub(crate) fn of(operation: Option<Operation>, since: u64) -> Self {
         let (old, user, sent, carriers) = (None, None, None, Vec::new());
-        Pending { operation, old, user, own: false, sent, carriers, since, guessed: false }
+        Pending {
+            operation,
+            old,
+            user,
+            own: false,
+            sent,
+            carriers,
+            since,
+            guessed: false,
+            left: None,
+        }
     }
 }
 
@@ -153,24 +169,38 @@ impl Waiting {
     }
 }
 
+/// How many events of a trigger wait at once for whoever caused them to be known.
+const MOST_UNKNOWN: usize = 8;
+
 impl KeyState {
     /// Adds something that happened. For rules that ask who sent it, what an unknown user did is kept apart.
     pub(crate) fn add(&mut self, event: Pending, by_user: bool) {
         let same = |known: &Pending| {
-            let apart = by_user && known.user.is_some() != event.user.is_some();
+            let apart = by_user && (known.user.is_none() || event.user.is_none());
             known.operation == event.operation && !apart
         };
         match self.pending.iter_mut().find(|known| same(known)) {
             // The first old object and the last user: several changes are one.
             Some(known) => {
-                known.user = event.user.or_else(|| known.user.take());
+                if event.user.is_some() {
+                    // What the others carried is of no more use: they are let go.
+                    known.user = event.user;
+                    known.left = event.left;
+                    known.carriers = event.carriers;
+                }
                 known.own &= event.own;
                 known.old = known.old.take().or(event.old);
                 known.guessed &= event.guessed;
                 known.sent = event.sent.or_else(|| known.sent.take());
-                known.carriers.extend(event.carriers);
             }
             None => self.pending.push(event),
+        }
+        // What is so long unknown is not worth more memory.
+        let unknown = |event: &Pending| event.user.is_none();
+        if self.pending.iter().filter(|event| unknown(event)).count() > MOST_UNKNOWN
+            && let Some(oldest) = self.pending.iter().position(unknown)
+        {
+            self.pending.remove(oldest);
         }
     }
 }

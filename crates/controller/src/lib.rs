@@ -69,6 +69,7 @@ mod evaluate;
 mod finish;
 mod hints;
 mod keys;
+mod left;
 mod mark;
 mod mirror;
 mod passed_over;

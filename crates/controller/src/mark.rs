@@ -5,7 +5,8 @@
 //! of the policy that did.
 
 use kiln_engine::{
-    ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, SOURCE, SOURCE_SEPARATOR, User,
+    ANNOTATION_PREFIX, ClaimLabels, ContentHash, Ensure, LABEL_PREFIX, SOURCE, SOURCE_SEPARATOR,
+    User,
 };
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Emitter, Operation, Program, Rule, RuleId, TargetNamespace, What};
@@ -13,6 +14,7 @@ use kiln_value::{Map, Str, Value, json};
 use kiln_variables::Template;
 
 use crate::keys::Key;
+use crate::left::{Left, Sender};
 use crate::signature::{ClaimKeys, SIGNATURE};
 
 /// The claim on an object.
@@ -25,6 +27,8 @@ pub(crate) struct Mark {
     pub(crate) operation: Option<Operation>,
     pub(crate) content: Option<Str>,
     pub(crate) user: Option<User>,
+    /// The trigger as that user left it.
+    pub(crate) left: Option<Left>,
     /// The trigger as it is shown: its name is the last part.
     trigger: Option<Str>,
     /// It came from a source.
@@ -36,9 +40,10 @@ pub(crate) struct Mark {
 const PATTERN: &str = "kiln.dev/pattern";
 const POLICY_UID: &str = "kiln.dev/policy-uid";
 const USER: &str = "kiln.dev/user";
+const LEFT: &str = "kiln.dev/trigger-content";
 /// What may differ without making a write worth it, as long as the claim is one that the engine signed.
-const VOLATILE: [&str; 5] =
-    ["kiln.dev/slot", "kiln.dev/operation", "kiln.dev/content", "kiln.dev/user", SIGNATURE];
+const VOLATILE: [&str; 6] =
+    ["kiln.dev/slot", "kiln.dev/operation", "kiln.dev/content", USER, LEFT, SIGNATURE];
 
 impl Mark {
     /// Reads the claim of an object; none when no rule made it.
@@ -58,6 +63,7 @@ impl Mark {
             operation: text("kiln.dev/operation").and_then(|word| word.parse().ok()),
             content: text("kiln.dev/content"),
             trigger: text("kiln.dev/trigger"),
+            left: text(LEFT).and_then(|text| Left::parse(&text)),
             user: text(USER).and_then(|text| read_user(&json::parse(&text).ok()?)),
         })
     }
@@ -115,15 +121,17 @@ pub(crate) fn marked(
     ensure: &Ensure,
     rule: &Rule,
     policy_uid: &str,
-    user: Option<&User>,
+    sender: Option<&Sender>,
     keys: &ClaimKeys,
 ) -> Value {
     let mut object = ensure.object.clone();
+    strip_foreign(&mut object, &ensure.claim.labels(rule.lifecycle.labels));
     let mut annotations = ensure.claim.annotations();
     annotations.push((PATTERN.into(), pattern_of(ensure, rule)));
     annotations.push((POLICY_UID.into(), policy_uid.into()));
-    if let Some(user) = user {
+    if let Some(Sender { user, left }) = sender {
         annotations.push((USER.into(), json::to_string(&write_user(user)).into()));
+        annotations.push((LEFT.into(), left.to_text().into()));
     }
     for (key, value) in annotations {
         // The engine made the object, and its metadata is a map.
@@ -133,6 +141,17 @@ pub(crate) fn marked(
         let _ = metadata::set_annotation(&mut object, SIGNATURE, &signature);
     }
     object
+}
+
+/// Takes off what a rule took over from somewhere and only the engine says: it would be signed.
+fn strip_foreign(object: &mut Value, own: &[(Str, Str)]) {
+    let is_ours = |key: &str| key.starts_with(ANNOTATION_PREFIX) || key.starts_with(LABEL_PREFIX);
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
+    for field in ["labels", "annotations"] {
+        let is_own = |key: &str| field == "labels" && own.iter().any(|(label, _)| label == key);
+        let Some(texts) = metadata.get_mut(field).and_then(Value::as_map_mut) else { continue };
+        texts.retain(|key, _| !is_ours(key) || is_own(key));
+    }
 }
 
 /// An object without what says whose it is: nobody looks after it from now on.

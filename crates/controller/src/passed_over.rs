@@ -36,6 +36,14 @@ impl PassedOver {
         known.is_some_and(|revision| self.by_age.remove(&(revision, uid.clone())))
     }
 
+    /// Forgets what is remembered of an object that is gone; whether something was.
+    pub(crate) fn remove_of(&mut self, uid: &str) -> bool {
+        let names = self.upto.range(Str::from(uid)..).map(|(name, _)| name);
+        let names: Vec<Str> = names.take_while(|name| name.starts_with(uid)).cloned().collect();
+        let known = names.iter().filter(|name| self.remove(name)).count();
+        known > 0
+    }
+
     pub(crate) fn to_map(&self) -> BTreeMap<Str, u64> {
         self.upto.clone()
     }

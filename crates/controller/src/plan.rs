@@ -5,13 +5,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
-use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, Read, User};
+use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, Read};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
 use crate::controller::{Controller, Purpose};
 use crate::decide::Decision;
 use crate::keys::{Cause, Condition, Key, Pending};
+use crate::left::Sender;
 use crate::mark::{Mark, released};
 use crate::reports::Said;
 
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) cause: Option<Cause>,
     /// The key is remembered afterwards.
     pub(crate) keep: bool,
+    /// The trigger is none any more.
+    pub(crate) over: bool,
     /// Of a trigger that only claims name: the objects that are written for it.
     pub(crate) adopted: BTreeSet<ObjectId>,
     /// Labels changed, and nothing came of it.
@@ -36,7 +39,7 @@ pub(crate) struct Plan {
 /// One thing to do.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Ensure(Box<Ensure>, Option<User>),
+    Ensure(Box<Ensure>, Option<Sender>),
     /// A stored object is to be changed.
     Patch(Box<Patch>),
     Delete(ObjectId),
@@ -154,12 +157,19 @@ impl Controller {
                 let (pending, awaited) = self.take_pending(key);
                 self.keep_waiting(key, awaited);
                 let state = self.keys.entry(key);
-                if let Some(cause) = plan.cause.take() {
-                    state.cause = Some(cause);
-                }
+                let before = plan.cause.take().map(|cause| {
+                    let now = cause.left.clone();
+                    (state.cause.replace(cause).and_then(|before| before.left), now)
+                });
                 state.adopted.append(&mut plan.adopted);
                 self.keys.set_wants(key, std::mem::take(&mut plan.wants));
+                self.forget_replaced(key);
                 self.keys.set_reads(key, std::mem::take(&mut plan.reads));
+                if let Some((Some(before), Some(now))) = before
+                    && !before.is_as(&now)
+                {
+                    self.end_cause(key, now.revision.saturating_sub(1));
+                }
                 self.leave_pass(key);
                 self.jobs.insert(key.clone(), Job::of(*plan, pending));
                 self.go_on(key);

@@ -14,6 +14,7 @@ use crate::author::author_of;
 use crate::carried::Order;
 use crate::controller::{Controller, Held, Saving, Start};
 use crate::keys::{Cause, Evidence, Key};
+use crate::left::{Left, ended_name};
 use crate::mark::Mark;
 use crate::mirror::{State, revision_of};
 use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
@@ -36,6 +37,7 @@ impl Controller {
                 self.checkpoint.version = version;
                 self.checkpoint.stored = checkpoint.clone();
                 self.passed_over = checkpoint.passed_over.clone().into_iter().collect();
+                self.ended = checkpoint.ended.clone().into_iter().collect();
                 self.checkpoint.at_start = checkpoint;
             } else if let Some(record) = Record::read(&object) {
                 let held = Held {
@@ -358,12 +360,34 @@ impl Controller {
         self.settings.claim_keys.proof(object)
     }
 
+    /// What a claim says made its trigger one. A claim that anybody may have written names nobody, nor does one that was
+    /// true once: what was caused in somebody's name is over, or the claim does not say what they caused it of.
+    pub(crate) fn claimed_cause(&self, key: &Key, mark: &Mark, proof: Proof) -> Cause {
+        let ended = self.ended.get(&ended_name(key));
+        let counts = |left: &Left| ended.is_none_or(|ended| ended < left.revision);
+        let left = mark.left.clone().filter(|_| mark.user.is_some());
+        if proof != Proof::Proven || (mark.user.is_some() && !left.as_ref().is_some_and(counts)) {
+            let evidence = Evidence::Claimed;
+            return Cause { operation: None, user: None, evidence, left: None };
+        }
+        let (operation, user) = (mark.operation, mark.user.clone());
+        Cause { operation, user, evidence: Evidence::Known, left }
+    }
+
+    /// What was caused in somebody's name is over up to a revision of the trigger: claims of that time name nobody any more.
+    pub(crate) fn end_cause(&mut self, key: &Key, revision: u64) {
+        self.ended.insert(&ended_name(key), revision);
+        self.checkpoint.dirty = true;
+    }
+
     /// Takes from a claim what made its trigger one, unless something better is known.
     pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Mark, proof: Proof) {
-        if mark.is_final() {
+        let rule = self.rules.rule(&key.rule);
+        let lives = rule.is_none_or(|rule| mark.is_of_life(&self.life_of(rule)));
+        if mark.is_final() || !lives {
             return;
         }
-        let cause = Cause::claimed(mark, proof);
+        let cause = self.claimed_cause(key, mark, proof);
         let state = self.keys.entry(key);
         if state.cause.as_ref().is_none_or(|known| known.evidence > cause.evidence) {
             if cause.evidence == Evidence::Known {
@@ -396,6 +420,7 @@ impl Controller {
         self.leave_pass(key);
         self.unshow(key);
         self.keys.remove(key);
+        self.forget_replaced(key);
         if self.rules.rule(&key.rule).is_some_and(|rule| !rule.lifecycle.synchronize) {
             self.checkpoint.dirty = true;
         }
@@ -423,22 +448,6 @@ impl Controller {
                 && std::mem::take(&mut record.existing)
             {
                 held.change();
-            }
-        }
-    }
-}
-
-impl Cause {
-    /// What a claim says made its trigger one. A claim that anybody may have written names nobody.
-    pub(crate) fn claimed(mark: &Mark, proof: Proof) -> Self {
-        match proof {
-            Proof::Proven => Cause {
-                operation: mark.operation,
-                user: mark.user.clone(),
-                evidence: Evidence::Known,
-            },
-            Proof::Edited | Proof::Unsigned => {
-                Cause { operation: None, user: None, evidence: Evidence::Claimed }
             }
         }
     }

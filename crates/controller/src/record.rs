@@ -205,6 +205,8 @@ pub(crate) struct Checkpoint {
     pub(crate) waiting: Vec<(String, Str, Option<Str>)>,
     /// Triggers whose last change is nobody's business, because of who made it: UID and revision.
     pub(crate) passed_over: BTreeMap<Str, u64>,
+    /// What rules made of triggers in somebody's name and is over: UID and rule, and the revision of the trigger.
+    pub(crate) ended: BTreeMap<Str, u64>,
 }
 
 impl Checkpoint {
@@ -231,6 +233,9 @@ impl Checkpoint {
         let passed_over: Map =
             self.passed_over.iter().map(|(uid, upto)| (uid.as_str(), Value::from(*upto))).collect();
         record.insert("passedOver", passed_over);
+        let ended: Map =
+            self.ended.iter().map(|(key, at)| (key.as_str(), Value::from(*at))).collect();
+        record.insert("ended", ended);
         config_map(namespace, Self::NAME, &Value::Map(record))
     }
 
@@ -248,14 +253,20 @@ impl Checkpoint {
             let operation = text(2).filter(|word| !word.is_empty()).map(Str::from);
             Some((text(0)?.to_owned(), text(1)?.into(), operation))
         });
-        let passed_over = record.get("passedOver").and_then(Value::as_map);
-        let passed_over = passed_over.into_iter().flat_map(Map::iter).filter_map(|(uid, upto)| {
-            Some((Str::from(uid.as_str()), u64::try_from(upto.as_i64()?).ok()?))
-        });
+        let revisions = |field: &str| -> BTreeMap<Str, u64> {
+            let known = record.get(field).and_then(Value::as_map);
+            let known = known.into_iter().flat_map(Map::iter);
+            known
+                .filter_map(|(name, upto)| {
+                    Some((Str::from(name.as_str()), u64::try_from(upto.as_i64()?).ok()?))
+                })
+                .collect()
+        };
         Some(Checkpoint {
             seen: seen.collect(),
             waiting: waiting.collect(),
-            passed_over: passed_over.collect(),
+            passed_over: revisions("passedOver"),
+            ended: revisions("ended"),
         })
     }
 }
@@ -295,6 +306,7 @@ mod tests {
             seen: [(KindKey::new("apps", "Deployment"), 12)].into(),
             waiting: vec![("kyverno:p/r".into(), "u".into(), Some("CREATE".into()))],
             passed_over: [("v".into(), 9)].into(),
+            ended: [("v kyverno:p/r".into(), 11)].into(),
         };
         assert_eq!(Checkpoint::read(&checkpoint.to_object("kyverno")), Some(checkpoint));
     }

@@ -281,6 +281,10 @@ impl Controller {
 
     /// A request is there or is another one: perhaps somebody else asks for something.
     pub(crate) fn request_changed(&mut self, id: &ObjectId, object: Option<&Value>) {
+        // Whoever may create them elsewhere speaks for nobody.
+        if id.namespace != self.settings.namespace {
+            return;
+        }
         let Some(object) = object else { return self.carrier_gone(&id.name) };
         if metadata::is_deleted(object) {
             return;

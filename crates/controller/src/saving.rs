@@ -128,7 +128,12 @@ impl Controller {
                 (revision > 0).then_some((kind, revision))
             })
             .collect();
-        Checkpoint { seen, waiting: unserved, passed_over: self.passed_over.to_map() }
+        Checkpoint {
+            seen,
+            waiting: unserved,
+            passed_over: self.passed_over.to_map(),
+            ended: self.ended.to_map(),
+        }
     }
 
     pub(crate) fn checkpoint_due(&self) -> bool {

@@ -19,7 +19,7 @@ pub(crate) const SIGNATURE: &str = "kiln.dev/signature";
 const VERSION: &str = "v1";
 
 /// The annotations that are part of a claim. Others of Kiln's (`kiln.dev/author`, say) are written by others.
-const SIGNED: [&str; 9] = [
+const SIGNED: [&str; 10] = [
     "kiln.dev/content",
     "kiln.dev/operation",
     "kiln.dev/pattern",
@@ -28,6 +28,7 @@ const SIGNED: [&str; 9] = [
     "kiln.dev/slot",
     SOURCE,
     "kiln.dev/trigger",
+    "kiln.dev/trigger-content",
     "kiln.dev/user",
 ];
 

@@ -10,11 +10,10 @@ use kiln_text::time::Time;
 use kiln_value::Value;
 
 use crate::controller::Controller;
-use crate::keys::{Cause, Evidence, Key, Pending};
+use crate::keys::{Evidence, Key, Pending};
 use crate::mark::Mark;
 use crate::mirror::{Entry, KindMirror, State, revision_of};
 use crate::policies::kinds_of;
-use crate::signature::Proof;
 
 impl Controller {
     /// Follows kinds that rules fire on and that were not there before.
@@ -151,12 +150,12 @@ impl Controller {
             let claims = self.mirror.claimed_by(uid).filter_map(|(_, object)| {
                 let mark = Mark::read(object)?;
                 let ours = mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule));
-                ours.then(|| Cause::claimed(&mark, self.proof(object)))
+                ours.then(|| self.claimed_cause(&key, &mark, self.proof(object)))
             });
             let mut claim = claims.min_by_key(|cause| cause.evidence);
             let made_by_us = rule.trigger.ignore_own_requests
                 && Mark::read(object).is_some_and(|mark| {
-                    self.proof(object) == Proof::Proven || self.is_wanted_as_claimed(object, &mark)
+                    self.is_own(object, &mark) || self.is_wanted_as_claimed(object, &mark)
                 });
             let sync = rule.lifecycle.synchronize;
             let since = match (sync, from_before) {
@@ -211,8 +210,11 @@ impl Controller {
             if nobodys && !signed && (claim.is_some() || operation.is_some()) {
                 continue;
             }
-            let hint =
-                operation.and_then(|operation| self.hints.take(&id, operation, Some(&key.trigger)));
+            let hint = operation.and_then(|operation| {
+                let live = self.mirror.get(&id);
+                self.hints.take(&id, operation, Some(&key.trigger), [None, live])
+            });
+            let left = self.mirror.get(&id).map(|live| self.as_left_by(hint.as_ref(), live));
             let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
             let state = self.keys.entry(&key);
             state.trigger = Some(id);
@@ -225,6 +227,7 @@ impl Controller {
                 _ if known => {}
                 _ => {
                     let event = Pending {
+                        left: left.filter(|_| hint.is_some() || rule.asks_for_user()),
                         old: hint.as_ref().and_then(|hint| hint.old_object.clone()),
                         user: hint.as_ref().map(|hint| hint.user.clone()),
                         // The request behind it knows better, if one was written down.

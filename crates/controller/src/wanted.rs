@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_cluster::KindKey;
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Outcome, Patch, PatchTarget, Read, User, Verdict,
+    Effect, Ensure, Event, Failure, FailureKind, Outcome, Patch, PatchTarget, Read, Verdict,
 };
 use kiln_object::metadata;
 use kiln_rules::{Operation, Rule};
@@ -12,6 +12,7 @@ use kiln_value::Value;
 
 use crate::controller::Controller;
 use crate::keys::{Cause, Condition, Evidence, Key, KeyState, Pending, Waiting};
+use crate::left::{Left, Sender};
 use crate::mark::Mark;
 use crate::mirror::Sight;
 use crate::reports::Said;
@@ -19,7 +20,7 @@ use crate::signature::Proof;
 
 /// What a rule wants of a trigger.
 pub(crate) struct Wanted {
-    pub(crate) ensures: Vec<(Ensure, Option<User>)>,
+    pub(crate) ensures: Vec<(Ensure, Option<Sender>)>,
     pub(crate) patches: Vec<Patch>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) reads: Vec<Read>,
@@ -53,7 +54,7 @@ impl Wanted {
 }
 
 impl Wanted {
-    fn take(&mut self, ensures: Vec<(Ensure, Option<User>)>, outcome: Outcome) {
+    fn take(&mut self, ensures: Vec<(Ensure, Option<Sender>)>, outcome: Outcome) {
         self.nothing = false;
         self.ensures.extend(ensures);
         self.patches.extend(outcome.effects.into_iter().filter_map(|effect| match effect {
@@ -132,8 +133,7 @@ impl Controller {
                 unknown_user = true;
                 continue;
             }
-            let event = Self::event_of(pending, Some(live));
-            let outcome = self.run(rule, &event, sight, state);
+            let (event, outcome) = self.run_for(rule, pending, live, sight, state);
             if !outcome.asked {
                 unasked = true;
                 continue;
@@ -148,7 +148,8 @@ impl Controller {
                         true => Evidence::Guessed,
                         false => Evidence::Known,
                     };
-                    let cause = Cause { operation: event.operation, user, evidence };
+                    let left = user.as_ref().and(event.trigger()).map(Left::of);
+                    let cause = Cause { operation: event.operation, user, evidence, left };
                     let mut wanted =
                         Wanted { cause: Some(cause), settle: true, said, ..Wanted::nothing() };
                     wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
@@ -175,7 +176,9 @@ impl Controller {
         }
         let unsure = cause.evidence != Evidence::Known && cause.user.is_none();
         let only_claimed = cause.evidence == Evidence::Claimed;
-        if (unsure && rule.asks_for_user())
+        // A rule that asks who sent a request may not have asked when this one came.
+        let unasked_for = cause.operation.is_some() && cause.user.is_none();
+        if ((unsure || unasked_for) && rule.asks_for_user())
             || (only_claimed && self.passed_over.get(&key.trigger).is_some())
         {
             // Nobody knows whose doing it was: what is there stays as it is.
@@ -200,6 +203,15 @@ impl Controller {
             && !outcome.failures.is_empty()
             && !outcome.failures.iter().any(source_is_missing)
             && self.has_claims(key)
+        {
+            return Ok(once);
+        }
+        // Somebody else changed the trigger, who does not speak for whoever made it one.
+        let is_left = cause.left.as_ref().is_some_and(|left| left.is(live));
+        if cause.user.is_some()
+            && !is_left
+            && !(outcome.effects.is_empty() && outcome.failures.is_empty())
+            && self.depends_on_user(rule, &outcome, &event, sight, state)
         {
             return Ok(once);
         }
@@ -243,8 +255,14 @@ impl Controller {
                 unknown_user = true;
                 continue;
             }
-            let event = Self::event_of(pending, live.filter(|_| !of_nothing));
-            let outcome = self.run(rule, &event, sight, state);
+            let (event, outcome) = match live.filter(|_| !of_nothing) {
+                Some(live) => self.run_for(rule, pending, live, sight, state),
+                None => {
+                    let event = Self::event_of(pending, None);
+                    let outcome = self.run(rule, &event, sight, state);
+                    (event, outcome)
+                }
+            };
             wanted.said = Said::of(&outcome).or(wanted.said);
             match outcome.verdict {
                 _ if outcome.is_excepted() => {}
@@ -277,7 +295,7 @@ impl Controller {
             && self.now < event.since + self.settings.hint_life
     }
 
-    fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
+    pub(crate) fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
         let mut event = match (&pending.sent, live, &pending.old) {
             (Some(sent), _, old) => {
                 let mut event = Event::created(sent.object.clone().unwrap_or(Value::Null));

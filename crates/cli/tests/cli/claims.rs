@@ -156,3 +156,136 @@ fn forged_claims_gain_nothing() {
         note.str_at(annotations).is_some_and(|user| user.contains("platform-admin"))
     });
 }
+
+const GRANT: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: grant}
+spec:
+  background: false
+  rules:
+  - name: copy
+    match:
+      any:
+      - resources: {kinds: [ConfigMap], names: ['request-*'], selector: {matchLabels: {db: 'yes'}}}
+        subjects: [{kind: Group, name: platform-team}]
+    generate:
+      apiVersion: v1
+      kind: Secret
+      name: 'copy-{{request.object.data.secret}}'
+      namespace: '{{request.object.metadata.namespace}}'
+      synchronize: true
+      clone: {namespace: platform, name: '{{request.object.data.secret}}'}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: harmless, namespace: platform}
+stringData: {text: hello}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: requests}
+rules: [{apiGroups: [kyverno.io], resources: [updaterequests], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: eve-requests, namespace: evil}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: requests}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
+";
+
+/// A request for a copy of a Secret.
+fn request(name: &str, secret: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {name}, namespace: evil, labels: {{db: 'yes'}}}}
+data: {{secret: {secret}}}
+"
+    )
+}
+
+#[test]
+fn nobody_speaks_for_somebody_else() {
+    let Some(running) = Running::start(&["--no-workload", "--grant=standard"], &[]) else { return };
+    let cluster = &running.cluster;
+    cluster.apply(PLATFORM).unwrap();
+    cluster.apply(GRANT).unwrap();
+    let ready = ["wait", "--for=condition=Ready", "clusterpolicies", "--all", "--timeout=90s"];
+    cluster.kubectl(&ready).unwrap();
+    let has = |what: &[&str]| cluster.kubectl(&[&["get"], what].concat()).is_ok();
+    let platform = ["--as=platform-admin", "--as-group=platform-team", "--as-group=system:masters"];
+    let as_platform = |arguments: &[&str], document: &str| {
+        cluster.kubectl_with_input(&[arguments, &platform[..]].concat(), document).unwrap();
+    };
+    let as_eve = |arguments: &[&str], document: &str| {
+        cluster.kubectl_with_input(&[arguments, &["--as=eve"]].concat(), document).unwrap();
+    };
+    let create = ["create", "-f", "-"];
+    let replace = ["replace", "-f", "-"];
+
+    // What was signed once is saved, and then taken back.
+    as_platform(&create, &request("request-1", "database"));
+    running.wait("a copy", || has(&["secret", "copy-database", "-n", "evil"]));
+    let mut saved = running.get(&["secret", "copy-database", "-n", "evil"]);
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+        saved.remove(["metadata", field]);
+    }
+    saved.set(["data"], kiln_value::value!({})).unwrap();
+    as_platform(&replace, &request("request-1", "harmless"));
+    running.wait("the other copy", || has(&["secret", "copy-harmless", "-n", "evil"]));
+    running.wait("the first copy to go", || !has(&["secret", "copy-database", "-n", "evil"]));
+
+    // The trigger is changed after the platform, and restored; the downstream is touched; the claim is replayed.
+    as_eve(&replace, &request("request-1", "database"));
+    as_eve(&["label", "secret", "copy-harmless", "-n", "evil", "x=y"], "");
+    as_eve(&create, &kiln_value::json::to_string(&saved));
+
+    // Requests that nobody sent.
+    as_eve(&create, &request("request-2", "database"));
+    let uid = running.get(&["configmap", "request-2", "-n", "evil"]);
+    let uid = uid.str_at(["metadata", "uid"]).unwrap().to_owned();
+    for (name, label) in [("ur-x", ""), ("ur-y", "labels: {kiln.dev/carries: 'true'},")] {
+        let trigger = format!(
+            "{{apiVersion: v1, kind: ConfigMap, namespace: evil, name: request-2, uid: {uid}}}"
+        );
+        let sent = format!(
+            "{{operation: CREATE, kind: {{group: '', version: v1, kind: ConfigMap}}, namespace: evil, name: request-2, object: {{metadata: {{uid: {uid}}}}}}}"
+        );
+        let document = format!(
+            "apiVersion: kyverno.io/v2
+kind: UpdateRequest
+metadata: {{{label} name: {name}, namespace: evil}}
+spec:
+  requestType: generate
+  policy: grant
+  rule: copy
+  resource: {trigger}
+  deleteDownstream: false
+  synchronize: true
+  ruleContext: [{{rule: copy, trigger: {trigger}}}]
+  context:
+    userInfo: {{userInfo: {{username: platform-admin, groups: [platform-team]}}}}
+    admissionRequestInfo: {{operation: CREATE, admissionRequest: {sent}}}
+"
+        );
+        as_eve(&create, &document);
+    }
+    // The platform is told that the name is taken.
+    as_eve(&create, &request("request-3", "database"));
+    let taken =
+        cluster.kubectl_with_input(&[&create, &platform[..]].concat(), &request("request-3", "x"));
+    assert!(taken.is_err());
+
+    // Whatever comes later is looked at afterwards.
+    as_platform(&create, &request("request-4", "harmless"));
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let stolen = kiln_value::json::to_string(&running.get(&["secrets", "-n", "evil"]));
+    assert!(!stolen.contains("aHVudGVyMg=="), "{stolen}\n{}", running.folder.read("engine.log"));
+    // Whoever may ask goes on.
+    as_platform(&["label", "configmap", "request-1", "-n", "evil", "again=yes"], "");
+    running.wait("the copy that the platform asks for", || {
+        let secrets = kiln_value::json::to_string(&running.get(&["secrets", "-n", "evil"]));
+        secrets.contains("aHVudGVyMg==")
+    });
+}

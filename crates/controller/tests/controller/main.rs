@@ -8,6 +8,7 @@ mod convergence;
 mod existing;
 mod forged;
 mod generating_tables;
+mod impersonation;
 mod late_answers;
 mod operation;
 mod panics;
