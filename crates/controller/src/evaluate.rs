@@ -248,7 +248,10 @@ impl Controller {
             };
             effects.filter_map(content).collect()
         };
-        !other.failures.is_empty() || content(&other) != content(outcome)
+        let failures = |outcome: &Outcome| -> Vec<String> {
+            outcome.failures.iter().map(ToString::to_string).collect()
+        };
+        failures(&other) != failures(outcome) || content(&other) != content(outcome)
     }
 
     /// Evaluates a rule for something that happened to a trigger. What it makes in somebody's name, it makes of the

@@ -170,7 +170,7 @@ impl Waiting {
 }
 
 /// How many events of a trigger wait at once for whoever caused them to be known.
-const MOST_UNKNOWN: usize = 8;
+const MOST_UNKNOWN: usize = 32;
 
 impl KeyState {
     /// Adds something that happened. For rules that ask who sent it, what an unknown user did is kept apart.

@@ -148,11 +148,14 @@ impl Controller {
                         true => Evidence::Guessed,
                         false => Evidence::Known,
                     };
-                    let left = user.as_ref().and(event.trigger()).map(Left::of);
+                    let ensures = self.ensures(rule, &outcome, &event, sight, state);
+                    // Where it makes no difference who it was, the trigger may change.
+                    let bound = rule.asks_for_user() || ensures.iter().any(|(_, by)| by.is_some());
+                    let left = user.as_ref().and(event.trigger()).filter(|_| bound).map(Left::of);
                     let cause = Cause { operation: event.operation, user, evidence, left };
                     let mut wanted =
                         Wanted { cause: Some(cause), settle: true, said, ..Wanted::nothing() };
-                    wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+                    wanted.take(ensures, outcome);
                     return Ok(wanted);
                 }
                 Verdict::Lapsed => {

@@ -499,3 +499,21 @@ spec:
         }
     }
 }
+
+#[test]
+fn where_nobody_is_asked_for_the_trigger_may_change() {
+    let anybody = grant(true).replace(", subjects: [{kind: Group, name: platform}]", "");
+    let mut world = world(&anybody);
+    world.put_as(&platform(), ask("harmless"));
+    world.seconds(3);
+    for (how, other) in [("known", "prod-db"), ("unknown", "harmless"), ("carried", "prod-db")] {
+        put_by(&mut world, &eve(), how, ask(other));
+        world.seconds(3);
+        let copies = ["harmless", "prod-db"].map(|name| world.has(&copy(name)));
+        assert_eq!(copies, [other == "harmless", other == "prod-db"], "{}", world.explain());
+    }
+    // A copy goes with its source, whoever caused it.
+    world.delete(&id("Secret", "platform", "prod-db"));
+    world.seconds(3);
+    assert!(!world.has(&copy("prod-db")), "{}", world.explain());
+}
