@@ -1,6 +1,6 @@
 //! Paths and addresses that variables fill: the text of the policy makes their structure.
 //!
-//! What an object says is a part of one step of a path, or of one value of a query, whatever it says. Kyverno reads the filled
+//! What an object says is a part of one step of a path, of one value of a query, or of one text in an expression, whatever it says. Kyverno reads the filled
 //! text instead, which lets whoever writes an object choose what a policy reads.
 //!
 //! The policy's own text is what stands between the variables, what a value of its context without variables says, and the
@@ -36,6 +36,62 @@ pub(crate) struct FilledPath {
 enum Kind {
     ApiPath,
     Service,
+    Expression,
+}
+
+impl Kind {
+    fn what(self) -> &'static str {
+        match self {
+            Kind::ApiPath => "urlPath",
+            Kind::Service => "the address of a service",
+            Kind::Expression => "an expression",
+        }
+    }
+}
+
+/// What an expression is in the middle of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    None,
+    Within(char),
+}
+
+impl Quote {
+    /// What comes after some more of the policy's own text.
+    fn after(self, text: &str) -> Self {
+        let mut quote = self;
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            quote = match quote {
+                Quote::None if matches!(c, '\'' | '"' | '`') => Quote::Within(c),
+                Quote::Within(open) if c == open => Quote::None,
+                Quote::Within(_) if c == '\\' => {
+                    chars.next();
+                    quote
+                }
+                _ => quote,
+            };
+        }
+        quote
+    }
+
+    /// What an object says, so that it does not end what it stands in.
+    fn quoted(self, said: &str) -> Option<String> {
+        match self {
+            Quote::None => {
+                let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+                said.chars().all(is_path).then(|| said.to_owned())
+            }
+            // Nothing but the quote is escaped in a raw string.
+            Quote::Within('\'') if said.ends_with('\\') || said.contains("\\'") => None,
+            Quote::Within('\'') => Some(said.replace('\'', "\\'")),
+            Quote::Within(_) if said.contains('`') => None,
+            Quote::Within(_) => {
+                let text = kiln_value::json::to_string(&Value::from(said));
+                Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
+            }
+        }
+    }
 }
 
 impl Layer<'_> {
@@ -77,11 +133,31 @@ impl Layer<'_> {
             .hint("what an object says is one name: write wildcards and slashes into the rule"))
     }
 
+    /// An expression. What an object says is a part of the text or of the name that it stands in.
+    pub(crate) fn expression_text(&self, template: &Template) -> Result<String, Failure> {
+        let mut text = String::new();
+        let mut quote = Quote::None;
+        for part in self.parts(template, Kind::Expression)? {
+            match part {
+                Part::Own(own) => {
+                    quote = quote.after(&own);
+                    text.push_str(&own);
+                }
+                Part::Said(said, _) => {
+                    let said = quote.quoted(&said).ok_or_else(|| {
+                        let message = format!("a variable brings {said:?} into an expression, which is more than a value or a name");
+                        Failure::new(FailureKind::Value, message)
+                            .hint("put the variable between single quotes, as in '{{ … }}'")
+                    })?;
+                    text.push_str(&said);
+                }
+            }
+        }
+        Ok(text)
+    }
+
     fn parts(&self, template: &Template, kind: Kind) -> Result<Vec<Part>, Failure> {
-        let what = match kind {
-            Kind::ApiPath => "urlPath",
-            Kind::Service => "the address of a service",
-        };
+        let what = kind.what();
         if template.is_plain() {
             let text = text_of(template.document().clone(), what)?;
             return Ok(vec![Part::Own(text.to_string())]);
@@ -95,7 +171,8 @@ impl Layer<'_> {
             }
             done = at.end;
             let is_all = at == (0..filled.text.len());
-            if matches!(value, Value::Map(_) | Value::List(_))
+            let is_structure = matches!(value, Value::Map(_) | Value::List(_));
+            if (is_structure && kind != Kind::Expression)
                 || (is_all && !matches!(value, Value::String(_)))
             {
                 return Err(not_text(&value, what));
@@ -103,6 +180,8 @@ impl Layer<'_> {
             let text = filled.text[at.clone()].to_owned();
             match self.source(&expression) {
                 Some(Source::Written) => parts.push(Part::Own(text)),
+                // A list or a map is asked for as one.
+                _ if is_structure && !text.contains('`') => parts.push(Part::Own(text)),
                 Some(Source::Named) if kind == Kind::Service && at.start == 0 => {
                     parts.push(Part::Own(text));
                 }
@@ -171,10 +250,7 @@ struct Address {
 
 impl Address {
     fn joined(kind: Kind, parts: &[Part]) -> Result<FilledPath, Failure> {
-        let place = match kind {
-            Kind::ApiPath => Place::Step,
-            Kind::Service => Place::Scheme,
-        };
+        let place = if kind == Kind::Service { Place::Scheme } else { Place::Step };
         let (text, said_steps) = (String::new(), Vec::new());
         let mut address = Address { kind, text, place, began: 0, said: false, said_steps };
         for (at, part) in parts.iter().enumerate() {
@@ -292,10 +368,7 @@ impl Address {
     }
 
     fn refused(&self, said: &str, why: &str) -> Failure {
-        let what = match self.kind {
-            Kind::ApiPath => "urlPath",
-            Kind::Service => "the address of a service",
-        };
+        let what = self.kind.what();
         let message = format!("a variable brings {said:?} into {what}, {why}");
         Failure::new(FailureKind::Value, message).hint(
             "what an object says fills one step of a path or one value of a query: write the rest into the rule, or into a context variable that is text",

@@ -324,7 +324,7 @@ impl<'l> Layer<'l> {
     }
 
     fn expression(&self, template: &Template) -> Result<Expression, Failure> {
-        let text = text_of(self.fill(template)?, "an expression")?;
+        let text = self.expression_text(template)?;
         Expression::compile(&text)
             .map_err(|error| Failure::from(error).while_doing(format_args!("in {text:?}")))
     }

@@ -696,6 +696,40 @@ fn the_policys_own_text_makes_the_structure_of_a_path() {
     }
 }
 
+#[test]
+fn a_value_in_an_expression_is_a_value_or_a_name() {
+    let v = "{{ request.object.metadata.annotations.v }}";
+    let read = |query: &str, context: &str, says: &str| {
+        let query = kiln_value::json::to_string(&Value::from(query.replace("VALUE", v)));
+        let path = "/api/v1/namespaces/home/configmaps";
+        let rule = format!(
+            "context: [{context}{{name: seen, apiCall: {{urlPath: {path}, jmesPath: {query}}}}}]\ngenerate: {{apiVersion: v1, \
+             kind: ConfigMap, name: made, namespace: home, data: {{data: {{seen: \"{{{{ to_string(seen) }}}}\"}}}}}}"
+        );
+        let made = result(&rules(&kyverno("ClusterPolicy", "Pod", &rule)), &pod(says))?;
+        Some(made.get("made")?.index(0)?.str_at(["data", "seen"])?.to_owned())
+    };
+    let named = "items[?metadata.name == 'VALUE'].data.k";
+    let keyed = "items[?metadata.labels.app == 'harmless'].data.VALUE";
+    let literal = "items[?metadata.name == `\"VALUE\"`].data.k";
+    let own = "{name: a, variable: {value: \"items[?metadata.name == 'harmless'].data.k\"}}, ";
+    for (query, context, says, wanted) in [
+        (named, "", "harmless", Some("[\"own\"]")),
+        (named, "", "it's", Some("[]")),
+        (named, "", "x' || 'a' == 'a", Some("[]")),
+        (named, "", "x\\' || 'a' == 'a", None),
+        (named, "", "x\\", None),
+        (literal, "", "harmless", Some("[\"own\"]")),
+        (literal, "", "x\" ` || `true", None),
+        (keyed, "", "k", Some("[\"own\"]")),
+        (keyed, "", "k || items", None),
+        ("VALUE", "", "items[].data.k", None),
+        ("{{ a }}", own, "", Some("[\"own\"]")),
+    ] {
+        assert_eq!(read(query, context, says).as_deref(), wanted, "{query} with {says:?}");
+    }
+}
+
 /// What was asked of a service, for a Pod that says this; `None` if nothing was.
 fn asked(url: &str, context: &str, says: &str) -> Option<String> {
     struct Asked(std::cell::RefCell<Option<String>>);
