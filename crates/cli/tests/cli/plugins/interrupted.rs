@@ -61,7 +61,9 @@ fn no_process_is_left_when_the_build_is_killed() {
     let case = Case::of_team("generators", STUBBORN);
     let mut build = start(&case);
     wait_for("the start of the plugin", || case.0.path().join("app/here").exists());
-    assert!(running(&case).iter().any(|words| words.starts_with("sleep 1000")));
+    wait_for("the start of its child", || {
+        running(&case).iter().any(|words| words.starts_with("sleep 1000"))
+    });
     build.kill().unwrap();
     build.wait().unwrap();
     let patience = Instant::now() + Duration::from_secs(60);
