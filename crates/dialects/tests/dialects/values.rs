@@ -284,7 +284,6 @@ fn hostile() -> impl Strategy<Value = String> {
         "platform/secrets/prod?",
         "&labelSelector=",
         "&labelSelector=app=other",
-        "other",
         "a",
         "b",
         "name",

@@ -98,6 +98,11 @@ fn no_instructions(written: &Value, filled: &Value) -> Result<(), Failure> {
                 if instructions(new) != instructions(old) {
                     return Err(brought_in(new));
                 }
+                // Also behind an anchor, it is a key of its own.
+                let own = bare(new);
+                if new != old && filled.keys().any(|key| key != new && bare(key) == own) {
+                    return Err(doubled(own));
+                }
                 no_instructions(below, value)?;
             }
             Ok(())
@@ -135,6 +140,21 @@ fn instructions(key: &str) -> Vec<&'static str> {
     }
     found.extend(DIRECTIVES.into_iter().find(|name| key.starts_with(name)));
     found
+}
+
+/// A key without its anchors.
+fn bare(key: &str) -> &str {
+    let mut key = key;
+    while let Some(anchor) = Anchor::parse(key) {
+        key = anchor.key;
+    }
+    key
+}
+
+fn doubled(key: &str) -> Failure {
+    let message = format!("a variable brings in the key {key:?}, which the patch has already");
+    Failure::new(FailureKind::Patch, message)
+        .hint("use patchesJson6902, where keys of objects are keys and nothing else")
 }
 
 fn brought_in(key: &str) -> Failure {
