@@ -22,6 +22,8 @@ enum Part {
     Own(String),
     /// What a variable says, and its expression.
     Said(String, std::sync::Arc<str>),
+    /// A list or a map that a variable gives, as JSON.
+    Structure(String),
 }
 
 /// A path that was filled.
@@ -120,7 +122,9 @@ impl Layer<'_> {
         let parts = self.parts(template, Kind::ApiPath)?;
         let said = |part: &Part| match part {
             Part::Own(_) => false,
-            Part::Said(text, _) => name.is_empty() || text.contains(meaningful),
+            Part::Said(text, _) | Part::Structure(text) => {
+                name.is_empty() || text.contains(meaningful)
+            }
         };
         if !parts.iter().any(said) {
             return Ok(name);
@@ -143,7 +147,14 @@ impl Layer<'_> {
                     quote = quote.after(&own);
                     text.push_str(&own);
                 }
-                Part::Said(said, _) => {
+                // A list or a map is asked for as one: its texts are between quotes of its own.
+                Part::Structure(json)
+                    if quote == Quote::None
+                        || (quote == Quote::Within('`') && !json.contains('`')) =>
+                {
+                    text.push_str(&json);
+                }
+                Part::Said(said, _) | Part::Structure(said) => {
                     let said = quote.quoted(&said).ok_or_else(|| {
                         let message = format!("a variable brings {said:?} into an expression, which is more than a value or a name");
                         Failure::new(FailureKind::Value, message)
@@ -180,8 +191,7 @@ impl Layer<'_> {
             let text = filled.text[at.clone()].to_owned();
             match self.source(&expression) {
                 Some(Source::Written) => parts.push(Part::Own(text)),
-                // A list or a map is asked for as one.
-                _ if is_structure && !text.contains('`') => parts.push(Part::Own(text)),
+                _ if is_structure => parts.push(Part::Structure(text)),
                 Some(Source::Named) if kind == Kind::Service && at.start == 0 => {
                     parts.push(Part::Own(text));
                 }
@@ -241,9 +251,10 @@ struct Address {
     kind: Kind,
     text: String,
     place: Place,
-    /// Where the step or the value began, and whether a variable is in it.
+    /// Where the step or the value began, whether a variable is in it, and whether text of the policy is.
     began: usize,
     said: bool,
+    own: bool,
     /// The steps that variables say.
     said_steps: Vec<String>,
 }
@@ -252,7 +263,8 @@ impl Address {
     fn joined(kind: Kind, parts: &[Part]) -> Result<FilledPath, Failure> {
         let place = if kind == Kind::Service { Place::Scheme } else { Place::Step };
         let (text, said_steps) = (String::new(), Vec::new());
-        let mut address = Address { kind, text, place, began: 0, said: false, said_steps };
+        let mut address =
+            Address { kind, text, place, began: 0, said: false, own: false, said_steps };
         for (at, part) in parts.iter().enumerate() {
             match part {
                 Part::Own(text) => text.chars().try_for_each(|c| address.own(c))?,
@@ -260,10 +272,11 @@ impl Address {
                     let next = match parts.get(at + 1) {
                         None => Some(""),
                         Some(Part::Own(text)) => Some(text.as_str()),
-                        Some(Part::Said(..)) => None,
+                        Some(Part::Said(..) | Part::Structure(_)) => None,
                     };
                     address.said(said, expression, next)?;
                 }
+                Part::Structure(json) => return Err(address.refused(json, "which is no text")),
             }
         }
         address.end_step()?;
@@ -288,8 +301,10 @@ impl Address {
             self.end_step()?;
         }
         self.text.push(c);
+        self.own = true;
         if let Some(place) = next {
-            (self.place, self.began, self.said) = (place, self.text.len(), false);
+            (self.place, self.began) = (place, self.text.len());
+            (self.said, self.own) = (false, false);
         }
         Ok(())
     }
@@ -302,6 +317,9 @@ impl Address {
                 return Err(self.refused(step, "which is no step of a path"));
             }
             self.said_steps.push(step.to_owned());
+        }
+        if self.place == Place::Authority && self.said && !self.own {
+            return Err(self.refused(step, "where the policy has to say which host is asked"));
         }
         Ok(())
     }
@@ -316,7 +334,10 @@ impl Address {
             Place::Scheme => {
                 return Err(self.refused(said, "where the policy has to say which host is asked"));
             }
-            Place::Authority | Place::Key if !within(&['-', '.', '_'], said) => {
+            Place::Authority if !within(&['-'], said) => {
+                return Err(self.refused(said, "which is more than a part of a host's name"));
+            }
+            Place::Key if !within(&['-', '.', '_'], said) => {
                 return Err(self.refused(said, "which is more than a name"));
             }
             Place::Authority | Place::Key => self.text.push_str(said),
@@ -338,6 +359,10 @@ impl Address {
                     '=' | '!' | '<' | '>' | '(' | ')' => true,
                     c => c.is_whitespace(),
                 };
+                let key = self.text[..self.began].trim_end_matches('=');
+                if said.is_empty() && is_all && key.ends_with("Selector") {
+                    return Err(self.refused(said, "which would select everything"));
+                }
                 if self.kind == Kind::ApiPath && !is_all && said.contains(is_more) {
                     return Err(self.refused(said, "which is more than one value of a selector"));
                 }

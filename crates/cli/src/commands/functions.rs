@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
@@ -75,6 +75,10 @@ struct RunArgs {
     #[arg(last = true, value_name = "CONFIG")]
     config: Vec<String>,
 
+    /// Refuse images that a container runtime would fetch
+    #[arg(long, env = "KILN_OFFLINE")]
+    offline: bool,
+
     #[command(flatten)]
     functions: FunctionArgs,
 }
@@ -87,6 +91,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let mut options = Options {
         max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
         working_directory: here,
+        offline: args.offline,
         ..Options::default()
     };
     args.functions.set(&mut options);
@@ -109,6 +114,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         containers: options.enable_plugins,
         log_steps: args.log_steps,
     };
+    let root = root(args)?;
     let ran = Build::new(&Disk, &options).programs(&programs).run_functions(&run);
     while running.is_over() {
         // Whoever put an end to the run ends the process.
@@ -123,7 +129,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for warning in &files.warnings {
         ui.problem(warning);
     }
-    write(ui, args, &files)?;
+    if self::root(args)? != root {
+        let what = format!("{} is another folder than before the functions ran", root.display());
+        return Err(Diagnostic::error(what).hint("a function moved it: nothing is written").into());
+    }
+    write(ui, args, &root, &files)?;
     for error in &files.failed {
         ui.problem(&error.clone().into());
     }
@@ -149,7 +159,16 @@ fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
     }
 }
 
-fn write(ui: &Ui, args: &RunArgs, files: &Files) -> Result<(), Failure> {
+/// The folder that is read and written, without links, so that no function can put another into its place.
+fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
+    let directory = Path::new(args.directory.as_deref().unwrap_or("."));
+    let shown = directory.display().to_string();
+    let found = directory.canonicalize().map_err(|error| input::cannot("read", &shown, &error))?;
+    let folder = if found.is_dir() { None } else { found.parent().map(Path::to_path_buf) };
+    Ok(folder.unwrap_or(found))
+}
+
+fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Failure> {
     if let Some(folder) = &args.results_dir {
         for (number, results) in &files.results {
             let file = format!("{folder}/results-{number}.yaml");
@@ -162,27 +181,42 @@ fn write(ui: &Ui, args: &RunArgs, files: &Files) -> Result<(), Failure> {
         out.flush()?;
         return Ok(());
     }
-    let directory = Path::new(args.directory.as_deref().unwrap_or("."));
-    let root = if directory.is_dir() { directory } else { directory.parent().unwrap_or(directory) };
     // The core has refused every path that leaves the folder; this holds it to that.
     let inside = |path: &str| {
         let parts = Path::new(path).components();
-        parts.clone().count() > 0 && parts.clone().all(|part| matches!(part, Component::Normal(_)))
+        match parts.clone().all(|part| matches!(part, Component::Normal(_))) {
+            true => Ok(root.join(path)),
+            false => Err(Diagnostic::error(format!("{path} is no file of the folder"))),
+        }
     };
-    for (path, text) in files.write.iter().filter(|(path, _)| inside(path)) {
-        let file = root.join(path);
+    // Before the first file is touched: a link that leads nowhere yet would be written through.
+    for path in files.write.keys() {
+        let file = inside(path)?;
+        let link = file
+            .ancestors()
+            .take_while(|part| *part != root)
+            .find(|part| fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink()));
+        if let Some(link) = link {
+            let what = format!("cannot write {}: {} is a link", file.display(), link.display());
+            return Err(Diagnostic::error(what).into());
+        }
+    }
+    for (path, text) in &files.write {
+        let file = inside(path)?;
         let shown = file.display().to_string();
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder).map_err(|error| input::cannot("make", &shown, &error))?;
         }
         if !file.exists() {
-            fs::write(&file, text).map_err(|error| input::cannot("write", &shown, &error))?;
+            let new = fs::OpenOptions::new().write(true).create_new(true).open(&file);
+            new.and_then(|mut new| new.write_all(text.as_bytes()))
+                .map_err(|error| input::cannot("write", &shown, &error))?;
         } else if fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
             input::Replacement::prepare(&shown, text)?.put()?;
         }
     }
-    for path in files.delete.iter().filter(|path| inside(path)) {
-        let file = root.join(path);
+    for path in &files.delete {
+        let file = inside(path)?;
         fs::remove_file(&file)
             .map_err(|error| input::cannot("remove", &file.display().to_string(), &error))?;
     }

@@ -633,6 +633,7 @@ fn a_value_in_a_path_of_the_api_server_is_one_step_or_one_value() {
         (labelled, "x&labelSelector=", None),
         (labelled, "x,app!=y", None),
         (labelled, "x%26labelSelector%3D", None),
+        (selected, "", None),
         (selected, "app=harmless", Some("own")),
         (selected, "app in (harmless)", Some("own")),
         (field, "harmless", Some("own")),
@@ -711,6 +712,7 @@ fn a_value_in_an_expression_is_a_value_or_a_name() {
     let named = "items[?metadata.name == 'VALUE'].data.k";
     let keyed = "items[?metadata.labels.app == 'harmless'].data.VALUE";
     let literal = "items[?metadata.name == `\"VALUE\"`].data.k";
+    let listed = "items[?contains('{{ keys(request.object.keys) }}', metadata.name)].data.k";
     let own = "{name: a, variable: {value: \"items[?metadata.name == 'harmless'].data.k\"}}, ";
     for (query, context, says, wanted) in [
         (named, "", "harmless", Some("[\"own\"]")),
@@ -720,6 +722,8 @@ fn a_value_in_an_expression_is_a_value_or_a_name() {
         (named, "", "x\\", None),
         (literal, "", "harmless", Some("[\"own\"]")),
         (literal, "", "x\" ` || `true", None),
+        (listed, "", "harmless", Some("[\"own\"]")),
+        (listed, "", "x', metadata.name) || 'a' == 'a' || contains('", Some("[]")),
         (keyed, "", "k", Some("[\"own\"]")),
         (keyed, "", "k || items", None),
         ("VALUE", "", "items[].data.k", None),
@@ -767,6 +771,8 @@ fn a_value_in_the_address_of_a_service_is_one_step_or_one_value() {
         ("", "http://VALUE.prices/x", "a", Some("http://a.prices/x")),
         ("", "http://VALUE.prices/x", "evil.example/", None),
         ("", "http://VALUE.prices/x", "u@evil:80", None),
+        ("", "http://VALUE.prices/x", "evil.example", None),
+        ("", "http://VALUE/x", "prices", None),
         ("", "VALUE", "http://evil.example/", None),
         ("", "VALUE://prices/", "http", None),
         (config, "{{ c.data.url }}/VALUE", "a", Some("http://prices/v1/a")),

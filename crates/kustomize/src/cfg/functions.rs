@@ -334,12 +334,12 @@ fn by_file(
     for node in &mut nodes {
         give_path(node, "")?;
         let index = meta::annotation(node, INDEX).and_then(|index| index.parse::<usize>().ok());
-        let last = next.entry(meta::path(node).to_owned()).or_default();
+        let last = next.entry(paths::clean(meta::path(node))).or_default();
         *last = (*last).max(index.unwrap_or(0));
     }
     for node in nodes {
-        let path = meta::path(&node).to_owned();
-        check_path(&path, folder, config)?;
+        check_path(meta::path(&node), folder, config)?;
+        let path = paths::clean(meta::path(&node));
         let index = meta::annotation(&node, INDEX).and_then(|index| index.parse::<usize>().ok());
         let index = index.unwrap_or_else(|| {
             let next = next.entry(path.clone()).or_default();

@@ -34,6 +34,9 @@ struct Field {
     within: Option<String>,
 }
 
+/// The deepest that a tree may be, as values in documents.
+const DEEPEST: usize = 500;
+
 const CONTAINERS: [&str; 3] = [
     "spec.template.spec.containers",
     "spec.jobTemplate.spec.template.spec.containers",
@@ -129,6 +132,7 @@ impl Tree {
                 let branch = tree.at(&at);
                 branch.inner.push(Branch::new(&format!("{shown}{}", paths::base(name))));
                 at.push(branch.inner.len() - 1);
+                check_depth(at.len())?;
                 begun.push((name, at.clone()));
             }
             for node in members {
@@ -161,7 +165,7 @@ impl Tree {
             )));
         }
         let mut tree = Branch::new(".");
-        self.owned_by("", &mut owned, &mut tree)?;
+        self.owned_by("", &mut owned, &mut tree, 0)?;
         Ok(tree)
     }
 
@@ -170,7 +174,9 @@ impl Tree {
         key: &str,
         owned: &mut BTreeMap<String, Vec<&Node>>,
         branch: &mut Branch,
+        depth: usize,
     ) -> Result<()> {
+        check_depth(depth)?;
         // Taken out, so that objects that own each other end somewhere.
         let mut members = owned.remove(key).unwrap_or_default();
         members.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -178,7 +184,7 @@ impl Tree {
             let mut inner = self.object(node, "Resource")?;
             let key =
                 format!("{} {}/{}", meta::kind(node), meta::namespace(node), meta::name(node));
-            self.owned_by(&key, owned, &mut inner)?;
+            self.owned_by(&key, owned, &mut inner, depth + 1)?;
             branch.inner.push(inner);
         }
         Ok(())
@@ -250,6 +256,14 @@ fn in_flow(node: &Node) -> String {
 fn order(node: &Node) -> [&str; 5] {
     let file = paths::base(meta::path(node));
     [file, meta::namespace(node), meta::name(node), meta::kind(node), meta::api_version(node)]
+}
+
+/// No tree is deeper than values may nest: each level takes a part of the stack.
+fn check_depth(depth: usize) -> Result<()> {
+    match depth > DEEPEST {
+        true => Err(Error::new(format!("the tree is more than {DEEPEST} levels deep"))),
+        false => Ok(()),
+    }
 }
 
 /// The folder of a file as Go has it: `.` for one without.

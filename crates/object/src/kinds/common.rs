@@ -62,10 +62,15 @@ fn definition(group: &str, versions: &str, word: &str) -> Value {
         })
         .collect();
     let (singular, list) = (kind.to_lowercase(), format!("{kind}List"));
+    // API servers ask for it in groups of Kubernetes' own, and look at nothing else in it.
+    let annotations = match group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io") {
+        true => value!({"api-approved.kubernetes.io": "unapproved, for tests"}),
+        false => value!({}),
+    };
     value!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": (format!("{plural}.{group}"))},
+        "metadata": {"name": (format!("{plural}.{group}")), "annotations": annotations},
         "spec": {
             "group": group,
             "names": {"kind": kind, "listKind": list, "plural": plural, "singular": singular},
@@ -95,6 +100,9 @@ mod tests {
                 let called = definition.str_at(["metadata", "name"]).unwrap().to_owned();
                 kinds = kinds.with_crd(&definition).unwrap_or_else(|why| panic!("{called}: {why}"));
                 assert!(seen.insert(called.clone()), "{called} is there twice");
+                let approval = ["metadata", "annotations", "api-approved.kubernetes.io"];
+                let is_theirs = called.ends_with(".k8s.io") || called.ends_with(".kubernetes.io");
+                assert_eq!(definition.get_path(approval).is_some(), is_theirs, "{called}");
             }
         }
         for (version, kind, plural, is_namespaced) in [

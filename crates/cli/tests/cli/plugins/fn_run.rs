@@ -169,18 +169,44 @@ fn functions_that_are_not_allowed_are_left_out_or_refused() {
 }
 
 #[test]
+fn a_function_cannot_put_another_folder_into_the_place_of_the_one_that_is_written() {
+    let script = "#!/bin/sh\ncat\nmv shop moved\nln -s elsewhere shop\n";
+    let case = Case::new("", &[("shop/web.yaml", WEB), ("elsewhere/web.yaml", "a: b\n")])
+        .executable("move.sh", script);
+    let run = case.kiln(&["fn", "run", "shop", "--enable-exec", "--exec-path", "./move.sh"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    holds(&run.stderr, &["is another folder than before the functions ran"]);
+    assert_eq!(case.0.read("elsewhere/web.yaml"), "a: b\n");
+    assert_eq!(case.0.read("moved/web.yaml"), WEB);
+}
+
+#[test]
+fn a_path_may_be_written_in_several_ways() {
+    let script = "#!/bin/sh\nsed -e \"s#config.kubernetes.io/path: 'web.yaml'#config.kubernetes.io/path: './a/../web.yaml'#\"\n";
+    let case = Case::new("", &[("shop/web.yaml", WEB)]).executable("move.sh", script);
+    let run = case.kiln(&["fn", "run", "shop", "--enable-exec", "--exec-path", "./move.sh"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    holds(&case.0.read("shop/web.yaml"), &["name: web # its name", "kind: Service"]);
+}
+
+#[test]
 fn a_function_writes_nothing_outside_of_the_folder() {
     for (path, said) in [
         ("../outside.yaml", "resource must be written under package"),
         ("/tmp/outside.yaml", "package paths may not be absolute paths"),
         ("link/outside.yaml", "is a link"),
+        ("nowhere.yaml", "is a link"),
     ] {
         let script = format!(
             "#!/bin/sh\nsed -e \"s#config.kubernetes.io/path: 'web.yaml'#config.kubernetes.io/path: '{path}'#\"\n"
         );
         let case = Case::new("", &[("shop/web.yaml", WEB), ("elsewhere/.keep", "")])
             .executable("move.sh", &script);
-        std::os::unix::fs::symlink("../elsewhere", case.0.path().join("shop/link")).unwrap();
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, case.0.path().join("shop").join(name)).unwrap();
+        };
+        link("../elsewhere", "link");
+        link("../elsewhere/outside.yaml", "nowhere.yaml");
         let run = case.kiln(&["fn", "run", "shop", "--enable-exec", "--exec-path", "./move.sh"]);
         assert_eq!(run.code, 2, "{path}: {}", run.stderr);
         holds(&run.stderr, &[said]);
