@@ -312,9 +312,9 @@ impl Controller {
         let waiting = self.keys_without_user(&uid, |event| hint.is_behind(event));
         for key in &waiting {
             let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
-            let state = self.keys.entry(key);
-            for mut event in std::mem::take(&mut state.pending) {
+            for mut event in std::mem::take(&mut self.keys.entry(key).pending) {
                 if hint.is_behind(&event) {
+                    event.left = event.left.map(|live| self.as_left_by(Some(hint), &live));
                     event.operation = Some(hint.operation);
                     event.guessed = false;
                     event.user = Some(hint.user.clone());
@@ -323,7 +323,7 @@ impl Controller {
                     }
                     event.carriers = hint.request.iter().cloned().collect();
                 }
-                state.add(event, by_user);
+                self.keys.entry(key).add(event, by_user);
             }
             self.keys.enqueue(key, self.now);
         }
