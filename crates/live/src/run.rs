@@ -323,6 +323,12 @@ async fn told_to_end() {
 pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
     let filter =
         tracing_subscriber::EnvFilter::try_new(levels).map_err(|error| error.to_string())?;
+    // The HTTP library calls it an error when a server ends an idle connection. What fails, Kiln tells itself.
+    let filter = match (levels.contains("kube_client"), "kube_client::client::builder=off".parse())
+    {
+        (false, Ok(quiet)) => filter.add_directive(quiet),
+        _ => filter,
+    };
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

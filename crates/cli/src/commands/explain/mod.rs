@@ -126,10 +126,13 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         .object(&id)
         .map_err(|error| Diagnostic::error(format!("cannot read {id}: {error}")))?
         .ok_or_else(|| {
-            let hint = if id.namespace.is_empty() {
-                format!("`kubectl get {}` lists those that there are", id.gvk.kind.to_lowercase())
-            } else {
-                "give its namespace with --namespace".to_owned()
+            let kind = id.gvk.kind.to_lowercase();
+            let hint = match (id.namespace.as_str(), &args.namespace) {
+                ("", _) => format!("`kubectl get {kind}` lists those that there are"),
+                (namespace, Some(_)) => {
+                    format!("`kubectl get {kind} -n {namespace}` lists those that there are")
+                }
+                (_, None) => "give its namespace with --namespace".to_owned(),
             };
             Diagnostic::error(format!("there is no {id}")).hint(hint)
         })?;
