@@ -92,7 +92,13 @@ const NASTY: &[&str] = &[
 ];
 
 fn text() -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::sample::select(NASTY), 0..24).prop_map(|parts| parts.concat())
+    let text = prop::collection::vec(prop::sample::select(NASTY), 0..24);
+    let text = text.prop_map(|parts| parts.concat());
+    // go-yaml: v2, whose bytes are written, takes these for text, and v3 for a number.
+    text.prop_filter("a sign in an octal number", |text| {
+        let digits = text.replace('_', "");
+        !digits.starts_with("0o-") && !digits.starts_with("0o+")
+    })
 }
 
 fn scalar() -> impl Strategy<Value = Value> {
