@@ -1,0 +1,6 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod laws;
+mod malformed;
+mod recorded;
+mod words;
