@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! formatting ─▶ build and lints ─┬─▶ the README's main command (a release build)
-//!                                ├─▶ tests, program by program ─▶ documentation tests ─▶ conformance
-//! servers (Go, beside the build) ┴─▶ live tests, and beside them the runner of the suites
+//!                                ├─▶ tests, program by program ─▶ documentation tests
+//! servers (Go, beside the build) ┴─▶ live tests ─▶ conformance
+//!   └─▶ runner of the suites (Go) ───────────────────┘
 //! ```
 //!
 //! Lints and tests share one build: Clippy's driver compiles the workspace, and what it compiled is then run. Live
-//! tests mostly wait for other processes, so they run beside what needs the processors. The closing lines tell the
+//! tests and conformance mostly wait for other processes, so they run beside what needs the processors. The closing lines tell the
 //! minutes per stage, what was skipped and why, how many recorded cases passed, and the sum over everything.
 
 mod build;
@@ -70,8 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let main_command = readme::main_command()?;
     run.stage(FORMATTING, || build::formatting(&run));
     thread::scope(|scope| {
+        // Nothing is sent: what waits at the receiving end goes on when the sending end is dropped.
         let (built, servers) = mpsc::channel::<()>();
-        scope.spawn(|| {
+        let (runner_built, runner) = mpsc::channel::<()>();
+        let run = &run;
+        scope.spawn(move || {
             let need_them = [SERVERS, TESTS, LIVE, CONFORMANCE];
             if need_them.into_iter().any(|stage| run.wants(stage)) {
                 run.always(SERVERS, || run.xtask(SERVERS_PRIORITY, &["servers"]));
@@ -80,27 +84,28 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
             if run.wants(SUITE_RUNNER) || run.wants(CONFORMANCE) {
                 run.always(SUITE_RUNNER, || run.xtask(SUITE_RUNNER_PRIORITY, &["suite-runner"]));
             }
+            drop(runner_built);
         });
         let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION];
         if need_it.into_iter().any(|stage| run.wants(stage)) {
-            match build::build(&run) {
+            match build::build(run) {
                 // Nothing can run: the sum tells of the build.
                 None => return,
                 Some(built) => {
                     let (live, others): (Vec<Program>, Vec<Program>) =
                         built.programs.into_iter().partition(Program::is_live);
-                    let (run, kiln) = (&run, built.kiln);
+                    let kiln = built.kiln;
                     scope.spawn(move || {
-                        // The other end is dropped when they are there.
                         let _ = servers.recv();
                         run.stage(LIVE, || programs::run(LIVE_PRIORITY, &live));
+                        let _ = runner.recv();
+                        run.stage(CONFORMANCE, || {
+                            run.xtask(LIVE_PRIORITY, &["conformance", "--quick", "--kiln", &kiln])
+                        });
                     });
                     scope.spawn(move || {
                         run.stage(TESTS, || programs::run(TEST_PRIORITY, &others));
                         run.stage(DOCUMENTATION, build::documentation_tests);
-                        run.stage(CONFORMANCE, || {
-                            run.xtask(LIVE_PRIORITY, &["conformance", "--quick", "--kiln", &kiln])
-                        });
                     });
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -71,6 +72,9 @@ impl Program {
 /// Property tests try the same values in every run: a change is judged by what it changes. `cargo test` draws others.
 const PROPERTY_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20261118");
 
+/// Programs that took longer are shown with their seconds: the place to begin for a shorter run.
+const WORTH_TELLING: Duration = Duration::from_secs(10);
+
 /// Runs programs one after another; every failing test of theirs is shown.
 pub(super) fn run(priority: u8, programs: &[Program]) -> Result<Finished> {
     let mut all = Finished::nothing();
@@ -78,10 +82,14 @@ pub(super) fn run(priority: u8, programs: &[Program]) -> Result<Finished> {
         let name = format!("the tests `{}` of {}", program.target, program.package);
         // Said before it runs, so that one that does not end is known.
         eprintln!("-- {name}");
+        let begin = Instant::now();
         let finished = collect(&mut program.command(priority))
             .unwrap_or_else(|error| Finished::failed(format!("error: {name}: {error:#}")));
         if !finished.success {
             eprintln!("FAILED: {name}");
+        }
+        if begin.elapsed() > WORTH_TELLING {
+            eprintln!("-- {name}: {:.0} s", begin.elapsed().as_secs_f64());
         }
         all.success &= finished.success;
         all.lines.extend(finished.lines);
