@@ -516,6 +516,47 @@ fn definitions_that_many_clusters_have_are_given_by_name() {
 
 /// What comes before a script counts; what comes after it would be about another cluster than the test means.
 #[test]
+fn what_no_sandbox_has_is_not_run() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: \"ghcr.io/a/b:1\"}]}}";
+    let policy = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: images}
+spec:
+  rules:
+  - name: digest
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    context: [{name: data, imageRegistry: {reference: '{{ request.object.spec.containers[0].image }}'}}]
+    mutate: {patchStrategicMerge: {metadata: {labels: {digest: '{{ data.manifest.digest }}'}}}}
+";
+    let nodes = format!(
+        "
+  steps:
+  - try:
+    - apply: {{resource: {pod}}}
+    - wait: {{apiVersion: v1, kind: Pod, name: p, namespace: default, timeout: 1s, for: {{condition: {{name: Ready, value: 'true'}}}}}}
+    - assert: {{resource: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: never}}}}}}
+"
+    );
+    let run = test_with(&nodes, &[], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("the sandbox has no nodes"), "{}", run.stdout);
+    let registry = format!(
+        "
+  steps:
+  - try:
+    - apply: {{file: policy.yaml}}
+    - apply: {{resource: {pod}}}
+"
+    );
+    let run = test_with(&registry, &[("t/policy.yaml", policy)], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("asks the registry of \"ghcr.io/a/b:1\""), "{}", run.stdout);
+    let strict = test_with(&registry, &[("t/policy.yaml", policy)], &["--strict"]);
+    assert_eq!(strict.code, 1, "{}{}", strict.stdout, strict.stderr);
+}
+
+#[test]
 fn a_script_ends_its_test_where_it_stands() {
     let steps = "  steps:
   - try:

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kiln_value::{Map, Value, value};
 
 use super::assertion::mismatches;
+use super::beyond;
 use super::expression::Bindings;
 use super::format::{Operation, Test, Verb};
 use super::not_run;
@@ -39,7 +40,7 @@ impl Outcome {
 pub(super) enum Failure {
     /// Something else came of it than was expected.
     Failed(String),
-    /// What was expected is for rules that Kiln does not run.
+    /// What was expected is for rules that Kiln does not run, or takes what no sandbox has.
     NotRun(String),
 }
 
@@ -240,8 +241,12 @@ impl<'o> Operator<'o> {
         let error = (answer.status >= 300).then(|| said(&answer));
         // What was done and should not have been is for rules that check objects.
         let is_done = error.is_none();
-        expected(operation, &object, &answer, error, bindings)
-            .map_err(|why| self.explained(why, is_done))
+        expected(operation, &object, &answer, error, bindings).map_err(
+            |why| match beyond::registry(&why) {
+                Some(why) => Failure::NotRun(why),
+                None => self.explained(why, is_done),
+            },
+        )
     }
 
     /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
@@ -308,6 +313,9 @@ impl<'o> Operator<'o> {
     fn assert(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), Failure> {
         let done = self.compare(verb, wanted, bindings);
         done.map_err(|why| {
+            if let Some(why) = beyond::nodes(wanted).filter(|_| verb != Verb::Error) {
+                return Failure::NotRun(why);
+            }
             let is_for_checks = not_run::is_for_checks(self.bed, verb, wanted);
             self.explained(why, is_for_checks)
         })

@@ -1,0 +1,44 @@
+//! What a test expects of things that no sandbox has: nodes that run pods, and registries.
+
+use kiln_object::Gvk;
+use kiln_value::Value;
+
+/// Why an object does not come to look as expected, if that takes a node: pods stay Pending without one.
+pub(super) fn nodes(wanted: &Value) -> Option<String> {
+    let Gvk { group, kind, .. } = Gvk::of(wanted)?;
+    let of_pod = group.is_empty() && kind == "Pod" && wanted.get("status").is_some();
+    of_pod.then(|| "not run: the sandbox has no nodes, so pods stay Pending".to_owned())
+}
+
+/// Why a write was rejected, if a rule wanted to know something of a registry.
+pub(super) fn registry(rejection: &str) -> Option<String> {
+    let (_, after) = rejection.split_once("the registry of image ")?;
+    let (image, _) = after.split_once(" is not asked")?;
+    Some(format!("not run: a rule asks the registry of {image}, and Kiln asks no registries"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_value::value;
+
+    use super::*;
+
+    #[test]
+    fn only_the_status_of_pods_needs_nodes() {
+        let of = |kind: &str, status: Value| {
+            nodes(&value!({"apiVersion": "v1", "kind": kind, "status": status})).is_some()
+        };
+        assert!(of("Pod", value!({"phase": "Running"})));
+        assert!(!of("Namespace", value!({"phase": "Active"})));
+        assert!(nodes(&value!({"apiVersion": "v1", "kind": "Pod", "spec": {}})).is_none());
+    }
+
+    #[test]
+    fn a_registry_is_named_by_its_image() {
+        let said = "denied the request: failed to get image data: the registry of image \
+                    \"ghcr.io/a/b:1\" is not asked, for v1/Pod/a/b (403)";
+        let why = registry(said).unwrap();
+        assert!(why.contains("\"ghcr.io/a/b:1\""), "{why}");
+        assert!(registry("denied the request").is_none());
+    }
+}
