@@ -101,6 +101,21 @@ impl Env {
         library::policies(scope)
     }
 
+    /// The environment of policies that create objects: without what Kyverno gives only to others.
+    pub fn generating(scope: PolicyScope) -> Self {
+        library::generating(scope)
+    }
+
+    /// The environment of policies that change objects: without what Kyverno gives only to others.
+    pub fn mutating(scope: PolicyScope) -> Self {
+        library::mutating(scope)
+    }
+
+    /// The environment of the policies that an API server runs by itself: without the libraries of Kyverno.
+    pub fn admission() -> Self {
+        library::admission()
+    }
+
     /// Begins an environment with more declarations.
     pub fn extend(&self) -> EnvBuilder {
         EnvBuilder((*self.0).clone())
@@ -276,6 +291,17 @@ impl EnvBuilder {
         let overloads = functions.entry(Str::new(name)).or_default();
         let run: Run = |_, _| Err(crate::error::no_such_overload());
         overloads.push(Overload { params, result, member, run, group: u32::MAX });
+        self
+    }
+
+    /// Takes away names: of variables, constants and functions.
+    #[must_use]
+    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+        let functions = Arc::make_mut(&mut self.0.functions);
+        for name in names {
+            functions.remove(*name);
+            self.0.variables.remove(*name);
+        }
         self
     }
 

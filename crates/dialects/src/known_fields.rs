@@ -35,6 +35,46 @@ fn slips_at(kind: &Gvk, pointer: &str, value: Option<&Value>) -> Vec<Slip> {
     at(&kind.kind, &Type::Struct(id), pointer, value)
 }
 
+/// What is wrong, for each of some kinds, with a value that is put at a JSON Pointer.
+pub(crate) fn slips_at_all(kinds: &[Gvk], pointer: &str, value: Option<&Value>) -> Vec<Slip> {
+    of_all(kinds, |kind| slips_at(kind, pointer, value))
+}
+
+/// What is wrong, for each of some kinds, with a part of an object below these fields. Where a field is a list, the part is
+/// one of its elements.
+pub(crate) fn slips_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Vec<Slip> {
+    of_all(kinds, |kind| {
+        let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+        let mut look = Look::new(&kind.kind);
+        let root = Type::Struct(id);
+        let mut ty = &root;
+        for (depth, name) in fields.iter().enumerate() {
+            look.path.push(*name);
+            ty = match element_of(ty) {
+                Type::Struct(id) => match member(*id, name, depth == 0) {
+                    Member::Of(ty) => ty,
+                    Member::Anything => return Vec::new(),
+                    Member::Unknown => {
+                        look.unknown(*id, name);
+                        return look.found;
+                    }
+                },
+                Type::Map(values) => values,
+                _ => return Vec::new(),
+            };
+        }
+        look.value(element_of(ty), part);
+        look.found
+    })
+}
+
+fn element_of(ty: &Type) -> &Type {
+    match ty {
+        Type::List(items) => items,
+        other => other,
+    }
+}
+
 /// What is wrong with a value that is put at a JSON Pointer below the metadata of any object.
 pub(crate) fn metadata_slips(pointer: &str, value: &Value) -> Vec<Slip> {
     let meta = types().kind("v1", "Namespace").and_then(|id| types().field(id, "metadata"));
@@ -288,7 +328,7 @@ fn of_all(kinds: &[Gvk], look: impl Fn(&Gvk) -> Vec<Slip>) -> Vec<Slip> {
 }
 
 /// The built-in kinds that filters take; none when they may take others.
-fn filtered(include: &Filters, kinds: &Kinds) -> Option<Vec<Gvk>> {
+pub(crate) fn filtered(include: &Filters, kinds: &Kinds) -> Option<Vec<Gvk>> {
     let mut found = Vec::new();
     for pattern in include.filters().iter().flat_map(|filter| &filter.kinds) {
         if !pattern.names_one_kind() || !pattern.subresource.is_empty() {

@@ -120,15 +120,66 @@ pub(crate) fn suite() -> Env {
     EnvBuilder::new(dialect(), registry.functions, registry.types).build()
 }
 
-pub(crate) fn policies(scope: PolicyScope) -> Env {
-    // Each policy extends one of the two; making them takes longer than most policies take to compile.
-    static CLUSTER: LazyLock<Env> = LazyLock::new(|| make_policies(PolicyScope::Cluster));
-    static NAMESPACE: LazyLock<Env> =
-        LazyLock::new(|| make_policies(PolicyScope::Namespace(Str::default())));
-    match scope {
-        PolicyScope::Cluster => CLUSTER.clone(),
-        own @ PolicyScope::Namespace(_) => NAMESPACE.extend().scope(own).build(),
+/// The environments of policies of one kind. Each policy extends one of the two; making them takes longer than most
+/// policies take to compile.
+struct Pair {
+    cluster: Env,
+    namespace: Env,
+}
+
+impl Pair {
+    fn new(make: impl Fn(PolicyScope) -> Env) -> Self {
+        let namespace = PolicyScope::Namespace(Str::default());
+        Pair { cluster: make(PolicyScope::Cluster), namespace: make(namespace) }
     }
+
+    fn of(&self, scope: PolicyScope) -> Env {
+        match scope {
+            PolicyScope::Cluster => self.cluster.clone(),
+            own @ PolicyScope::Namespace(_) => self.namespace.extend().scope(own).build(),
+        }
+    }
+}
+
+pub(crate) fn policies(scope: PolicyScope) -> Env {
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| Pair::new(make_policies));
+    PAIR.of(scope)
+}
+
+pub(crate) fn generating(scope: PolicyScope) -> Env {
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| {
+        let others = [
+            "authorizer",
+            "jsonpatch.escapeKey",
+            "parseServiceAccount",
+            "user.parseServiceAccount",
+        ];
+        Pair::new(|scope| policies(scope).extend().without(&others).build())
+    });
+    PAIR.of(scope)
+}
+
+pub(crate) fn mutating(scope: PolicyScope) -> Env {
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| {
+        Pair::new(|scope| policies(scope).extend().without(&["authorizer", "generator"]).build())
+    });
+    PAIR.of(scope)
+}
+
+pub(crate) fn admission() -> Env {
+    static ENV: LazyLock<Env> = LazyLock::new(|| {
+        let mut registry = language(Texts::Kubernetes);
+        kubernetes::register(&mut registry);
+        patch::register(&mut registry);
+        kubernetes::declare(policy_builder(registry, PolicyScope::Cluster)).build()
+    });
+    ENV.clone()
+}
+
+fn policy_builder(registry: Registry, scope: PolicyScope) -> EnvBuilder {
+    let dialect = Dialect { blocks: false, lenient_or_value: true, kubernetes: true, ..dialect() };
+    let builder = EnvBuilder::new(dialect, registry.functions, registry.types);
+    builder.nullable_aggregates().patch_literals().scope(scope)
 }
 
 fn make_policies(scope: PolicyScope) -> Env {
@@ -136,8 +187,5 @@ fn make_policies(scope: PolicyScope) -> Env {
     kubernetes::register(&mut registry);
     kyverno::register(&mut registry, &scope);
     patch::register(&mut registry);
-    let dialect = Dialect { blocks: false, lenient_or_value: true, kubernetes: true, ..dialect() };
-    let builder = EnvBuilder::new(dialect, registry.functions, registry.types);
-    let builder = builder.nullable_aggregates().patch_literals().scope(scope);
-    kyverno::declare(kubernetes::declare(builder)).build()
+    kyverno::declare(kubernetes::declare(policy_builder(registry, scope))).build()
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use kiln_cel::Env;
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::{
     Apply, Change, Dialect, Filters, FindParams, MissingParams, Mutate, Origin, Params, Policy,
@@ -19,6 +20,7 @@ use super::head::{self, Head, Rules};
 use super::mutating::{check_failure_policy, lifecycle, mutations};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
 
 const RULES: Rules = Rules {
     spec: &[
@@ -81,7 +83,7 @@ fn policy(
     }
     check_failure_policy(&head.spec);
     let kind = head.spec.get("paramKind").and_then(|node| param_kind(&node));
-    let base = head.env().extend().homogeneous_literals(true);
+    let base = Env::admission().extend().homogeneous_literals(true);
     let base = match &kind {
         Some(_) => base.variable("params", kiln_cel::Type::Dyn).build(),
         None => base.build(),
@@ -89,7 +91,8 @@ fn policy(
     // Kubernetes: conditions do not see the values.
     let conditions = expressions::named(&base, head.spec.get("matchConditions"), Wanted::Bool);
     let (variables, env) = head.variables(&base);
-    let steps = mutations(&head.spec, &env, false);
+    let patched = constraints.as_ref().and_then(|it| known_fields::filtered(&it.include, kinds));
+    let steps = mutations(&head.spec, &env, false, &patched.unwrap_or_default());
     if steps.is_empty() && !report.has_errors() {
         head.spec.error(
             "spec.mutations: Required value: mutations must contain at least one item",

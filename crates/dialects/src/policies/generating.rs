@@ -52,7 +52,7 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
     let constraints = head.constraints(kinds, OldLabels::DoNot);
     // Kyverno: conditions come first, so they cannot see the values.
-    let base = head.env();
+    let base = Env::generating(head.policy_scope());
     let conditions = expressions::named(&base, head.spec.get("matchConditions"), Wanted::Bool);
     let (variables, env) = head.variables(&base);
     let annotations = head.annotations(&env);

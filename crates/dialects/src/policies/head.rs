@@ -132,12 +132,12 @@ impl Head<'_, '_> {
         }
     }
 
-    /// What expressions may mention before the policy names values.
-    pub(super) fn env(&self) -> Env {
-        Env::policies(match &self.scope {
+    /// Where the policy lives, which decides how its expressions call libraries.
+    pub(super) fn policy_scope(&self) -> PolicyScope {
+        match &self.scope {
             Scope::Cluster => PolicyScope::Cluster,
             Scope::Namespace(own) => PolicyScope::Namespace(own.clone()),
-        })
+        }
     }
 
     /// `matchConstraints`, which must say something.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_cel::Env;
 use kiln_diagnostic::{Severity, did_you_mean};
-use kiln_object::Kinds;
+use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
     AskedTargets, Change, Dialect, Existing, Lifecycle, Mutate, Named, OnPolicyDelete,
     OwnershipLabels, PatchForm, Policy, Program, ScriptedPatch, TakenTargets, Targets, Trigger,
@@ -16,8 +16,10 @@ use super::constraints::{self, Constraints, Of, OldLabels};
 use super::controllers::{self, Fixed, Variant};
 use super::expressions::{self, Wanted};
 use super::head::{self, Body, Head, Rules, switch};
+use super::written;
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
 
 const RULES: Rules = Rules {
     spec: &[
@@ -129,13 +131,19 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let constraints = head.constraints(kinds, OldLabels::Count);
     let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
     let evaluation = evaluation.as_ref();
-    let base = head.env().extend().homogeneous_literals(true).build();
+    let base = Env::mutating(head.policy_scope()).extend().homogeneous_literals(true).build();
     let (variables, env) = head.variables(&base);
     let conditions = expressions::named(&env, head.spec.get("matchConditions"), Wanted::Bool);
     let targets = targets(head, &env, kinds);
     let annotations = head.annotations(&env);
     let over_atomic = evaluation.and_then(|fields| fields.flag("useServerSideApply"));
-    let steps = mutations(&head.spec, &env, over_atomic.unwrap_or(false));
+    let patched = match (&targets, &constraints) {
+        (None, Some(of_triggers)) => known_fields::filtered(&of_triggers.include, kinds),
+        (Some(Targets::Taken(taken)), _) => known_fields::filtered(&taken.include, kinds),
+        _ => None,
+    };
+    let patched = patched.unwrap_or_default();
+    let steps = mutations(&head.spec, &env, over_atomic.unwrap_or(false), &patched);
     let script = head::script(env, variables, conditions, annotations, Unmet::Skip);
     let texts: Vec<&str> = steps.iter().map(|step| step.expression.program.source()).collect();
     head.refuse_http(head::sources(&script).chain(texts.iter().copied()));
@@ -218,13 +226,23 @@ fn targets(head: &Head<'_, '_>, env: &Env, kinds: &Kinds) -> Option<Targets> {
     Some(Targets::Taken(Box::new(TakenTargets { include, exclude, conditions })))
 }
 
-/// `mutations`, in order.
-pub(super) fn mutations(spec: &Fields<'_, '_>, env: &Env, over_atomic: bool) -> Vec<ScriptedPatch> {
+/// `mutations`, in order, of objects of these kinds; none are given where others may be patched too.
+pub(super) fn mutations(
+    spec: &Fields<'_, '_>,
+    env: &Env,
+    over_atomic: bool,
+    patched: &[Gvk],
+) -> Vec<ScriptedPatch> {
     let list = spec.get("mutations").map(|node| node.elements()).unwrap_or_default();
-    list.iter().filter_map(|node| mutation(node, env, over_atomic)).collect()
+    list.iter().filter_map(|node| mutation(node, env, over_atomic, patched)).collect()
 }
 
-fn mutation(node: &Node<'_, '_>, env: &Env, over_atomic: bool) -> Option<ScriptedPatch> {
+fn mutation(
+    node: &Node<'_, '_>,
+    env: &Env,
+    over_atomic: bool,
+    patched: &[Gvk],
+) -> Option<ScriptedPatch> {
     let fields = node.fields(&["patchType", "applyConfiguration", "jsonPatch"])?;
     let (word, other, form, wanted) = match fields.required_text("patchType")?.as_str() {
         "ApplyConfiguration" => {
@@ -257,6 +275,8 @@ fn mutation(node: &Node<'_, '_>, env: &Env, over_atomic: bool) -> Option<Scripte
     };
     let patch = patch.fields(&["expression"])?;
     patch.required_text("expression")?;
-    let expression = expressions::node(env, &patch.get("expression")?, wanted)?;
+    let written = patch.get("expression")?;
+    let expression = expressions::node(env, &written, wanted)?;
+    written::look_at_patch(&written, env, patched);
     Some(ScriptedPatch { form, expression })
 }

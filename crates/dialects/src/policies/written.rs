@@ -7,7 +7,7 @@ use kiln_value::{Path, Segment};
 use kiln_yaml::part_of;
 
 use crate::fields::Node;
-use crate::known_fields;
+use crate::known_fields::{self, Slip};
 
 /// Warns about objects that the expression of a node writes out.
 pub(super) fn look(node: &Node<'_, '_>, env: &Env) {
@@ -19,6 +19,57 @@ pub(super) fn look(node: &Node<'_, '_>, env: &Env) {
                 node.report.add(Diagnostic::warning(message).at(place).hint(hint));
             });
         });
+    }
+}
+
+/// Warns about what the expression of a patch writes into objects of some kinds and these do not have.
+pub(super) fn look_at_patch(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
+    let Some(source) = node.value.as_str().filter(|_| !kinds.is_empty()) else { return };
+    for (span, written) in env.written(source) {
+        parts(&written, span, &mut |name, part, span| {
+            for (slip, at) in patched(kinds, name, part) {
+                let place =
+                    part_of(&node.report.place(&node.path), source, at.unwrap_or(span).range());
+                node.report.add(Diagnostic::warning(slip.message).at(place).hint(slip.hint));
+            }
+        });
+    }
+}
+
+/// Every structure: itself, or an element of a list.
+fn parts<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w str, &'w Written, Span)) {
+    match written {
+        Written::List(items) => items.iter().for_each(|item| parts(item, span, each)),
+        Written::Map { name: Some(name), .. } => each(name, written, span),
+        _ => {}
+    }
+}
+
+/// What is wrong with `Object{…}`, with a part such as `Object.spec{…}`, or with `JSONPatch{…}`, and where.
+fn patched(kinds: &[Gvk], name: &str, part: &Written) -> Vec<(Slip, Option<Span>)> {
+    let value = part.known();
+    let mut names = name.split('.');
+    match names.next() {
+        Some("Object") => {
+            let above: Vec<&str> = names.collect();
+            let found = known_fields::slips_below(kinds, &above, &value);
+            let placed = found.into_iter().map(|slip| {
+                let below: Path = slip.path.segments().iter().skip(above.len()).cloned().collect();
+                let place = place_of(part, &below);
+                (slip, place)
+            });
+            placed.collect()
+        }
+        Some("JSONPatch") => {
+            let Some(pointer) = value.str_at(["path"]) else { return Vec::new() };
+            let adds = matches!(value.str_at(["op"]), Some("add" | "replace"));
+            let given = value.get("value").filter(|_| adds);
+            let found = known_fields::slips_at_all(kinds, pointer, given);
+            let path: Path = [Segment::Key("path".into())].into_iter().collect();
+            let place = place_of(part, &path);
+            found.into_iter().map(|slip| (slip, place)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

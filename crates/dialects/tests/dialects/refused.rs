@@ -522,3 +522,65 @@ fn changes_of_a_policy_are_judged_as_kyverno_does() {
     );
     assert_eq!(check(&old, &more), [""; 0]);
 }
+
+/// Kyverno gives each kind of policy its own libraries, and Kubernetes none of them: what they refuse to compile is
+/// refused here.
+#[test]
+fn libraries_belong_to_kinds_of_policies() {
+    let matched = "matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+                   resources: [configmaps]}]}";
+    let kyverno = |kind: &str, rest: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p}}\nspec:\n  {matched}\n{rest}"
+        )
+    };
+    let generating = |expression: &str| {
+        let rest = format!(
+            "  variables: [{{name: v, expression: '{expression}'}}]\n  generate: [{{expression: 'generator.Apply(\"a\", [])'}}]\n"
+        );
+        kyverno("GeneratingPolicy", &rest)
+    };
+    let patch = "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{}'}}]\n";
+    let mutating = |expression: &str| {
+        let rest = format!("  variables: [{{name: v, expression: '{expression}'}}]\n{patch}");
+        kyverno("MutatingPolicy", &rest)
+    };
+    let admission = |expression: &str| {
+        format!(
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {{name: p}}\nspec:\n  \
+             {matched}\n  reinvocationPolicy: Never\n  variables: [{{name: v, expression: '{expression}'}}]\n{patch}"
+        )
+    };
+    let account = "parseServiceAccount(\"system:serviceaccount:a:b\").Name";
+    for (text, name) in [
+        (generating(account), "parseServiceAccount"),
+        (generating(&format!("user.{account}")), "user"),
+        (mutating("generator.Apply(\"a\", [])"), "generator"),
+        (
+            mutating("authorizer.group(\"\").resource(\"pods\").check(\"get\").allowed()"),
+            "authorizer",
+        ),
+        (
+            generating("authorizer.group(\"\").resource(\"pods\").check(\"get\").allowed()"),
+            "authorizer",
+        ),
+        (generating("jsonpatch.escapeKey(\"a/b\")"), "jsonpatch"),
+        (admission(account), "parseServiceAccount"),
+        (admission("resource.Get(\"v1\", \"configmaps\", \"a\", \"b\")"), "resource"),
+        (admission("sha256(\"a\")"), "sha256"),
+        (admission("json.Unmarshal(\"1\")"), "json"),
+    ] {
+        let said = messages(&compiled(&text));
+        let wanted = format!("undeclared reference to '{name}");
+        assert!(said.iter().any(|said| said.contains(&wanted)), "{text}\n{said:?}");
+    }
+    for text in [
+        mutating(account),
+        generating("sha256(\"a\")"),
+        mutating("resource.Get(\"v1\", \"configmaps\", \"a\", \"b\")"),
+        admission("object.metadata.name.startsWith(\"a\") && quantity(\"1\").isInteger()"),
+    ] {
+        let said = messages(&compiled(&text));
+        assert_eq!(said, Vec::<String>::new(), "{text}");
+    }
+}

@@ -21,6 +21,72 @@ fn check_all(cases: &[(String, &str)]) {
 const NAMESPACES: &str = "    match: {any: [{resources: {kinds: [Namespace]}}]}\n";
 const PODS: &str = "    match: {any: [{resources: {kinds: [Pod]}}]}\n";
 
+/// A MutatingPolicy for Deployments with these lines of a mutation.
+fn mutating(resources: &str, mutation: &str) -> String {
+    format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: MutatingPolicy\nmetadata: {{name: p}}\nspec:\n  matchConstraints:\n    \
+         resourceRules: [{{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [{resources}]}}]\n  \
+         mutations:\n{mutation}"
+    )
+}
+
+#[test]
+fn what_expressions_write_into_built_in_kinds_is_held_to_their_fields() {
+    let applied = |resources: &str, expression: &str| {
+        mutating(
+            resources,
+            &format!(
+                "  - patchType: ApplyConfiguration\n    applyConfiguration:\n      expression: '{expression}'\n"
+            ),
+        )
+    };
+    let operations = |path: &str| {
+        mutating(
+            "deployments",
+            &format!(
+                "  - patchType: JSONPatch\n    jsonPatch:\n      expression: '[JSONPatch{{op: \"add\", path: {path}, value: 3}}]'\n"
+            ),
+        )
+    };
+    check_all(&[
+        (
+            applied("deployments", "Object{spec: Object.spec{replicaz: 3}}"),
+            "10:45: a Deployment has no field spec.replicaz (did you mean \"replicas\"?)",
+        ),
+        (
+            // A part that stands on its own, in a list.
+            applied(
+                "deployments",
+                "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: \
+                 object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{name: c.name, imag: \"a\"})}}}}",
+            ),
+            "10:215: a Deployment has no field spec.template.spec.containers.imag (did you mean \"image\"?)",
+        ),
+        (
+            applied("deployments", "Object{spec: Object.spec{replicas: \"3\"}}"),
+            "10:45: spec.replicas of a Deployment must be a number, and this is a string (an API server refuses such an object)",
+        ),
+        (
+            operations("\"/spec/replicaz\""),
+            "10:42: a Deployment has no field spec.replicaz (did you mean \"replicas\"?)",
+        ),
+    ]);
+    for fine in [
+        applied("deployments", "Object{spec: Object.spec{replicas: 3}}"),
+        // A DaemonSet has no replicas, a Deployment has them.
+        applied("deployments, daemonsets", "Object{spec: Object.spec{replicas: 3}}"),
+        applied(
+            "deployments",
+            "Object{metadata: Object.metadata{labels: {\"a\": object.metadata.name}}}",
+        ),
+        applied("\"*\"", "Object{spec: Object.spec{anything: 3}}"),
+        operations("\"/spec/\" + object.metadata.name"),
+        operations("\"/metadata/labels/a\"").replace("value: 3", "value: \"3\""),
+    ] {
+        assert_eq!(messages(&compiled(&fine)), Vec::<String>::new(), "{fine}");
+    }
+}
+
 #[test]
 fn what_a_built_in_kind_does_not_have_is_told() {
     let made = |target: &str| rule(&format!("{NAMESPACES}    generate: {{{target}}}\n"));
