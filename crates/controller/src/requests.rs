@@ -149,6 +149,10 @@ impl Controller {
             Some(Condition { reason: Waiting::Forbidden, message }) => {
                 (status("Failed", message, failures + 1), now, None)
             }
+            // It may never come, and users who look for what was not made find the reason here.
+            Some(Condition { reason: Waiting::Missing, message }) => {
+                (status("Pending", message, 0), now + self.settings.missing_after, None)
+            }
             Some(Condition { message, .. }) => {
                 (status("Pending", message, 0), now + self.settings.pending_after, None)
             }

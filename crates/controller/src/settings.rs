@@ -51,6 +51,8 @@ pub struct Settings {
     pub failed_request_life: u64,
     /// How long work waits before an UpdateRequest shows it.
     pub pending_after: u64,
+    /// The same for work that waits for something which is not there: a source, or a namespace.
+    pub missing_after: u64,
     /// How long a report waits for more results, so that several are one write.
     pub report_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
@@ -91,6 +93,7 @@ impl Default for Settings {
             patience: 0,
             failed_request_life: 60_000,
             pending_after: 5_000,
+            missing_after: 500,
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
             reports: true,

@@ -288,6 +288,20 @@ fn an_object_that_several_triggers_want_goes_with_the_last_of_them() {
 }
 
 #[test]
+fn a_missing_source_is_shown_before_other_work_that_waits() {
+    let mut world = World::new();
+    let generate = "{synchronize: true, apiVersion: v1, kind: Secret, name: t-made, namespace: default, clone: {name: source, namespace: default}}";
+    world.apply(&policy("p", ON, generate));
+    world.settle();
+    world.put(trigger("t", "1"));
+    world.seconds(1);
+    let [(state, message)] = &requests(&world)[..] else { panic!("{:?}", requests(&world)) };
+    assert_eq!(state, "Pending");
+    assert!(message.contains("source resource v1/Secret/default/source not found"), "{message}");
+    assert_eq!(reasons(&world), ["Missing"]);
+}
+
+#[test]
 fn two_rules_that_want_different_things_of_one_object_do_not_fight() {
     let mut world = World::new();
     for name in ["p", "q"] {
