@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 
 use crate::commands::Command;
@@ -96,11 +97,28 @@ pub(crate) enum Color {
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse() -> Args {
     let meant = as_meant(crate::commands::plain_format(std::env::args_os().collect()));
-    Args::parse_from(plain_switches(meant, &definition()))
+    Args::try_parse_from(plain_switches(meant, &definition()))
+        .unwrap_or_else(|error| without_hidden(error).exit())
+}
+
+/// A usage error that suggests no command which the help does not show.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else {
+        return error;
+    };
+    let definition = definition();
+    let is_hidden =
+        |name: &String| definition.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    let shown: Vec<String> = suggested.iter().filter(|name| !is_hidden(name)).cloned().collect();
+    match shown.is_empty() {
+        true => error.remove(ContextKind::SuggestedSubcommand),
+        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown)),
+    };
+    error
 }
 
 /// What people type who know other tools, as this program has it: `kiln help COMMAND` for `kiln COMMAND --help`, and
-/// kubectl's `-o json` for `--format json`.
+/// kubectl's `-o json` for `--format json`, Kyverno's `--remove-color` for `--color never`.
 ///
 /// Commands that write to a path have `-o` for that, as kustomize and Kyverno do; the word for a form is never a path
 /// there, and `./json` is.
@@ -124,6 +142,10 @@ fn as_meant(mut args: Vec<OsString>) -> Vec<OsString> {
     let mut rest = args[..own].iter().peekable();
     while let Some(word) = rest.next() {
         let text = word.to_str().unwrap_or_default();
+        if matches!(text, "--remove-color" | "--remove-color=true") {
+            meant.extend(["--color".into(), OsString::from("never")]);
+            continue;
+        }
         let joined = ["--output=", "-o=", "-o"].iter().find_map(|flag| text.strip_prefix(flag));
         let form = match text {
             "-o" | "--output" => rest.peek().and_then(|next| next.to_str()),
@@ -178,7 +200,11 @@ fn switch<'w>(
     definition: &clap::Command,
 ) -> Option<(&'w str, bool)> {
     let (name, value) = word.split_once('=')?;
-    let long = name.strip_prefix("--")?;
+    let long = name.strip_prefix("--");
+    let short = name.strip_prefix('-').and_then(|rest| {
+        let mut letters = rest.chars();
+        letters.next().filter(|letter| *letter != '-' && letters.next().is_none())
+    });
     let on = match value {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
         "0" | "f" | "F" | "FALSE" | "false" | "False" => false,
@@ -189,7 +215,9 @@ fn switch<'w>(
     let is_switch = arguments.any(|argument| {
         let names =
             argument.get_long().into_iter().chain(argument.get_all_aliases().into_iter().flatten());
-        matches!(argument.get_action(), ArgAction::SetTrue) && names.into_iter().any(|n| n == long)
+        matches!(argument.get_action(), ArgAction::SetTrue)
+            && (names.into_iter().any(|name| Some(name) == long)
+                || short.is_some() && argument.get_short() == short)
     });
     is_switch.then_some((name, on))
 }
@@ -234,6 +262,7 @@ mod tests {
             ("kiln plan -ojson r.yaml", "kiln plan --format json r.yaml"),
             ("kiln apply r.yaml -o=yaml", "kiln apply r.yaml --format yaml"),
             ("kiln apply r.yaml --output json", "kiln apply r.yaml --format json"),
+            ("kiln apply r.yaml --remove-color", "kiln apply r.yaml --color never"),
             // Paths.
             ("kiln apply r.yaml -o ./json", "kiln apply r.yaml -o ./json"),
             ("kiln build -o out.yaml", "kiln build -o out.yaml"),
@@ -249,6 +278,18 @@ mod tests {
             let wanted: Vec<OsString> = meant.split(' ').map(OsString::from).collect();
             assert_eq!(words, wanted, "{typed}");
         }
+    }
+
+    #[test]
+    fn hidden_commands_are_not_suggested() {
+        let said = |typed: &str| {
+            let error = Args::try_parse_from(typed.split(' ')).unwrap_err();
+            without_hidden(error).to_string()
+        };
+        let plan = said("kiln plann");
+        assert!(plan.contains("'plan'") && !plan.contains("plugin-sandbox"), "{plan}");
+        let hidden = said("kiln plugin-sandbo");
+        assert!(!hidden.contains("similar"), "{hidden}");
     }
 
     #[test]
@@ -268,6 +309,8 @@ mod tests {
             ("kiln build -- --network=true", "kiln build -- --network=true"),
             ("kiln create --recursive=true", "kiln create --recursive"),
             ("kiln edit fix --vars=T", "kiln edit fix --vars"),
+            ("kiln apply r.yaml -t=true -p=false", "kiln apply r.yaml -t"),
+            ("kiln apply r.yaml -o=true", "kiln apply r.yaml -o=true"),
             ("kiln create --vars=true", "kiln create --vars=true"),
         ] {
             assert_eq!(plain(typed), wanted, "{typed}");

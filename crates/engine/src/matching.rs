@@ -277,10 +277,18 @@ impl<'m> Matcher<'m> {
         };
         let subjects = wanted.subjects.is_empty()
             || wanted.subjects.iter().any(|s| s.matches(&user.username, &user.groups));
-        self.answer("subjects", subjects, || user.username.to_string())
-            && self.answer("roles", has(&wanted.roles, &user.roles), || user.roles.join(", "))
-            && self.answer("clusterRoles", has(&wanted.cluster_roles, &user.cluster_roles), || {
-                user.cluster_roles.join(", ")
+        let roles = [
+            ("roles", &wanted.roles, &user.roles),
+            ("clusterRoles", &wanted.cluster_roles, &user.cluster_roles),
+        ];
+        // Only what is asked for is worth a line.
+        (wanted.subjects.is_empty()
+            || self.answer("subjects", subjects, || {
+                let wanted: Vec<_> = wanted.subjects.iter().map(ToString::to_string).collect();
+                format!("{} {} {}", user.username, one_of(subjects), wanted.join(", "))
+            }))
+            && roles.into_iter().all(|(what, wanted, held)| {
+                wanted.is_empty() || self.answer(what, has(wanted, held), || held.join(", "))
             })
     }
 

@@ -19,6 +19,6 @@ mod values;
 
 pub use kiln_engine::Status;
 pub use objects::{Objects, with_namespace};
-pub use report::{Change, Counts, Made, Report, RuleResult, blocking_step};
+pub use report::{Change, Counts, Made, Report, RuleResult, blocked_by};
 pub use run::{Job, run};
 pub use values::{UserFile, Values, remark_kind};

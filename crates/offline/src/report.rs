@@ -136,24 +136,21 @@ impl RuleResult {
         match self.status {
             Status::Pass | Status::Warn => None,
             _ if self.why.is_some() => self.why.clone(),
-            Status::Skip | Status::NoMatch => {
-                let step = blocking_step(self.trace.as_ref()?)?;
-                Some(match &step.why {
-                    Some(why) => format!("{}: {why}", step.what),
-                    None => step.what.clone(),
-                })
-            }
+            Status::Skip | Status::NoMatch => blocked_by(self.trace.as_ref()?),
             Status::Fail | Status::Error => None,
         }
     }
 }
 
-/// The step that kept a rule from running: an exclusion that applied, or else what was not met.
-pub fn blocking_step(trace: &Step) -> Option<&Step> {
-    match trace.steps.last() {
-        Some(last) if last.answer == Answer::Yes => innermost(trace, &Answer::Yes),
-        _ => innermost(trace, &Answer::No),
-    }
+/// What kept a rule from running, in words: an exclusion that applied, or else what was not met.
+pub fn blocked_by(trace: &Step) -> Option<String> {
+    let is_excluded = trace.steps.last().is_some_and(|last| last.answer == Answer::Yes);
+    let (answer, how) = if is_excluded { (Answer::Yes, "excluded by ") } else { (Answer::No, "") };
+    let step = innermost(trace, &answer)?;
+    Some(match &step.why {
+        Some(why) => format!("{how}{}: {why}", step.what),
+        None => format!("{how}{}", step.what),
+    })
 }
 
 /// The innermost of the steps that gave this answer last.

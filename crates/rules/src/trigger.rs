@@ -1,5 +1,6 @@
 //! What fires a rule: which objects, in which operations, by whom.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_diagnostic::Place;
@@ -207,6 +208,18 @@ pub enum Subject {
         /// Its name.
         name: Str,
     },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::User(name) => write!(f, "user {name}"),
+            Subject::Group(name) => write!(f, "group {name}"),
+            Subject::ServiceAccount { namespace, name } => {
+                write!(f, "service account {namespace}/{name}")
+            }
+        }
+    }
 }
 
 impl Subject {

@@ -1,5 +1,7 @@
 //! What policies say of themselves in their status.
 
+use std::fmt;
+
 use kiln_value::Value;
 
 /// The condition that says which kinds cannot fire a policy.
@@ -20,6 +22,20 @@ pub(super) struct PolicyCondition {
     pub(super) message: String,
     /// Whether the policy acts all the same.
     pub(super) is_ready: bool,
+}
+
+impl fmt::Display for PolicyCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PolicyCondition { policy, condition, message, .. } = self;
+        match condition.as_str() {
+            ALL_RUN => write!(f, "policy {policy}: {message}"),
+            READABLE => {
+                write!(f, "policy {policy} is not fired by everything that it names: {message}")
+            }
+            "Ready" => write!(f, "policy {policy} is not ready: {message}"),
+            _ => write!(f, "policy {policy} is not {condition}: {message}"),
+        }
+    }
 }
 
 /// The conditions in a policy's status that do not hold: those of rules, and those of policies in CEL, which have
@@ -59,6 +75,10 @@ fn unmet_in(policy: &Value, status: &Value) -> Vec<PolicyCondition> {
         |condition: &PolicyCondition| [READABLE, ALL_RUN].contains(&condition.condition.as_str());
     if is_ready == Some(false) && found.iter().all(is_beside) {
         found.insert(0, read(status, "Ready"));
+    }
+    // One sentence says both.
+    if found.iter().any(|found| found.condition == "Ready" && found.reason == NOT_RUN) {
+        found.retain(|found| found.condition != ALL_RUN);
     }
     found
 }

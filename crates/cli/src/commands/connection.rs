@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kiln_admission::Settings;
-use kiln_diagnostic::{Diagnostic, Source};
+use kiln_diagnostic::{Diagnostic, Severity, Source};
 use kiln_dialects::{Compiled, compile, is_exception, is_policy};
 use kiln_live::{Around, Options, Reader};
 use kiln_object::{Gvk, ObjectId};
@@ -64,20 +64,33 @@ pub(super) fn around(
     })?)
 }
 
-/// Every policy that a cluster has, and every exception that holds.
+/// Every policy that a cluster has, and every exception that holds. Problems are shown that are at least so serious.
 pub(super) fn stored_rules(
     ui: &Ui,
     reader: &Reader,
     settings: &Settings,
+    least: Severity,
 ) -> Result<Compiled, Failure> {
     let documents = stored_policies(reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let mut compiled = compile(wanted, reader.kinds());
-    for problem in &compiled.diagnostics {
-        ui.problem(problem);
+    for problem in compiled.diagnostics.iter().filter(|found| found.severity >= least) {
+        ui.problem(&of_stored(problem));
     }
     compiled.exceptions = settings.in_force(&compiled.exceptions);
     Ok(compiled)
+}
+
+/// A problem of an object that a server gave: it is named, and lines and columns are left out, since the object has no
+/// text of its own.
+pub(super) fn of_stored(problem: &Diagnostic) -> Diagnostic {
+    let mut problem = problem.clone();
+    if let Some(place) = problem.place.take() {
+        problem.message = format!("{}: {}", place.source().name(), problem.message);
+    }
+    problem.label = None;
+    problem.related.clear();
+    problem
 }
 
 /// The exceptions that a cluster has, but for those whose places these documents take.
@@ -95,7 +108,7 @@ pub(super) fn stored_exceptions(
     });
     let compiled = compile(&documents, reader.kinds());
     for problem in &compiled.diagnostics {
-        ui.problem(problem);
+        ui.problem(&of_stored(problem));
     }
     Ok(compiled.exceptions)
 }

@@ -83,6 +83,17 @@ impl Ui {
             .hint(format!("use --format {}", words.join(" or "))))
     }
 
+    /// Prints what programs read: as YAML where that was asked for, otherwise as JSON.
+    pub(crate) fn document(&self, document: &serde_json::Value) -> io::Result<()> {
+        let mut out = self.data();
+        let text = format!("{document:#}");
+        match (self.format, kiln_value::json::parse(&text)) {
+            (Format::Yaml, Ok(value)) => out.write_all(kiln_yaml::emit(&value).as_bytes())?,
+            _ => writeln!(out, "{text}")?,
+        }
+        out.flush()
+    }
+
     /// Standard output, buffered; what is for people holds nothing that a terminal would obey. Flush it at the end, so
     /// that a full disk is noticed.
     pub(crate) fn stdout(&self) -> Clean<BufWriter<io::StdoutLock<'static>>> {

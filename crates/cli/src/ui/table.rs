@@ -5,6 +5,9 @@ use std::io;
 use super::paint::{Paint, Style};
 use super::plain;
 
+/// The columns that say how something ended.
+const RESULTS: [&str; 2] = ["RESULT", "ACTION"];
+
 /// Prints rows in columns as wide as their widest cell.
 pub(crate) fn table(
     out: &mut impl Paint,
@@ -26,7 +29,9 @@ pub(crate) fn table(
         for (at, (width, cell)) in widths.iter().zip(line).enumerate().take(last + 1) {
             match number {
                 0 => out.paint(Style::Strong, cell)?,
-                _ => out.result(cell)?,
+                // A policy may be called "ok".
+                _ if RESULTS.contains(&header[at]) => out.result(cell)?,
+                _ => out.write_all(cell.as_bytes())?,
             }
             if at < last {
                 write!(out, "{:1$}", "", width - cell.chars().count() + 3)?;

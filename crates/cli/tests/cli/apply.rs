@@ -145,7 +145,11 @@ fn the_trace_says_why_a_resource_does_not_match() {
     folder.write("policy.yaml", excluded);
     folder.write("other.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
     let run = folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "other.yaml", "--trace"]);
-    assert!(run.stdout.contains("no match: names: \"x\" is one of x"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("no match: excluded by names: \"x\" is one of x"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("Secret default/s: no rule names this kind"), "{}", run.stdout);
 }
 

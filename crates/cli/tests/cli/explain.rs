@@ -58,7 +58,11 @@ fn says_of_every_rule_why_it_acts_or_not() {
         assert_eq!(run.stderr.contains("--namespace"), hint.contains("--namespace"));
     }
     let run = explain(&["namespace/default"]);
-    assert!(run.stdout.contains("no match: namespaces: \"default\" is one of"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("no match: excluded by namespaces: \"default\" is one of"),
+        "{}",
+        run.stdout
+    );
     let run = explain(&["configmap/kyverno", "--namespace=kyverno", "--all"]);
     assert!(
         run.stdout.contains("a resource filter in the ConfigMap kyverno/kyverno"),

@@ -83,6 +83,7 @@ const VARIES: &[(&str, &str)] = &[
     ("N-N-NTN:N:N.NZ", "<time>"),
     ("N ms", "<n> ms"),
     ("N seconds ago", "<n> seconds ago"),
+    ("N second ago", "<n> seconds ago"),
     ("counts for N days", "counts for <n> days"),
     ("os error N", "os error <n>"),
 ];

@@ -136,7 +136,7 @@ impl Adoption {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
     let reader = args.connection.reader()?;
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
@@ -254,11 +254,11 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
 }
 
 fn show(ui: &Ui, adoption: &Adoption) -> io::Result<()> {
-    let mut out = ui.stdout();
-    match ui.format() {
-        Format::Json => writeln!(out, "{:#}", as_json(adoption))?,
-        _ => text(&mut out, adoption)?,
+    if ui.format() != Format::Text {
+        return ui.document(&as_json(adoption));
     }
+    let mut out = ui.stdout();
+    text(&mut out, adoption)?;
     out.flush()
 }
 

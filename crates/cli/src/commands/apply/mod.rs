@@ -183,9 +183,6 @@ struct Accepted {
     /// No rule that is run only audits
     #[arg(long, hide = true)]
     audit_warn: bool,
-    /// NO_COLOR and --color are honoured
-    #[arg(long, hide = true)]
-    remove_color: bool,
     /// With --cluster everything is looked at
     #[arg(long, hide = true)]
     cluster_wide_resources: bool,
@@ -208,6 +205,8 @@ struct Accepted {
     #[arg(long, hide = true)]
     generate_exceptions: bool,
     #[arg(long, hide = true)]
+    generated_exception_ttl: Option<String>,
+    #[arg(long, hide = true)]
     json: Vec<String>,
     #[arg(long, hide = true)]
     http_payload: Vec<String>,
@@ -228,6 +227,7 @@ impl Accepted {
             (!self.http_payload.is_empty(), "--http-payload"),
             (!self.envoy_payload.is_empty(), "--envoy-payload"),
             (self.generate_exceptions, "--generate-exceptions"),
+            (self.generated_exception_ttl.is_some(), "--generated-exception-ttl"),
         ];
         if let Some((_, option)) = payloads.into_iter().find(|(given, _)| *given) {
             return Err(Diagnostic::error(format!(

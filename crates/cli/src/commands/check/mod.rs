@@ -2,16 +2,18 @@
 
 mod tree;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{circles, is_policy};
+use kiln_dialects::{Compiled, NotRun, circles, is_policy};
+use serde_json::json;
 
 use super::rules::{compile_rules, is_clean};
 use super::watch;
 use crate::args::{Format, Global};
 use crate::exit::{CommandResult, Failure, Outcome};
 use crate::ui::{Ui, counted};
+use tree::Tree;
 
 /// Check rules without running them
 ///
@@ -40,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
     if args.watch {
         return watch::run(ui, &args.files, || once(ui, global, args));
     }
@@ -73,28 +75,60 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .collect();
     circles.iter().for_each(|problem| ui.problem(problem));
     compiled.diagnostics.extend(circles);
-    if ui.format() == Format::Text {
-        let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
-        let serious = |d: &&Diagnostic| d.severity > Severity::Note;
-        let problems = tree.problems.len() + compiled.diagnostics.iter().filter(serious).count();
-        let mut out = ui.stdout();
-        write!(
-            out,
-            "{} with {}: {}, {} not run by Kiln",
-            counted(compiled.policies.len(), "policy", "policies"),
-            counted(rules, "rule", "rules"),
-            counted(problems, "problem", "problems"),
-            compiled.not_run.len()
-        )?;
-        if tree.passed_over > 0 {
-            write!(out, "; {} passed over", counted(tree.passed_over, "entry", "entries"))?;
-        }
-        writeln!(out)?;
-        out.flush()?;
-    }
+    show(ui, &tree, &compiled)?;
     if compiled.has_errors() || !tree.problems.is_empty() {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));
     }
     Ok(if args.strict && !is_clean(&compiled) { Outcome::No } else { Outcome::Done })
+}
+
+/// Says how much was looked at and what was found. For programs, problems are part of it; on standard error they stand
+/// for people and in the order in which they were found.
+fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
+    let policies = compiled.policies.len();
+    let rules: usize = compiled.policies.iter().map(|policy| policy.rules.len()).sum();
+    let serious = |found: &&Diagnostic| found.severity > Severity::Note;
+    let problems: Vec<&Diagnostic> =
+        tree.problems.iter().chain(compiled.diagnostics.iter().filter(serious)).collect();
+    if ui.format() != Format::Text {
+        let not_run: Vec<_> = compiled.not_run.iter().map(not_run).collect();
+        return ui.document(&json!({
+            "problems": problems,
+            "notRun": not_run,
+            "summary": {
+                "policies": policies,
+                "rules": rules,
+                "problems": problems.len(),
+                "notRun": not_run.len(),
+                "passedOver": tree.passed_over,
+            },
+        }));
+    }
+    let mut out = ui.stdout();
+    write!(
+        out,
+        "{} with {}: {}, {} not run by Kiln",
+        counted(policies, "policy", "policies"),
+        counted(rules, "rule", "rules"),
+        counted(problems.len(), "problem", "problems"),
+        compiled.not_run.len()
+    )?;
+    if tree.passed_over > 0 {
+        write!(out, "; {} passed over", counted(tree.passed_over, "entry", "entries"))?;
+    }
+    writeln!(out)?;
+    out.flush()
+}
+
+fn not_run(rule: &NotRun) -> serde_json::Value {
+    let position = rule.place.position();
+    json!({
+        "policy": rule.policy,
+        "rule": rule.rule.as_ref().map(kiln_value::Str::as_str),
+        "operation": rule.operation(),
+        "file": rule.place.source().name(),
+        "line": position.line,
+        "column": position.column,
+    })
 }

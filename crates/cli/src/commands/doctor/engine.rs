@@ -6,6 +6,7 @@ use kiln_value::Value;
 
 use super::super::engines::{KEEPING, KYVERNO, answering_engine, other_engine, sharing_engine};
 use super::Examination;
+use crate::ui::counted;
 
 /// So many seconds clocks may differ.
 const ASKEW: i64 = 5;
@@ -94,8 +95,8 @@ pub(super) fn lease(look: &mut Examination<'_>) {
             "compare the clock of this machine and of the engine's",
         ),
         Some(age) if age <= life * 2 => {
-            let age = age.max(0);
-            look.good(about, format!("{holder} acts, and renewed the Lease {age} seconds ago"));
+            let age = counted(usize::try_from(age).unwrap_or(0), "second", "seconds");
+            look.good(about, format!("{holder} acts, and renewed the Lease {age} ago"));
         }
         Some(age) => look.bad(
             about,

@@ -172,7 +172,7 @@ impl Examination<'_> {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
     let reader = args.connection.reader()?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut examination = Examination {
@@ -204,22 +204,20 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
 }
 
 fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {
-    let mut out = ui.stdout();
-    match ui.format() {
-        Format::Json => {
-            let all: Vec<_> = findings
-                .iter()
-                .map(|finding| {
-                    serde_json::json!({
-                        "about": finding.about, "state": finding.state.word(),
-                        "message": finding.message, "hint": finding.hint,
-                    })
+    if ui.format() != Format::Text {
+        let all: Vec<_> = findings
+            .iter()
+            .map(|finding| {
+                serde_json::json!({
+                    "about": finding.about, "state": finding.state.word(),
+                    "message": finding.message, "hint": finding.hint,
                 })
-                .collect();
-            writeln!(out, "{:#}", serde_json::Value::from(all))?;
-        }
-        _ => text(&mut out, findings)?,
+            })
+            .collect();
+        return ui.document(&all.into());
     }
+    let mut out = ui.stdout();
+    text(&mut out, findings)?;
     out.flush()
 }
 

@@ -10,7 +10,7 @@ use kiln_object::metadata;
 use kiln_yaml::Document;
 
 use super::super::conditions::{NOT_RUN, PolicyCondition, READABLE, unmet};
-use super::super::connection::stored_policies;
+use super::super::connection::{of_stored, stored_policies};
 use super::super::engines::{Engine, KEEPING, KYVERNO};
 use super::{Examination, State};
 use crate::exit::Failure;
@@ -29,7 +29,7 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             kiln_diagnostic::Severity::Note => continue,
         };
         // Its words hold its hint.
-        look.note(about, state, problem.to_string(), None);
+        look.note(about, state, of_stored(problem).to_string(), None);
     }
     for exception in &compiled.exceptions {
         if !look.settings.holds(exception) {
@@ -87,10 +87,20 @@ fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
             None => look.bad(
                 about,
                 format!("{rule}, and nobody else runs it: it has no effect"),
-                &format!("keep Kyverno for such rules (docs/guides/from-kyverno.md, \"{KEEPING}\"), write validations as ValidatingAdmissionPolicies, which the API server runs, or take the rule out"),
+                &instead(rule),
             ),
         }
     }
+}
+
+/// What to do about a rule that nobody runs.
+fn instead(rule: &NotRun) -> String {
+    let another = match rule.operation() {
+        "validate" => ", write it as a ValidatingAdmissionPolicy, which the API server runs",
+        _ => "",
+    };
+    let what = if rule.rule.is_some() { "take the rule out" } else { "delete the policy" };
+    format!("keep Kyverno for it (docs/guides/from-kyverno.md, \"{KEEPING}\"){another}, or {what}")
 }
 
 /// Looks at what a policy says of itself.

@@ -3,10 +3,11 @@
 use kiln_engine::{Effect, Ensure, Status};
 use kiln_live::provenance::{Provenance, is_in_step};
 use kiln_object::{ObjectId, metadata};
+use kiln_offline::blocked_by;
 use kiln_rules::Rule;
 use kiln_value::Value;
 
-use super::{Looking, reason};
+use super::Looking;
 
 /// The rule that made an object, as the object says. The engine signs what it makes; without its key nobody can tell
 /// whether the object speaks the truth, so it is always shown as what the object says.
@@ -100,7 +101,7 @@ impl Looking<'_> {
                 "the rule makes other objects of its trigger now".to_owned()
             }
             None => {
-                let why = outcome.trace.as_ref().and_then(reason);
+                let why = outcome.trace.as_ref().and_then(blocked_by);
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 format!("the rule makes nothing of its trigger any more{why}")
             }

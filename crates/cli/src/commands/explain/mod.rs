@@ -4,7 +4,7 @@ mod made_by;
 mod show;
 
 use kiln_admission::Settings;
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_engine::{
     ClaimLabels, Effect, Event, Outcome as Evaluated, PatchTarget, RuleSet, Status, Step, User,
     World,
@@ -12,7 +12,7 @@ use kiln_engine::{
 use kiln_live::provenance::Books;
 use kiln_live::{Around, Reader};
 use kiln_object::{Gvk, ObjectId};
-use kiln_offline::blocking_step;
+use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
 use kiln_services::Allowed;
 use kiln_value::Value;
@@ -119,7 +119,7 @@ impl Explanation {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
     let reader = args.connection.reader()?;
     let id = meant(&reader, args)?;
     let object = reader
@@ -138,7 +138,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         })?;
     let services = super::run::all(&args.allow_service);
     let around = around(&reader, &args.engine_namespace, &services)?;
-    let rules = rule_set(&stored_rules(ui, &reader, &around.settings)?);
+    let rules = rule_set(&stored_rules(ui, &reader, &around.settings, Severity::Error)?);
     let looking = Looking { reader: &reader, args, rules: &rules, around: &around };
     let mut explanation = looking.explain(&id, &object)?;
     explanation.conditions =
@@ -212,6 +212,7 @@ impl Looking<'_> {
             trigger: object,
             requests: &requests,
             unseen: unseen.is_some(),
+            user_given: user.is_some(),
         };
         let mut explained: Vec<RuleExplanation> =
             outcomes.into_iter().map(|outcome| about(self.reader, &why, outcome)).collect();
@@ -317,7 +318,13 @@ struct WhyNothing<'a> {
     requests: &'a [Request],
     /// Why is said already.
     unseen: bool,
+    /// Who sent the request was said.
+    user_given: bool,
 }
+
+/// Why a rule that asks for the user may have left an object alone.
+const SENDER: &str =
+    "the rule asks who sent the request, and objects do not say; try --user and --group";
 
 impl WhyNothing<'_> {
     /// The end of a sentence; empty when nothing is known.
@@ -332,7 +339,10 @@ impl WhyNothing<'_> {
             }
             let rule = self.rules.rule(id)?;
             let policy = self.rules.policies().iter().find(|policy| policy.id == id.policy)?;
-            self.books.why_nothing(rule, policy.origin.document().value(), self.trigger)
+            let document = policy.origin.document();
+            let said = self.books.why_nothing(rule, document.value(), self.trigger);
+            let asks_user = !self.user_given && rule.asks_for_user();
+            said.or_else(|| asks_user.then(|| SENDER.to_owned()))
         };
         known().map(|why| format!(": {why}")).unwrap_or_default()
     }
@@ -348,7 +358,7 @@ fn about(reader: &Reader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> R
     let why = refused
         .or(failed)
         .or_else(|| outcome.why.as_ref().map(ToString::to_string))
-        .or_else(|| outcome.trace.as_ref().filter(|_| !acts).and_then(reason));
+        .or_else(|| outcome.trace.as_ref().filter(|_| !acts).and_then(blocked_by));
     RuleExplanation { rule, status, why, about_kind: true, targets, trace: outcome.trace }
 }
 
@@ -389,13 +399,4 @@ fn targets(
         }
     }
     targets
-}
-
-/// What kept a rule from running, in words: an exclusion that applied, or else what was not met.
-fn reason(trace: &Step) -> Option<String> {
-    let step = blocking_step(trace)?;
-    Some(match &step.why {
-        Some(why) => format!("{}: {why}", step.what),
-        None => step.what.clone(),
-    })
 }

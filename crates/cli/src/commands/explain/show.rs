@@ -14,11 +14,11 @@ use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, counted, plain};
 
 pub(super) fn explanation(ui: &Ui, args: &Args, explanation: &Explanation) -> io::Result<()> {
-    let mut out = ui.stdout();
-    match ui.format() {
-        Format::Json => writeln!(out, "{:#}", as_json(explanation))?,
-        _ => text(&mut out, args.all, args.trace, explanation)?,
+    if ui.format() != Format::Text {
+        return ui.document(&as_json(explanation));
     }
+    let mut out = ui.stdout();
+    text(&mut out, args.all, args.trace, explanation)?;
     out.flush()
 }
 
@@ -33,9 +33,18 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
     if shown.rules.is_empty() {
         writeln!(out, "  the cluster has no rules")?;
     }
-    for PolicyCondition { policy, condition, message, .. } in &shown.conditions {
-        let (policy, condition) = (plain(policy), plain(condition));
-        writeln!(out, "policy {policy} is not {condition}: {}", plain(message))?;
+    let about_kind: BTreeSet<String> = shown
+        .rules
+        .iter()
+        .filter(|rule| rule.about_kind)
+        .map(|rule| rule.rule.policy.key())
+        .collect();
+    let (near, far): (Vec<_>, Vec<_>) = shown
+        .conditions
+        .iter()
+        .partition(|condition| all || about_kind.contains(&condition.policy));
+    for condition in near {
+        writeln!(out, "{}", plain(&condition.to_string()))?;
     }
     // Where nothing acts, those that came near are what the reader asks about.
     let acts = shown.rules.iter().any(|rule| rule.status != Status::NoMatch);
@@ -62,6 +71,9 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
     }
     if let Some(line) = others(&shown.rules, is_shown) {
         writeln!(out, "{line}")?;
+    }
+    if let Some(line) = unmet_elsewhere(&far) {
+        writeln!(out, "{}", plain(&line))?;
     }
     if let Some(why) = &shown.refused {
         writeln!(out, "the API server refuses what rules make of it: {}", plain(why))?;
@@ -98,6 +110,25 @@ fn others(
     let other = if shown.is_empty() { "" } else { "other " };
     let (one, many) = (format!("{other}policy does"), format!("{other}policies do"));
     (count > 0).then(|| format!("{} not match; --all shows why", counted(count, &one, &many)))
+}
+
+/// The policies that are not about such objects, and say that something is wrong with them.
+fn unmet_elsewhere(conditions: &[&PolicyCondition]) -> Option<String> {
+    const NAMED: usize = 3;
+    let policies: BTreeSet<&str> =
+        conditions.iter().map(|condition| condition.policy.as_str()).collect();
+    let named: Vec<&str> = policies.iter().take(NAMED).copied().collect();
+    let more = match policies.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let count = counted(policies.len(), "policy is", "policies are");
+    (!policies.is_empty()).then(|| {
+        format!(
+            "{count} not about such objects and not ready, or not run in full: {}{more}; `kiln doctor` says why",
+            named.join(", ")
+        )
+    })
 }
 
 fn as_json(explanation: &Explanation) -> serde_json::Value {

@@ -8,7 +8,7 @@ mod show;
 use std::sync::Arc;
 
 use kiln_admission::Settings;
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::is_policy;
 use kiln_live::{Play, Rehearsed, take_refused};
 use kiln_object::{Kinds, ObjectId, list};
@@ -102,7 +102,7 @@ pub(super) fn plan(
     services: &Allowed,
     args: &PlanArgs,
 ) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Table, Format::Json])?;
+    ui.has_forms(&[Format::Text, Format::Table, Format::Json, Format::Yaml])?;
     let documents = read_all(rules, global)?;
     if !rules.is_empty() && !documents.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", rules.join(", "))).into());
@@ -111,7 +111,7 @@ pub(super) fn plan(
     let kinds = more_kinds(reader.kinds().clone(), &documents)?;
     let around = around(&reader, &args.engine_namespace, services)?;
     let mut compiled = if rules.is_empty() {
-        stored_rules(ui, &reader, &around.settings)?
+        stored_rules(ui, &reader, &around.settings, Severity::Warning)?
     } else {
         let mut compiled = compile_rules(ui, &documents, &[], &kinds);
         for exception in compiled.exceptions.iter_mut().filter(|it| !it.name.contains('/')) {

@@ -6,6 +6,7 @@ use kiln_live::Planned;
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::{Map, Value, json};
+use kiln_yaml::emit;
 
 use super::Plan;
 use super::bookkeeping::fold;
@@ -17,6 +18,7 @@ pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
+        Format::Yaml => out.write_all(emit(&as_value(plan)).as_bytes())?,
         Format::Table => rows(&mut out, plan)?,
         _ => text(&mut out, shown, plan)?,
     }

@@ -88,10 +88,6 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PATH", alias = "output-format")]
     output: Option<PathBuf>,
 
-    /// Accepted for compatibility: NO_COLOR and --color are honoured
-    #[arg(long, hide = true)]
-    remove_color: bool,
-
     /// Accepted for compatibility: no registry is asked
     #[arg(long, hide = true)]
     registry: bool,
