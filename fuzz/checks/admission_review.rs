@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use kiln_admission::{Hooks, Request, Settings};
-use kiln_engine::{Nothing, World};
+use kiln_engine::{EmptyView, EvalEnv};
 use kiln_object::Kinds;
 use kiln_yaml::{ReadOptions, read_bytes};
 
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let (hooks, settings, kinds) = &*HOOKS;
     if let Ok(request) = Request::read(bytes, 1 << 20, kinds) {
         let reviewed =
-            hooks.review("/mutate/fail", &request, &World::of(&Nothing, kinds), settings);
+            hooks.review("/mutate/fail", &request, &EvalEnv::of(&EmptyView, kinds), settings);
         assert!(!reviewed.panicked);
         let _ = reviewed.response.to_bytes(&request.uid);
     }

@@ -1,10 +1,10 @@
 //! Any bytes as the body of a write: there is an answer, and nothing panics.
 
-use kiln_apiserver::{Outside, Request, Server, Settings};
+use kiln_apiserver::{Request, Server, ServerHost, Settings};
 
 struct Still;
 
-impl Outside for Still {
+impl ServerHost for Still {
     fn now(&self) -> (i64, u32) {
         (1_800_000_000, 0)
     }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use kiln_dialects::compile;
-use kiln_engine::{Event, Limits, Nothing, RuleSet, World};
+use kiln_engine::{EmptyView, EvalEnv, Event, Limits, RuleSet};
 use kiln_object::Kinds;
 use kiln_value::value;
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -19,7 +19,7 @@ pub(crate) fn check(text: &[u8]) {
     }
     let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
     let limits = Limits { steps: 10_000, bytes: 1 << 20, ..Limits::default() }.traced();
-    let world = World { limits, ..World::of(&Nothing, kinds) };
+    let eval_env = EvalEnv { limits, ..EvalEnv::of(&EmptyView, kinds) };
     let pod = value!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}},
@@ -32,8 +32,8 @@ pub(crate) fn check(text: &[u8]) {
             Event::updated(object.clone(), object),
         ];
         for event in events {
-            let mutated = rules.mutate(&event, &world);
-            for outcome in rules.evaluate(&event, &world).into_iter().chain(mutated.outcomes) {
+            let mutated = rules.mutate(&event, &eval_env);
+            for outcome in rules.evaluate(&event, &eval_env).into_iter().chain(mutated.outcomes) {
                 let _ = outcome.trace.map(|trace| trace.to_string());
             }
         }

@@ -1,7 +1,7 @@
 //! Any suite runs to its end, whatever it says.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::Offline;
+use kiln_engine::NoExternalData;
 use kiln_jmespath::NoSources;
 use kiln_suites::{Files, Options, Report, Selector, junit, run};
 use kiln_yaml::ReadOptions;
@@ -33,7 +33,7 @@ pub(crate) fn check(bytes: &[u8]) {
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
-        services: &Offline,
+        services: &NoExternalData,
     };
     let suite = run("kyverno-test.yaml", &Given(parts), &options);
     let report = Report { suites: vec![suite] };

@@ -200,7 +200,7 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn path_below(folder: &Path, file: &Path) -> Result<String> {
-    let path = file.strip_prefix(folder)?.to_str().context("a path is no text")?;
+    let path = file.strip_prefix(folder)?.to_str().context("a path is not text")?;
     Ok(path.to_owned())
 }
 

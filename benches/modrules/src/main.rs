@@ -5,7 +5,7 @@
 
 use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often, once};
 use kiln_dialects::{Compiled, compile};
-use kiln_engine::{Event, Nothing, RuleSet, World};
+use kiln_engine::{Event, EmptyView, RuleSet, EvalEnv};
 use kiln_gotemplate::{Environment, Field, FunctionSet, Numbers, Options, Template};
 use kiln_object::Kinds;
 use kiln_value::{Value, json};
@@ -70,7 +70,7 @@ fn admit(count: usize) -> Outcome {
     let set = RuleSet::new(compiled(&rules(count)).policies);
     let kinds = Kinds::builtin();
     let event = Event::created(deployment());
-    let admit = || set.mutate(&event, &World::of(&Nothing, &kinds)).object;
+    let admit = || set.mutate(&event, &EvalEnv::of(&EmptyView, &kinds)).object;
     let after = admit();
     let annotations = after.get_path(["metadata", "annotations"]).and_then(Value::as_map).unwrap();
     assert_eq!(annotations.len(), 1 + count / 10);

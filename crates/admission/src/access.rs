@@ -18,7 +18,7 @@ const VERBS: [&str; 9] =
 /// The most single rights of a role that are asked about one by one.
 const MOST_HANDED_OUT: usize = 256;
 
-/// Rights that somebody needs on one resource.
+/// Rights that a user needs on one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// The part of the policy that needs them.
@@ -45,7 +45,7 @@ pub struct Need {
     pub without: Without,
     /// It is how the engine works, and no author has to have it.
     pub(crate) of_engine_alone: bool,
-    /// For `bind` and `escalate`: the rules of the role, where they are known before the policy acts. Whoever has all of
+    /// For `bind` and `escalate`: the rules of the role, where they are known before the policy acts. A user who has all of
     /// these rights hands them out without the verb.
     pub(crate) hands_out: Option<Value>,
 }
@@ -98,7 +98,7 @@ impl Account {
 /// The path at which questions are asked.
 pub const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// The question whether somebody may do something, as the API server takes it. Its answer is at
+/// The question whether a user may do something, as the API server takes it. Its answer is at
 /// `status.allowed`.
 pub fn access_review(user: &str, groups: &[Str], attributes: Map) -> Value {
     let mut spec = Map::new();
@@ -157,7 +157,7 @@ impl Question<'_> {
             .then(|| ObjectId::new(need.kind.clone(), place, &need.name))
     }
 
-    /// The questions that may be answered with yes instead, all of them: whoever has the rights that a role holds may
+    /// The questions that may be answered with yes instead, all of them: a user who has the permissions of a role may
     /// hand them out. None when they are not known, or too many.
     // Kubernetes: as the API server does when it is asked to store a role or a binding.
     pub fn instead(&self, role: Option<&Value>, settings: &Settings) -> Option<Vec<Value>> {
@@ -201,7 +201,7 @@ impl Question<'_> {
             let many =
                 [&groups, &resources, &verbs, &names].map(Vec::len).iter().product::<usize>();
             asked += many;
-            // What is no resource is not asked about.
+            // What is not a resource is not asked about.
             if many == 0 || asked > MOST_HANDED_OUT {
                 return None;
             }
@@ -239,7 +239,7 @@ pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<Question<
     questions
 }
 
-/// What an author is told who may not do it themselves.
+/// The message for an author who may not do it themselves.
 pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<String> {
     let writes = |need: &&Need| need.verbs.iter().any(|verb| ["create", "update"].contains(verb));
     if let Some(need) = needs.iter().filter(writes).find(|need| is_policy(&need.kind)) {
@@ -257,8 +257,8 @@ pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<Str
         namespace => format!("in namespace {namespace}"),
     };
     Some(format!(
-        "path: {}: {} may not {} {} {place}, so a policy of theirs may not either; grant them the right, or \
-         let somebody who has it store the policy",
+        "path: {}: {} may not {} {} {place}, so a policy of theirs may not either; grant them the permission, or \
+         let a user who has it store the policy",
         first.path,
         author.username,
         verbs.join(", "),
@@ -278,7 +278,7 @@ pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
 #[derive(Debug)]
 pub struct Lacking<'n>(Vec<(&'n Need, Vec<&'static str>)>);
 
-/// What is lacking by the answers to all questions; an answer that did not come is no yes.
+/// What is lacking by the answers to all questions; an answer that did not come is not a yes.
 pub fn lacking<'n>(needs: &'n [Need], allowed: &[bool]) -> Lacking<'n> {
     let mut answers = allowed.iter().copied();
     let mut missing: Vec<(&Need, Vec<&'static str>)> = Vec::new();
@@ -305,7 +305,7 @@ impl Lacking<'_> {
         format!("{complaints} (kiln doctor prints the ClusterRole to apply)")
     }
 
-    /// What users are told: what is lacking, and the roles that give it.
+    /// The message for users: what is lacking, and the roles that give it.
     pub fn told(&self, policy: &PolicyId, settings: &Settings) -> String {
         let complaints = self.0.iter().map(|(need, verbs)| need.complaint(verbs, settings));
         let mut message = complaints.collect::<Vec<_>>().join("; ");
@@ -429,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    /// What is asked of somebody who stores a policy with one rule, and what they are told who may do anything.
+    /// What a user who stores a policy with one rule needs, and the message for one who may do anything.
     fn of_author(kinds: &str, action: &str) -> (Vec<String>, Option<String>) {
         let policy = format!(
             "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {{name: p, namespace: shop}}\nspec:\n  rules:\n  - name: r\n    match: {{any: [{{resources: {{kinds: [{kinds}]}}}}]}}\n    {action}\n"

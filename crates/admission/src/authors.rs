@@ -1,5 +1,5 @@
-//! Who stores a policy: written down where nobody else can, so that what its rules read and write can be held to that
-//! person's rights. [`policies`](crate::policies) asks for these rights when the policy is stored; whoever reads and writes
+//! Who stores a policy: recorded where no one else can write, so that what its rules read and write can be held to that
+//! person's rights. [`policies`](crate::policies) asks for these rights when the policy is stored; the code that reads and writes
 //! for it asks again.
 
 pub use kiln_controller::author::Authors;
@@ -16,7 +16,7 @@ use crate::review::Response;
 /// The path at which policies get their author.
 pub const AUTHOR_PATH: &str = "/policymutate";
 
-/// Whether a policy would be held to the rights of its author, and nobody wrote down who that is: it was stored while no
+/// Whether a policy would be held to the rights of its author, and that author is not recorded: it was stored while no
 /// webhook of the engine was there.
 pub fn is_unsigned(policy: &Value, authors: Authors) -> bool {
     // All that ModRules do, they do to requests of others.
@@ -104,10 +104,10 @@ mod tests {
             (policy("", 1, Some(bob)), None, Authors::Namespaced, None),
             (policy("", 1, None), None, Authors::All, Some(ann)),
             (policy("shop", 1, Some(bob)), None, Authors::Off, None),
-            // A label that somebody adds does not make them the author; a rule does.
+            // A label that a user adds does not make them the author; a rule does.
             (policy("shop", 1, None), Some(&by_bob), Authors::Namespaced, Some(bob)),
             (policy("shop", 1, Some(ann)), Some(&by_bob), Authors::Namespaced, Some(bob)),
-            // Whoever first stores a policy again that has no author is the author.
+            // The first user who stores a policy without an author again becomes the author.
             (
                 policy("shop", 1, Some(bob)),
                 Some(&policy("shop", 1, None)),

@@ -5,7 +5,7 @@
 //! authority near its end ─▶ new authority; both are trusted while the old one counts
 //!   … some time later, when every API server knows the new one ─▶ new serving certificate, signed by it
 //! serving certificate near its end, or for other names ─▶ new serving certificate
-//! an authority without its key ─▶ somebody's own: what is stored is served as it is, or not at all
+//! an authority without its key ─▶ the user's own: what is stored is served as it is, or not at all
 //! ```
 //!
 //! The time is given in seconds since 1970. Nothing is stored here: a host writes the Secrets and comes back
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Pair {
 /// What Secrets hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// The authority; older ones that still count stand behind the newest. Without a key it is somebody's own.
+    /// The authority; older ones that still count stand behind the newest. Without a key it is the user's own.
     pub authority: Option<Pair>,
     /// What is served.
     pub serving: Option<Pair>,
@@ -92,7 +92,7 @@ pub enum CertificateError {
     /// The machine cannot make one.
     #[error("cannot make a certificate for the webhooks: {0}")]
     Make(#[from] rcgen::Error),
-    /// Somebody gives an authority without its key, and nothing that could be served.
+    /// The user gives an authority without its key, and nothing that could be served.
     #[error(
         "the authority in Secret {authority} has no key, and Secret {serving} {why}: store a certificate for {name} that \
          the authority signed, or remove both Secrets"
@@ -107,9 +107,9 @@ pub enum CertificateError {
         /// Whom the certificate has to stand for.
         name: String,
     },
-    /// Somebody gives an authority that nobody trusts any more.
+    /// The user gives an authority that has expired.
     #[error(
-        "the authority in Secret {authority} has ended: store another one, and what it signed in Secret {serving}, or \
+        "the authority in Secret {authority} has expired: store another one, and what it signed in Secret {serving}, or \
          remove both Secrets"
     )]
     Ended {
@@ -185,19 +185,19 @@ pub fn bundle_validity(bundle: &str) -> Vec<(i64, i64)> {
 
 impl Certificates {
     /// Certificates that are good now: those that are stored as far as they are, new ones otherwise. An authority without
-    /// a key is somebody's own: what is stored is served as it is.
+    /// a key is the user's own: what is stored is served as it is.
     ///
     /// # Errors
-    /// When the machine cannot make keys, or somebody's own certificate is not good.
+    /// When the machine cannot make keys, or the user's own certificate is not good.
     pub fn ensure(stored: &Stored, names: &Names, now: i64) -> Result<Self, CertificateError> {
         Self::ensure_called(stored, names, &names.of_service(), now)
     }
 
-    /// The same where API servers call another name than that of the Service, which somebody's own certificate has to
+    /// The same where API servers call another name than that of the Service, which the user's own certificate has to
     /// stand for.
     ///
     /// # Errors
-    /// When the machine cannot make keys, or somebody's own certificate is not good.
+    /// When the machine cannot make keys, or the user's own certificate is not good.
     pub fn ensure_called(
         stored: &Stored,
         names: &Names,
@@ -306,10 +306,10 @@ impl Certificates {
         let first = certificates(&serving.certificates).into_iter().next();
         let first = first.ok_or_else(|| wrong("holds no certificate"))?;
         if now >= first.not_after {
-            return Err(wrong("holds a certificate that has ended"));
+            return Err(wrong("holds a certificate that has expired"));
         }
         if now < first.not_before {
-            return Err(wrong("holds a certificate that does not count yet"));
+            return Err(wrong("holds a certificate that is not valid yet"));
         }
         if !first.is_for(called) && !wildcard(called).is_some_and(|name| first.is_for(&name)) {
             return Err(wrong("holds a certificate for other names"));
@@ -329,12 +329,12 @@ impl Certificates {
         })
     }
 
-    /// Whether somebody else made them: an authority without its key, and what is served.
+    /// Whether the user made them: an authority without its key, and what is served.
     pub fn are_given(&self) -> bool {
         self.authority.key.is_empty()
     }
 
-    /// When nobody trusts any more what is served, in seconds since 1970.
+    /// When what is served expires, in seconds since 1970.
     pub fn end(&self) -> i64 {
         let serving = certificates(&self.serving.certificates);
         let end = serving.first().map_or(i64::MIN, |serving| serving.not_after);
@@ -524,7 +524,7 @@ mod tests {
             let refusal = |stored: &Stored, names: &Names, now| {
                 Certificates::ensure(stored, names, now).unwrap_err().to_string()
             };
-            assert!(refusal(&stored, &names(), NOW + SERVING_LIFE).contains("has ended"));
+            assert!(refusal(&stored, &names(), NOW + SERVING_LIFE).contains("has expired"));
             let elsewhere = Names::usual("elsewhere");
             assert!(refusal(&stored, &elsewhere, NOW).contains("other names"));
             let alone = Stored::read(Some(&secret), None);
@@ -533,7 +533,7 @@ mod tests {
         }
     }
 
-    /// What somebody stores who has an authority of their own, with a certificate for these names.
+    /// What a user with an authority of their own stores, with a certificate for these names.
     fn given(authority_life: i64, serving_life: i64, names: &[&str]) -> Stored {
         let key = KeyPair::generate().unwrap();
         let mut params = authority(NOW).unwrap();
@@ -588,7 +588,7 @@ mod tests {
             let made = ensure(&stored, NOW + DAY - 1);
             assert_eq!((made.end(), made.next), (NOW + DAY, NOW + DAY));
             let ended = Certificates::ensure(&stored, &names(), NOW + DAY).unwrap_err();
-            assert!(ended.to_string().contains("has ended"), "{ended}");
+            assert!(ended.to_string().contains("has expired"), "{ended}");
         }
         let own = ensure(&Stored::default(), NOW);
         assert_eq!(own.end(), NOW + SERVING_LIFE);

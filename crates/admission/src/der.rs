@@ -22,7 +22,7 @@ pub(crate) struct Certificate {
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// The certificates in a text, one behind the other. What is none is passed over.
+/// The certificates in a text, one behind the other. What is none is skipped.
 pub(crate) fn certificates(text: &str) -> Vec<Certificate> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kiln_controller::Hint;
-use kiln_engine::{Effect, Event, Outcome, RuleSet, Verdict, World};
+use kiln_controller::ObservedRequest;
+use kiln_engine::{Effect, EvalEnv, Event, RuleOutcome, RuleSet, Verdict};
 use kiln_object::Kinds;
 use kiln_patch::diff;
 use kiln_rules::{Exception, Operation, Policy, PolicyId, Rule, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value, json};
 
-pub use crate::registration::Part as Purpose;
+pub use crate::webhook_needs::Part as Purpose;
 
-use crate::registration::{FailurePolicy, MODRULES, Registration, dashed, family};
 use crate::review::{Request, Response, namespace_of, sent_kind};
 use crate::settings::Settings;
+use crate::webhook_needs::{FailurePolicy, MODRULES, WebhookNeeds, dashed, family};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
 
 /// One webhook: a path, the rules behind it, and when it is called.
@@ -32,7 +32,7 @@ pub struct Hook {
     pub path: String,
     /// Whether its rules change objects.
     pub purpose: Purpose,
-    /// What it means when a rule fails, or nobody answers.
+    /// What it means when a rule fails, or no replica answers.
     pub failure: FailurePolicy,
     /// How many seconds an answer may take.
     pub timeout: u8,
@@ -52,7 +52,7 @@ pub struct Hook {
     unfiltered: bool,
     set: RuleSet,
     asks_for_roles: bool,
-    /// Policies whose users are told what changed.
+    /// Policies that warn users about what changed.
     warns: Vec<Str>,
     /// What policies need to know that no watch tells.
     needs: BTreeMap<PolicyId, Needs>,
@@ -70,7 +70,7 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(policy: &Policy, registration: &Registration) -> Self {
+    fn of(policy: &Policy, registration: &WebhookNeeds) -> Self {
         let about = policy.origin.document().value().get("metadata").unwrap_or(&Value::Null);
         let unchanged = about.get("generation").and_then(Value::as_i64) == Some(1);
         let since = about.str_at(["creationTimestamp"]).filter(|_| unchanged);
@@ -82,10 +82,10 @@ impl Needs {
     }
 
     /// Whether a rule of the policy needs what only this request knows, so that it must not be lost.
-    fn hold(&self, rule: &Rule, hint: &Hint) -> bool {
+    fn hold(&self, rule: &Rule, hint: &ObservedRequest) -> bool {
         let operation = hint.operation;
         if hint.stores_nothing() {
-            // What is told of the status alone fires nothing.
+            // A change of the status alone triggers nothing.
             return hint.subresource != "status";
         }
         if operation == Operation::Delete {
@@ -105,13 +105,13 @@ impl Needs {
 }
 
 /// What a hook does with a request.
-pub(crate) enum Look {
+pub(crate) enum Visibility {
     /// Its rules see it.
-    At,
+    Visible,
     /// They do not: the settings keep it from them, by what it is about or by who sent it.
-    Away { by_user: bool },
+    Excluded { by_user: bool },
     /// Who sent it cannot be found out.
-    Unknown(String),
+    UserUnknown(String),
 }
 
 /// All hooks of a host.
@@ -124,10 +124,10 @@ pub struct Hooks {
 /// What came of a review.
 #[derive(Debug, Default)]
 pub struct Reviewed {
-    /// What the API server is told.
+    /// The response for the API server.
     pub response: Response,
     /// What the controller should know.
-    pub hint: Option<Hint>,
+    pub hint: Option<ObservedRequest>,
     /// The rules that cannot do without it: for them it must outlive this process. None when it only spares
     /// the controller some waiting.
     pub needed_by: Vec<RuleId>,
@@ -135,7 +135,7 @@ pub struct Reviewed {
     pub strict: bool,
     /// The rules that ran, and how they ended.
     pub ran: Vec<(RuleId, Verdict)>,
-    /// Nobody looked at the request: it is of a kind, or by somebody, that rules do not see.
+    /// The request was not evaluated: it is of a kind, or by a user, that is excluded.
     pub passed_over: bool,
     /// Something went wrong in Kiln itself.
     pub panicked: bool,
@@ -168,9 +168,9 @@ impl Hooks {
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
-        let mut groups: BTreeMap<Group, Vec<(Arc<Policy>, Registration)>> = BTreeMap::new();
+        let mut groups: BTreeMap<Group, Vec<(Arc<Policy>, WebhookNeeds)>> = BTreeMap::new();
         for policy in policies {
-            let registration = Registration::of(&policy);
+            let registration = WebhookNeeds::of(&policy);
             if registration.off {
                 continue;
             }
@@ -233,15 +233,15 @@ impl Hooks {
         &self,
         path: &str,
         request: &Request,
-        world: &World<'_>,
+        eval_env: &EvalEnv<'_>,
         settings: &Settings,
     ) -> Reviewed {
         let mut all = Reviewed::default();
         for hook in self.at(path) {
-            let one = catch_unwind(AssertUnwindSafe(|| hook.review(request, world, settings)));
+            let one = catch_unwind(AssertUnwindSafe(|| hook.review(request, eval_env, settings)));
             let one = one.unwrap_or_else(|_| Reviewed {
                 panicked: true,
-                ..hook.gave_up("an error in Kiln itself, which its log tells more about")
+                ..hook.gave_up("internal error; see the Kiln log")
             });
             let refused = !one.response.is_allowed();
             all = one.after(all);
@@ -254,7 +254,7 @@ impl Hooks {
 }
 
 impl Group {
-    fn of(policy: &Policy, registration: &Registration, purpose: Purpose) -> Self {
+    fn of(policy: &Policy, registration: &WebhookNeeds, purpose: Purpose) -> Self {
         let own = registration.is_fine_grained().then(|| Str::from(policy.id.key()));
         let family = family(policy);
         // A namespaced policy with constraints is only asked about its own namespace.
@@ -282,7 +282,7 @@ impl Group {
     }
 
     /// Name and path, as Kyverno has them.
-    fn called(&self, members: &[(Arc<Policy>, Registration)], distinct: bool) -> (String, String) {
+    fn called(&self, members: &[(Arc<Policy>, WebhookNeeds)], distinct: bool) -> (String, String) {
         let failure = self.failure.word();
         let fine = match (&self.alone, members.first()) {
             (Some(_), Some((policy, _))) => format!("-finegrained-{}", dashed(policy)),
@@ -312,7 +312,7 @@ impl Group {
         };
         let mut names: Vec<String> = members.iter().map(|(policy, _)| policy.id.key()).collect();
         names.sort();
-        // A policy that changes objects may also have to be told of requests.
+        // A policy that changes objects may also need to observe requests.
         let (word, base) = match (self.purpose, family) {
             (Purpose::Observe, "mpol" | "nmpol") => ("observe", format!("{family}-existing")),
             _ => ("validate", family.to_owned()),
@@ -327,7 +327,7 @@ impl Group {
 impl Hook {
     fn new(
         group: &Group,
-        members: &[(Arc<Policy>, Registration)],
+        members: &[(Arc<Policy>, WebhookNeeds)],
         distinct: bool,
         exceptions: &[Arc<Exception>],
         kinds: &Kinds,
@@ -346,7 +346,7 @@ impl Hook {
         };
         let own = members.iter().all(|(policy, _)| stays(policy)).then(|| only_in(&namespaces));
         let first = registrations().next();
-        let selector = |key: fn(&Registration) -> Option<&Value>| first.and_then(key);
+        let selector = |key: fn(&WebhookNeeds) -> Option<&Value>| first.and_then(key);
         let match_conditions = registrations().flat_map(|r| r.match_conditions.iter());
         Hook {
             name,
@@ -390,46 +390,54 @@ impl Hook {
         }
     }
 
-    fn review(&self, request: &Request, world: &World<'_>, settings: &Settings) -> Reviewed {
+    fn review(&self, request: &Request, eval_env: &EvalEnv<'_>, settings: &Settings) -> Reviewed {
         let mut event = request.event.clone();
-        match self.look(&mut event, world, settings) {
-            Look::At => match self.purpose {
-                Purpose::Mutate => self.mutate(&event, world),
-                Purpose::Observe => self.observe(&event, world.kinds, false),
+        match self.look(&mut event, eval_env, settings) {
+            Visibility::Visible => match self.purpose {
+                Purpose::Mutate => self.mutate(&event, eval_env),
+                Purpose::Observe => self.observe(&event, eval_env.kinds, false),
             },
-            // The stored object does not tell that nobody is to see it.
-            Look::Away { by_user: true } if self.purpose == Purpose::Observe => {
-                Reviewed { passed_over: true, ..self.observe(&event, world.kinds, true) }
+            // The stored object does not say that it is excluded.
+            Visibility::Excluded { by_user: true } if self.purpose == Purpose::Observe => {
+                Reviewed { passed_over: true, ..self.observe(&event, eval_env.kinds, true) }
             }
-            Look::Away { .. } => Reviewed { passed_over: true, ..Reviewed::default() },
-            Look::Unknown(why) => self.gave_up(&why),
+            Visibility::Excluded { .. } => Reviewed { passed_over: true, ..Reviewed::default() },
+            Visibility::UserUnknown(why) => self.gave_up(&why),
         }
     }
 
     /// Whether rules are to see a request, once it is known who sent it.
-    pub(crate) fn look(&self, event: &mut Event, world: &World<'_>, settings: &Settings) -> Look {
+    pub(crate) fn look(
+        &self,
+        event: &mut Event,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+    ) -> Visibility {
         let namespace = event.namespace.clone().unwrap_or_default();
         if !self.unfiltered
             && settings.filters_out(&event.kind, &event.subresource, &namespace, &event.name)
         {
-            return Look::Away { by_user: false };
+            return Visibility::Excluded { by_user: false };
         }
         event.own = false;
         if let Some(user) = &mut event.user {
             event.own = user.username == settings.background_user();
             let asks = !self.unfiltered && settings.excluded.asks_for_roles();
             if self.asks_for_roles || asks {
-                let resolved = user.resolve_roles(world.view, event.namespace.as_deref());
+                let resolved = user.resolve_roles(eval_env.view, event.namespace.as_deref());
                 if let Err(error) = resolved {
-                    // Not knowing somebody's roles is no reason to take them for somebody without any.
-                    return Look::Unknown(format!("the roles of {}: {error}", user.username));
+                    // A user whose roles are unknown must not be treated as a user without roles.
+                    return Visibility::UserUnknown(format!(
+                        "the roles of {}: {error}",
+                        user.username
+                    ));
                 }
             }
             if !self.unfiltered && settings.excluded.holds(user) {
-                return Look::Away { by_user: true };
+                return Visibility::Excluded { by_user: true };
             }
         }
-        Look::At
+        Visibility::Visible
     }
 
     /// The rules that it runs.
@@ -437,12 +445,13 @@ impl Hook {
         &self.set
     }
 
-    fn mutate(&self, event: &Event, world: &World<'_>) -> Reviewed {
-        let mutated = self.set.mutate(event, world);
+    fn mutate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Reviewed {
+        let mutated = self.set.mutate(event, eval_env);
         let mut reviewed = Reviewed::default();
         let ran = mutated.outcomes.iter().map(|outcome| (outcome.rule.clone(), outcome.verdict));
         reviewed.ran.extend(ran);
-        let rejections: Vec<&str> = mutated.outcomes.iter().filter_map(Outcome::refusal).collect();
+        let rejections: Vec<&str> =
+            mutated.outcomes.iter().filter_map(RuleOutcome::refusal).collect();
         if !rejections.is_empty() {
             // KubeMod: all rules that reject are named.
             let rules = rejections.join(", ");
@@ -451,7 +460,7 @@ impl Hook {
             return reviewed;
         }
         let Some(before) = event.object.clone() else { return reviewed };
-        let failed: Vec<&Outcome> =
+        let failed: Vec<&RuleOutcome> =
             mutated.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Error).collect();
         if let Some(first) = failed.first() {
             let of_policy = failed.iter().filter(|o| o.rule.policy == first.rule.policy);
@@ -494,7 +503,7 @@ impl Hook {
         let rules = || self.set.candidates(event).filter(|r| Purpose::of(r) == Purpose::Observe);
         let cares = !event.dry_run && rules().next().is_some();
         let Some(operation) = event.operation.filter(|_| cares) else { return Reviewed::default() };
-        let hint = Hint {
+        let hint = ObservedRequest {
             operation,
             kind: event.kind.clone(),
             subresource: event.subresource.clone(),
@@ -524,7 +533,7 @@ impl Hook {
 
     /// The answer when the rules could not be asked.
     fn gave_up(&self, why: &str) -> Reviewed {
-        let message = format!("{} could not look at the request: {why}", self.name);
+        let message = format!("{} could not evaluate the request: {why}", self.name);
         let response = match self.failure {
             FailurePolicy::Fail => Response::failed(message),
             FailurePolicy::Ignore => Response { warnings: vec![message], ..Response::allowed() },
@@ -549,7 +558,7 @@ impl Reviewed {
     }
 }
 
-fn describe_failure(outcome: &Outcome) -> String {
+fn describe_failure(outcome: &RuleOutcome) -> String {
     let failures: Vec<String> = outcome.failures.iter().map(ToString::to_string).collect();
     format!("{}: {}", outcome.rule.rule, failures.join("; "))
 }

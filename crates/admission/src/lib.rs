@@ -17,8 +17,8 @@
 //! | [`settings`] | the ConfigMap that users set things with |
 //! | [`review`] | the wire: AdmissionReviews in and out |
 //! | [`hooks`] | which rules answer at which path, and what they answer |
-//! | [`judge`] | the same for a write that nobody sends, for commands that only tell |
-//! | [`registration`] | what a policy asks of its webhooks |
+//! | [`simulate`] | the same for a simulated write, for commands that only report |
+//! | [`webhook_needs`] | what a policy asks of its webhooks |
 //! | [`webhooks`] | the webhook configurations that the rules need |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
 //! | [`authors`] | who stored a policy, and whether that matters |
@@ -29,15 +29,15 @@ pub mod authors;
 pub mod certificates;
 mod der;
 pub mod hooks;
-pub mod judge;
 mod needs;
 pub mod policies;
-pub mod registration;
 pub mod review;
 pub mod settings;
+pub mod simulate;
+pub mod webhook_needs;
 pub mod webhooks;
 
 pub use hooks::{Hook, Hooks, Purpose, Reviewed};
-pub use judge::Judged;
 pub use review::{BadReview, Request, Response};
 pub use settings::Settings;
+pub use simulate::SimulatedWrite;

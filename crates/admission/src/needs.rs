@@ -1,13 +1,13 @@
 //! Which rights a policy needs: the one list that the review of policies, `kiln doctor` and the roles that both print
 //! go by.
 //!
-//! Only what is known before the rules run is on it: a kind with variables in it is passed over.
+//! Only what is known before the rules run is on it: a kind with variables in it is skipped.
 
-use kiln_engine::Wish;
+use kiln_engine::AccessRequest;
 use kiln_object::{Gvk, Kind, Kinds, ObjectId};
 use kiln_rules::{
-    Existing, Generate, KindPattern, Lifecycle, Mutate, Policy, Program, Rule, TargetNamespace,
-    Targets, What, Write,
+    Emission, Existing, Generate, KindPattern, Lifecycle, Mutate, Policy, Program, Rule,
+    TargetNamespace, Targets, Write,
 };
 use kiln_text::wildcard;
 use kiln_value::{Map, Path, Value};
@@ -28,7 +28,7 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
         match &rule.program {
             Program::Generate(program) => of_generate(policy, rule, program, kinds, &mut needs)?,
             Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
-            // What is sent is patched or refused on its way; nothing is written.
+            // What is sent is patched or refused at admission; nothing is written.
             Program::Modify(_) => {}
         }
         if !rule.program.acts_at_admission() {
@@ -57,7 +57,7 @@ fn once(mut needs: Vec<Need>) -> Vec<Need> {
     kept
 }
 
-/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it. Whoever
+/// The rights that an author needs besides those of the engine: to see what fires the rules, or to change it. A user who
 /// changes roles and bindings hands rights out.
 pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
     let mut needs = Vec::new();
@@ -84,7 +84,8 @@ pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
             for kind in if any { Vec::new() } else { meant(&asked, kinds) } {
                 let changed = ObjectId::new(kind.clone(), namespace, "");
                 needs.extend(need(kind, subresource, verbs.clone()));
-                let roles = if changes { Wish::for_roles(&changed, None) } else { Vec::new() };
+                let roles =
+                    if changes { AccessRequest::for_roles(&changed, None) } else { Vec::new() };
                 needs.extend(
                     roles.into_iter().filter_map(|(verb, role)| need(role.gvk, "", vec![verb])),
                 );
@@ -152,14 +153,14 @@ fn of_generate(
         let inner = if program.blocks[block].foreach.is_some() { "foreach" } else { "" };
         let path = format!("{path}.{inner}.");
         let mut made = Vec::new();
-        match &emitter.what {
-            What::Data { target, .. } | What::Clone { target, .. } => {
+        match &emitter.emission {
+            Emission::Data { target, .. } | Emission::Clone { target, .. } => {
                 let namespace = match &target.namespace {
                     TargetNamespace::Written(template) => Some(template),
                     _ => None,
                 };
-                let body = match &emitter.what {
-                    What::Data { body: Some(body), .. } => Some(body.document()),
+                let body = match &emitter.emission {
+                    Emission::Data { body: Some(body), .. } => Some(body.document()),
                     _ => None,
                 };
                 let known = plain(&target.api_version).zip(plain(&target.kind));
@@ -168,7 +169,7 @@ fn of_generate(
                     Made { kind, subresource, namespace, body }
                 }));
             }
-            What::CloneSelect(select) => {
+            Emission::CloneSelect(select) => {
                 let namespace = select.target_namespace.as_ref();
                 made.extend(emitter.target_kinds().into_iter().map(|kind| Made {
                     kind,
@@ -177,7 +178,7 @@ fn of_generate(
                     body: None,
                 }));
             }
-            What::Documents(_) => {
+            Emission::Documents(_) => {
                 let there = emitter.target_kinds().into_iter();
                 let there = there.filter(|kind| known(kind, kinds).is_some());
                 made.extend(there.map(|kind| Made {
@@ -188,7 +189,7 @@ fn of_generate(
                 }));
             }
             // What expressions make is known when they have run; what they name is followed from the start.
-            What::Asked { named, .. } => {
+            Emission::FromExpression { named, .. } => {
                 let named = named.iter().filter(|kind| known(kind, kinds).is_some());
                 for kind in named {
                     let need = Need::new(path.clone(), kind.clone(), kinds)?;
@@ -242,7 +243,7 @@ fn of_made(
 fn writing(lifecycle: &Lifecycle) -> Vec<&'static str> {
     let mut verbs = vec!["get", "create"];
     // What is let go loses its labels by an update, whatever else is written by.
-    if lifecycle.synchronize || lifecycle.over != Existing::Keep {
+    if lifecycle.synchronize || lifecycle.on_conflict != Existing::Keep {
         verbs.push("update");
     }
     if matches!(lifecycle.write, Write::Apply { .. }) {
@@ -254,7 +255,7 @@ fn writing(lifecycle: &Lifecycle) -> Vec<&'static str> {
     verbs
 }
 
-/// What it takes besides to write a role or a binding: nobody hands out what they do not have, unless they may
+/// What it takes besides to write a role or a binding: no user grants what they do not have, unless they may
 /// `escalate` or `bind`.
 // Kyverno stores policies without it, so nothing is refused for it.
 fn handing_out(policy: &Policy, need: &Need, body: Option<&Value>, kinds: &Kinds) -> Vec<Need> {
@@ -267,7 +268,7 @@ fn handing_out(policy: &Policy, need: &Need, body: Option<&Value>, kinds: &Kinds
         Value::Map(object)
     });
     let rules_of_body = || body.and_then(|body| body.get("rules")).filter(|rules| is_plain(rules));
-    let wishes = Wish::for_roles(&id, object.as_ref()).into_iter();
+    let wishes = AccessRequest::for_roles(&id, object.as_ref()).into_iter();
     wishes
         .filter_map(|(verb, role)| {
             let hands_out = match verb {
@@ -298,7 +299,7 @@ fn rules_made<'p>(policy: &'p Policy, kind: &str, name: &str) -> Option<&'p Valu
         _ => None,
     });
     let mut made = programs.flat_map(Generate::emitters).filter_map(|(_, _, emitter)| {
-        let What::Data { target, body: Some(body) } = &emitter.what else { return None };
+        let Emission::Data { target, body: Some(body) } = &emitter.emission else { return None };
         let is_it = plain(&target.kind) == Some(kind) && plain(&target.name) == Some(name);
         body.document().get("rules").filter(|rules| is_it && is_plain(rules))
     });
@@ -340,7 +341,7 @@ fn of_mutate(
             needs.push(need.followed());
         }
     }
-    if let Some(Targets::Taken(taken)) = &program.targets {
+    if let Some(Targets::Filtered(taken)) = &program.targets {
         let patterns = taken.include.filters().iter().flat_map(|filter| &filter.kinds);
         for kind in patterns.flat_map(|pattern| followed_by(pattern, kinds)) {
             let need = Need { without: Without::Fails, ..change(kind)? };

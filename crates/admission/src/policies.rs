@@ -14,7 +14,7 @@ use crate::authors::Authors;
 use crate::review::Response;
 use crate::settings::Settings;
 
-/// What was found out about a policy without asking anybody.
+/// What was found out about a policy without asking the API server.
 #[derive(Debug, Default)]
 pub struct Check {
     /// Why it is refused; none when nothing is wrong so far.
@@ -25,7 +25,7 @@ pub struct Check {
     needs: Vec<Need>,
     /// Whose rights these are; none when it needs none.
     policy: Option<PolicyId>,
-    /// The rights that whoever stores it needs, if its rules are held to them.
+    /// The rights that the user who stores it needs, if its rules are held to them.
     of_author: Vec<Need>,
     /// Who stores it, if its rules are held to their rights.
     author: Option<User>,
@@ -90,9 +90,9 @@ impl Check {
         for policy in &compiled.policies {
             let own = policy.rules.iter().map(AsRef::as_ref);
             let others = others.iter().copied().filter(|rule| rule.id.policy != policy.id);
-            let circles = kiln_dialects::circles(own, others).into_iter();
+            let cycles = kiln_dialects::rule_cycles(own, others).into_iter();
             self.warnings
-                .extend(circles.map(|circle| format!("{} ({})", circle.message(), circle.hint())));
+                .extend(cycles.map(|cycle| format!("{} ({})", cycle.message(), cycle.hint())));
             match access::needs(policy, kinds) {
                 Ok(needs) => {
                     self.of_author.extend(needs.iter().cloned());
@@ -109,7 +109,7 @@ impl Check {
         Ok(())
     }
 
-    /// With places, each problem is told with its path; Kyverno's users know them without.
+    /// With places, each problem is reported with its path; Kyverno's users know them without.
     fn diagnostics(
         &mut self,
         compiled: &Compiled,
@@ -125,7 +125,7 @@ impl Check {
         };
         for found in &compiled.diagnostics {
             match found.severity {
-                // Kyverno: of these policies, errors are told twice and without advice.
+                // Kyverno: of these policies, errors are reported twice and without advice.
                 Severity::Error if of_cel => {
                     self.warnings.push(found.message.clone());
                     errors.push(found.message.clone());
@@ -138,7 +138,7 @@ impl Check {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
-    /// Holds the policy to the rights of whoever stores it, if that is to be done.
+    /// Holds the policy to the permissions of the user who stores it, if that is to be done.
     #[must_use]
     pub fn held_to_author(mut self, event: &Event, authors: Authors) -> Self {
         let held = event.object.as_ref().is_some_and(|object| authors.hold(object));

@@ -25,8 +25,8 @@ pub enum BadReview {
     /// It is longer than it may be.
     #[error("the review has more than {0} bytes")]
     TooLarge(usize),
-    /// It is no JSON.
-    #[error("the review is no JSON: {0}")]
+    /// It is not JSON.
+    #[error("the review is not JSON: {0}")]
     Json(JsonError),
     /// It is something else.
     #[error("expected an AdmissionReview of admission.k8s.io/v1, found {0}")]
@@ -50,7 +50,7 @@ impl Request {
     /// Reads a review of at most so many bytes.
     ///
     /// # Errors
-    /// When it is no review that can be answered.
+    /// When it is not a review that can be answered.
     pub fn read(bytes: &[u8], most: usize, kinds: &Kinds) -> Result<Self, BadReview> {
         if bytes.len() > most {
             return Err(BadReview::TooLarge(most));
@@ -64,14 +64,14 @@ impl Request {
             };
             return Err(BadReview::NotAReview(found));
         }
-        let request = review.get("request").ok_or(BadReview::NoRequest("it is not there"))?;
+        let request = review.get("request").ok_or(BadReview::NoRequest("it is missing"))?;
         let uid = request.str_at(["uid"]).filter(|uid| !uid.is_empty());
         let uid: Str = uid.ok_or(BadReview::NoRequest("it has no uid"))?.into();
-        let mut event = Event::of_request(request)
-            .ok_or(BadReview::NoRequest("its operation is none that is known"))?;
+        let mut event =
+            Event::of_request(request).ok_or(BadReview::NoRequest("its operation is unknown"))?;
         for object in [&event.object, &event.old_object].into_iter().flatten() {
             if !matches!(object, Value::Map(_)) {
-                return Err(BadReview::NoRequest("its object is none"));
+                return Err(BadReview::NoRequest("its object is not an object"));
             }
         }
         complete(&mut event, request, kinds);
@@ -115,12 +115,12 @@ pub(crate) fn namespace_of(event: &Event, kinds: &Kinds) -> Str {
     }
 }
 
-/// What the API server is told.
+/// The response for the API server.
 #[derive(Debug, Default)]
 pub struct Response {
     /// Why the request is refused; none when it is not.
     pub refusal: Option<Refusal>,
-    /// What users are told besides.
+    /// Warnings for users.
     pub warnings: Vec<String>,
     /// What to change in the object; nothing when empty.
     pub patch: Option<JsonPatch>,
@@ -131,7 +131,7 @@ pub struct Response {
 pub struct Refusal {
     /// The status of HTTP.
     pub code: u16,
-    /// What users are told.
+    /// The message for users.
     pub message: String,
 }
 
@@ -139,7 +139,7 @@ pub struct Refusal {
 const WARNING_BYTES: usize = 256;
 /// And take no more than this of all together.
 const WARNINGS_BYTES: usize = 4096;
-/// A refusal longer than this helps nobody.
+/// A refusal longer than this does not help.
 const MESSAGE_BYTES: usize = 32 << 10;
 
 impl Response {
@@ -258,18 +258,18 @@ mod tests {
             ("[]", "a list without apiVersion and kind"),
             (r#"{"apiVersion":"v1","kind":"Pod"}"#, "Pod of v1"),
             (r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#, "v1beta1"),
-            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "it is not there"),
+            (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "it is missing"),
             (
                 r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}"#,
                 "it has no uid",
             ),
             (
                 r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"WISH"}}"#,
-                "its operation is none",
+                "its operation is unknown",
             ),
             (
                 r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","object":[]}}"#,
-                "its object is none",
+                "its object is not an object",
             ),
         ] {
             let error = read(text);

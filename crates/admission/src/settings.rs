@@ -9,7 +9,7 @@ use kiln_controller::{ResourceFilter, protected_namespaces};
 use kiln_engine::{Limits, User};
 use kiln_object::{Gvk, Selector};
 use kiln_rules::Exception;
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, json, value};
@@ -46,9 +46,9 @@ pub struct Settings {
     /// Whose policies are held to the rights of those who store them.
     pub authors: Authors,
     /// The services that rules may ask.
-    pub services: Allowed,
+    pub services: HostAllowlist,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
-    pub protected: Vec<Str>,
+    pub protected_namespaces: Vec<Str>,
     /// Namespaces, with wildcards, of which exceptions hold for all policies.
     pub exception_namespaces: Vec<Str>,
 }
@@ -96,8 +96,8 @@ impl Settings {
             limits: Limits { steps: STEPS, ..Limits::default() },
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
-            services: Allowed::default(),
-            protected: protected_namespaces(namespace),
+            services: HostAllowlist::default(),
+            protected_namespaces: protected_namespaces(namespace),
             exception_namespaces: vec![namespace.into()],
         }
     }
@@ -112,7 +112,7 @@ impl Settings {
         format!("system:serviceaccount:{}:kyverno-admission-controller", self.namespace)
     }
 
-    /// Whether an exception holds. Whoever may store one in some namespace must not switch off rules for the whole cluster:
+    /// Whether an exception holds. A user who may store one in some namespace must not switch off rules for the whole cluster:
     /// elsewhere an exception is for policies of its own namespace.
     pub fn holds(&self, exception: &Exception) -> bool {
         let Some((namespace, _)) = exception.name.split_once('/') else { return true };
@@ -144,7 +144,7 @@ impl Settings {
         (settings, warnings)
     }
 
-    /// Sets one key. Keys that mean nothing here are passed over.
+    /// Sets one key. Keys that mean nothing here are skipped.
     fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
             "resourceFilters" => self.filters = read_filters(text)?,
@@ -166,10 +166,10 @@ impl Settings {
             "kiln.authorRights" => self.authors = Authors::read(text)?,
             "kiln.maxSteps" => {
                 self.limits.steps =
-                    text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
+                    text.trim().parse().map_err(|_| format!("{text:?} is not a number"))?;
             }
-            "kiln.services" => self.services = Allowed::read(text)?,
-            "kiln.protectedNamespaces" => self.protected = words(text).collect(),
+            "kiln.services" => self.services = HostAllowlist::read(text)?,
+            "kiln.protectedNamespaces" => self.protected_namespaces = words(text).collect(),
             "kiln.exceptionNamespaces" => self.exception_namespaces = words(text).collect(),
             _ => {}
         }
@@ -201,7 +201,7 @@ impl Settings {
         // Kyverno: older releases wrote a list with one entry.
         let one = read.index(0).cloned().unwrap_or(read);
         if !matches!(one, Value::Map(_)) {
-            return Err("it is no map with namespaceSelector and objectSelector".into());
+            return Err("it is not a map with namespaceSelector and objectSelector".into());
         }
         for (key, place) in [
             ("namespaceSelector", &mut self.namespace_selector),
@@ -223,7 +223,7 @@ impl Settings {
 }
 
 impl Excluded {
-    /// Whether no rule sees what somebody sends. Roles count as far as they are known.
+    /// Whether no rule sees requests of a user. Roles count as far as they are known.
     pub fn holds(&self, user: &User) -> bool {
         let name = std::slice::from_ref(&user.username);
         let lists = [
@@ -232,7 +232,7 @@ impl Excluded {
             (&self.roles, user.roles.as_slice()),
             (&self.cluster_roles, user.cluster_roles.as_slice()),
         ];
-        // Kyverno: whoever is let in again by one list is let in.
+        // Kyverno: a user whom one list includes again is included.
         let meets = |patterns: &[Str], values: &[Str]| {
             patterns.iter().any(|p| values.iter().any(|value| wildcard::matches(p, value)))
         };
@@ -240,7 +240,7 @@ impl Excluded {
             && lists.iter().any(|(patterns, values)| meets(&patterns.out, values))
     }
 
-    /// Whether nobody is.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         *self == Excluded::default()
     }
@@ -315,7 +315,7 @@ fn read_flag(text: &str) -> Result<bool, String> {
 fn read_size(text: &str) -> Result<u64, String> {
     let read = Quantity::parse(text.trim()).map_err(|error| error.to_string())?;
     let bytes = read.value().and_then(|bytes| u64::try_from(bytes).ok());
-    bytes.ok_or_else(|| format!("{text:?} is no size"))
+    bytes.ok_or_else(|| format!("{text:?} is not a size"))
 }
 
 fn read_document(text: &str) -> Result<Value, String> {
@@ -335,7 +335,7 @@ fn read_texts(text: &str) -> Result<Map, String> {
     match read_document(text)? {
         Value::Map(map) if map.values().all(|value| value.as_str().is_some()) => Ok(map),
         Value::Null => Ok(Map::new()),
-        _ => Err("it is no map of texts".into()),
+        _ => Err("it is not a map of strings".into()),
     }
 }
 
@@ -343,7 +343,7 @@ fn read_conditions(text: &str) -> Result<Vec<Value>, String> {
     let list = match read_document(text)? {
         Value::List(list) => list.into_vec(),
         Value::Null => Vec::new(),
-        _ => return Err("it is no list of conditions".into()),
+        _ => return Err("it is not a list of conditions".into()),
     };
     for (at, condition) in list.iter().enumerate() {
         for key in ["name", "expression"] {
@@ -448,10 +448,11 @@ mod tests {
         );
         assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
         assert!(!read("kiln.services", "prices.shop.svc:8080, *.example.com").services.is_empty());
-        let protected = read("kiln.protectedNamespaces", "kube-system, openshift-*").protected;
-        assert_eq!(protected, ["kube-system", "openshift-*"]);
-        assert!(read("kiln.protectedNamespaces", "").protected.is_empty());
-        assert!(read("kiln.services", "").protected.contains(&"kube-public".into()));
+        let protected_namespaces =
+            read("kiln.protectedNamespaces", "kube-system, openshift-*").protected_namespaces;
+        assert_eq!(protected_namespaces, ["kube-system", "openshift-*"]);
+        assert!(read("kiln.protectedNamespaces", "").protected_namespaces.is_empty());
+        assert!(read("kiln.services", "").protected_namespaces.contains(&"kube-public".into()));
         assert_eq!(read("maxContextSize", "4Mi").limits.context_bytes, 4 << 20);
         let conditions = "- name: a\n  expression: 'true'\n";
         assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);

@@ -1,6 +1,6 @@
 //! The webhook configurations that rules need, as objects to publish.
 //!
-//! Everything is written out, also what an API server would fill in, so that comparing what is there with what
+//! Everything is written out, also what an API server would fill in, so that comparing the stored configuration with what
 //! should be needs no knowledge of defaults. Names are those that Kyverno's users and tests know.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::{AUTHOR_PATH, Authors};
 use crate::hooks::{Hook, Hooks, Purpose};
-use crate::registration::{FailurePolicy, Registration};
 use crate::settings::Settings;
+use crate::webhook_needs::{FailurePolicy, WebhookNeeds};
 
 /// The configuration of hooks that change objects.
 pub const RESOURCE_MUTATING: &str = "kyverno-resource-mutating-webhook-cfg";
@@ -142,7 +142,7 @@ fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settin
     let mut labels = settings.webhook_labels.clone();
     labels.insert(MANAGED_BY, "kyverno");
     let mut annotations = settings.webhook_annotations.clone();
-    // Some clouds change webhook configurations unless they are told not to.
+    // Some clouds change webhook configurations unless an annotation tells them not to.
     annotations.insert("admissions.enforcer/disabled", "true");
     let mut metadata = Map::new();
     metadata.insert("name", name);
@@ -315,7 +315,7 @@ type Common = (Vec<String>, Vec<String>, &'static str, Vec<&'static str>);
 
 /// The resources and operations that policies name, as a webhook configuration has them.
 pub(crate) fn webhook_rules(
-    members: &[(Arc<Policy>, Registration)],
+    members: &[(Arc<Policy>, WebhookNeeds)],
     purpose: Purpose,
     kinds: &Kinds,
 ) -> Vec<Value> {
@@ -418,8 +418,8 @@ fn modified(modify: &Modify, namespaced: bool, kinds: &Kinds) -> BTreeSet<(Strin
     let named = modify.named_kinds();
     let meant = |kind: &&Kind| match named {
         Some(_) => modify.may_take_kind(kind.kind()),
-        // Whoever names no kind does not mean what a cluster and its engines write all the time, nor questions
-        // that nobody stores.
+        // A policy that names no kind does not mean what a cluster and its engines write all the time, nor questions
+        // that are not stored.
         None => {
             let stored = kind.verbs().contains(&"list");
             stored && !is_noise(kind) && modify.may_take_kind(kind.kind())

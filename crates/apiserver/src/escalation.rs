@@ -1,10 +1,10 @@
-//! Nobody hands out rights that they do not have, unless they may `escalate` roles or `bind` them.
+//! No user grants permissions that they do not have, unless they may `escalate` roles or `bind` them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_value::{Str, Value, value};
 
-use crate::access::{self, Attributes, User};
+use crate::authorization::{self, Attributes, User};
 use crate::paths::Target;
 use crate::server::Server;
 use crate::status::{About, Failure};
@@ -36,7 +36,7 @@ pub(crate) fn check(
     let plural = target.kind.plural();
     let granted = match plural {
         "roles" | "clusterroles" => {
-            if access::may(server, user, &attributes("escalate", plural, &target.name)) {
+            if authorization::may(server, user, &attributes("escalate", plural, &target.name)) {
                 return Ok(());
             }
             rules(new)
@@ -49,7 +49,7 @@ pub(crate) fn check(
                 // Whatever this refers to, the checks of the object refuse it.
                 _ => return Ok(()),
             };
-            if access::may(server, user, &attributes("bind", resource, name)) {
+            if authorization::may(server, user, &attributes("bind", resource, name)) {
                 return Ok(());
             }
             rules_of_role(server, resource, &target.namespace, name)?
@@ -59,7 +59,7 @@ pub(crate) fn check(
     let name = new.str_at(["metadata", "name"]).unwrap_or_default();
     let forbidden = |why: &str| Failure::forbidden(&About::new(GROUP, plural, name), why);
     let held: Vec<Held> =
-        access::rules_of(server, user, &target.namespace).iter().map(Held::read).collect();
+        authorization::rules_of(server, user, &target.namespace).iter().map(Held::read).collect();
     let missing = missing(&held, &granted)?;
     if !missing.is_empty() {
         let (name, groups) = (&user.name, quoted(user.groups.iter().map(String::as_str)));
@@ -121,7 +121,7 @@ fn texts<'v>(rule: &'v Value, field: &str) -> Vec<&'v str> {
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str).collect()
 }
 
-/// A rule that holds for somebody.
+/// A rule that holds for a user.
 struct Held {
     verbs: HashSet<Str>,
     groups: HashSet<Str>,

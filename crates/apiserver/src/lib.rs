@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Pure: no sockets, no clock, no chance. [`Server::handle`] takes a request as data; time, randomness and
-//! calls to webhooks come through [`Outside`]; a [`Watch`] is pulled by whoever serves it.
+//! calls to webhooks come through [`ServerHost`]; a [`Watch`] is pulled by the host.
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,29 +18,30 @@
 //! | `types`, `crd`, `convert` | the built-in types, custom kinds, and versions of one kind |
 //! | `storage` | objects, versions, the log |
 //! | `read`, `fields`, `watch`, `table` | lists, field selectors, watches, what `kubectl get` prints |
-//! | `write`, `managed`, `defaults`, `validate`, `admission` | how objects come, change and go |
-//! | `seed`, `collect`, `workloads` | what a cluster begins with, and what controllers do on their own |
+//! | `write`, `managed_fields`, `defaults`, `validate`, `admission` | how objects come, change and go |
+//! | `bootstrap`, `controllers`, `workloads` | what a cluster begins with, and what controllers do on their own |
 //! | `discovery`, `openapi` | what is served |
-//! | `access`, `escalation`, `reviews`, `tokens` | who may do what |
+//! | `authorization`, `escalation`, `access_reviews`, `tokens` | who may do what |
 
-mod access;
+mod access_reviews;
 mod admission;
-mod collect;
+mod authorization;
+mod bootstrap;
+mod controllers;
 mod convert;
 mod crd;
 mod defaults;
 mod discovery;
 mod escalation;
 mod fields;
-mod managed;
+mod managed_fields;
 mod media;
+mod object_size;
 mod openapi;
 mod options;
 mod paths;
 mod read;
 mod request;
-mod reviews;
-mod seed;
 mod server;
 mod status;
 mod storage;
@@ -49,13 +50,12 @@ mod tokens;
 mod types;
 mod validate;
 mod watch;
-mod weight;
 mod workloads;
 mod write;
 
-pub use access::{Authorization, User};
+pub use authorization::{Authorization, User};
 pub use media::LONGEST_BODY;
 pub use request::{Request, Response};
-pub use server::{Answer, Outside, Server, Settings, WebhookCall};
+pub use server::{ResponseOrWatch, Server, ServerHost, Settings, WebhookCall};
 pub use storage::Record;
 pub use watch::Watch;

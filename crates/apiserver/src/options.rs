@@ -5,10 +5,10 @@ use kiln_value::Value;
 use crate::request::{Parameters, Request};
 use crate::status::{Failure, Problem, ProblemKind};
 
-/// What happens with fields that nobody knows.
+/// What happens with fields that are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
-    /// Nobody hears of it.
+    /// Ignored silently.
     Ignore,
     /// The client is warned.
     #[default]

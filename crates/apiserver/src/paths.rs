@@ -10,7 +10,7 @@ use crate::status::{About, Failure};
 pub(crate) enum Route {
     /// Objects of a kind.
     Resource(Box<Target>),
-    /// A group that nobody serves: there is nothing, not even a `Status`.
+    /// A group that is not served: there is nothing, not even a `Status`.
     UnknownGroup,
     /// Anything else, by its segments.
     Other(Vec<String>),

@@ -13,7 +13,7 @@ use crate::media::{self, Form};
 use crate::request::{Parameters, Response};
 use crate::server::{Call, Server, State};
 use crate::status::{Failure, Problem};
-use crate::storage::Place;
+use crate::storage::NamespacedName;
 use crate::write::scale;
 use crate::{paths::Target, table};
 
@@ -118,7 +118,7 @@ pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(
 /// Where a list goes on.
 struct Resume {
     revision: u64,
-    after: Place,
+    after: NamespacedName,
 }
 
 impl Resume {
@@ -200,17 +200,17 @@ pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, Failure> {
 }
 
 fn past_range<'p>(
-    past: &'p BTreeMap<Place, Value>,
+    past: &'p BTreeMap<NamespacedName, Value>,
     namespace: &'p str,
-    after: Option<&'p Place>,
-) -> impl Iterator<Item = (&'p Place, &'p Value)> {
+    after: Option<&'p NamespacedName>,
+) -> impl Iterator<Item = (&'p NamespacedName, &'p Value)> {
     past.iter()
         .filter(move |(place, _)| namespace.is_empty() || place.0 == namespace)
         .filter(move |(place, _)| after.is_none_or(|after| *place > after))
 }
 
 fn collect<'p>(
-    objects: impl Iterator<Item = (&'p Place, &'p Value)>,
+    objects: impl Iterator<Item = (&'p NamespacedName, &'p Value)>,
     target: &Target,
     filter: &Filter,
     limit: Option<usize>,
@@ -225,7 +225,7 @@ fn collect<'p>(
         }
         if limit.is_some_and(|limit| page.objects.len() >= limit) {
             more += 1;
-            // With a selector nobody is told how many there are.
+            // With a selector the number of remaining items is left out.
             if !filter.is_everything() {
                 break;
             }
@@ -289,7 +289,7 @@ pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, Failure
                 &page.objects,
                 metadata,
                 include,
-                server.outside.now().0,
+                server.host.now().0,
             )
         }
         Form::Metadata => {
@@ -349,7 +349,7 @@ pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, Failure>
         "scale" => {
             let scale = scale::of(&server.read(), target, &object)?;
             if form == Form::Table {
-                return Ok(Response::json(200, &table::scale(&scale, server.outside.now().0)));
+                return Ok(Response::json(200, &table::scale(&scale, server.host.now().0)));
             }
             return Ok(Response::json(200, &scale));
         }
@@ -400,7 +400,7 @@ pub(crate) fn respond(
             }
             let include = call.parameters.get("includeObject").unwrap_or_default();
             let objects = std::slice::from_ref(object);
-            table::table(&state, &call.target, objects, metadata, include, server.outside.now().0)
+            table::table(&state, &call.target, objects, metadata, include, server.host.now().0)
         }
     };
     Ok(Response::json(status, &value))

@@ -7,8 +7,8 @@ use kiln_schema::{Schema, Version};
 use kiln_text::Time;
 use kiln_value::{Value, value};
 
-use crate::access::{self, Authorization, User};
 use crate::admission::Admission;
+use crate::authorization::{self, Authorization, User};
 use crate::crd::{Customs, names};
 use crate::media;
 use crate::paths::{self, Route, Target};
@@ -16,10 +16,12 @@ use crate::request::{Parameters, Request, Response};
 use crate::status::Failure;
 use crate::storage::{Record, Store, TableKey};
 use crate::watch::Watch;
-use crate::{collect, discovery, openapi, read, reviews, seed, tokens, watch, write};
+use crate::{
+    access_reviews, bootstrap, controllers, discovery, openapi, read, tokens, watch, write,
+};
 
 /// What the server needs from the world.
-pub trait Outside: Send + Sync {
+pub trait ServerHost: Send + Sync {
     /// Seconds and nanoseconds since 1970.
     fn now(&self) -> (i64, u32);
 
@@ -58,7 +60,7 @@ pub struct WebhookCall {
 pub struct Settings {
     /// Who may do what.
     pub authorization: Authorization,
-    /// The token of the administrator. With none, whoever comes without a token is the administrator: for tests in
+    /// The token of the administrator. With none, a client without a token is the administrator: for tests in
     /// one process.
     pub admin_token: Option<String>,
     /// The key that signs tokens of ServiceAccounts.
@@ -95,19 +97,19 @@ impl Default for Settings {
 
 /// What a request comes to.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ResponseOrWatch {
     /// All of it.
     Response(Response),
     /// Something that goes on.
     Watch(Box<Watch>),
 }
 
-impl Answer {
+impl ResponseOrWatch {
     /// The response, if it is one.
     pub fn response(self) -> Option<Response> {
         match self {
-            Answer::Response(response) => Some(response),
-            Answer::Watch(_) => None,
+            ResponseOrWatch::Response(response) => Some(response),
+            ResponseOrWatch::Watch(_) => None,
         }
     }
 }
@@ -126,7 +128,7 @@ pub(crate) struct State {
 /// An API server.
 pub struct Server {
     state: RwLock<State>,
-    pub(crate) outside: Box<dyn Outside>,
+    pub(crate) host: Box<dyn ServerHost>,
     pub(crate) settings: Settings,
     pub(crate) admission: Admission,
 }
@@ -149,14 +151,14 @@ pub(crate) struct Call<'r> {
 
 impl Server {
     /// A server with what every cluster begins with.
-    pub fn new(settings: Settings, outside: Box<dyn Outside>) -> Self {
-        Server::with_records(settings, outside, Vec::new())
+    pub fn new(settings: Settings, host: Box<dyn ServerHost>) -> Self {
+        Server::with_records(settings, host, Vec::new())
     }
 
     /// A server that goes on where another one left off.
     pub fn with_records(
         settings: Settings,
-        outside: Box<dyn Outside>,
+        host: Box<dyn ServerHost>,
         records: Vec<Record>,
     ) -> Self {
         let state = State {
@@ -166,12 +168,8 @@ impl Server {
             schema: Schema::builtin(Version::V1_36),
             served: 1,
         };
-        let server = Server {
-            state: RwLock::new(state),
-            outside,
-            settings,
-            admission: Admission::default(),
-        };
+        let server =
+            Server { state: RwLock::new(state), host, settings, admission: Admission::default() };
         {
             let mut state = server.write();
             for record in records {
@@ -179,7 +177,7 @@ impl Server {
             }
             state.define_all();
         }
-        seed::seed(&server);
+        bootstrap::seed(&server);
         server
     }
 
@@ -236,28 +234,28 @@ impl Server {
     /// Does what controllers do on their own, until nothing is left to do: ends namespaces, collects what
     /// lost its owner, makes pods of workloads. Call it after writes.
     pub fn settle(&self) {
-        collect::settle(self);
+        controllers::settle(self);
     }
 
     /// Now, in RFC 3339.
     pub(crate) fn timestamp(&self) -> String {
-        let (seconds, _) = self.outside.now();
+        let (seconds, _) = self.host.now();
         Time::from_unix(seconds, 0).map_or_else(String::new, |time| time.rfc3339())
     }
 
     /// An answer to a request.
-    pub fn handle(&self, request: &Request) -> Answer {
+    pub fn handle(&self, request: &Request) -> ResponseOrWatch {
         match self.answer(request) {
             Ok(answer) => answer,
-            Err(failure) => Answer::Response(failure.response()),
+            Err(failure) => ResponseOrWatch::Response(failure.response()),
         }
     }
 
-    /// Whether the body of a request counts, told from its head alone: nobody has to hold what strangers send, or what
+    /// Whether the body of a request counts, told from its head alone: the server need not hold what strangers send, or what
     /// is not looked at.
     ///
     /// # Errors
-    /// With the refusal, when whoever sends it does not come in.
+    /// With the refusal, when the client is not authenticated.
     pub fn wants_body(&self, head: &Request) -> Result<bool, Response> {
         tokens::authenticate(self, head).map_err(|failure| failure.response())?;
         Ok(!matches!(head.method.as_str(), "GET" | "HEAD") && !tokens::is_stranger(self, head))
@@ -266,22 +264,24 @@ impl Server {
     /// What is served, in one answer each: for programs in the same process.
     pub fn call(&self, request: &Request) -> Response {
         match self.handle(request) {
-            Answer::Response(response) => response,
-            Answer::Watch(_) => Failure::bad_request("a watch has no single answer").response(),
+            ResponseOrWatch::Response(response) => response,
+            ResponseOrWatch::Watch(_) => {
+                Failure::bad_request("a watch has no single answer").response()
+            }
         }
     }
 
-    fn answer(&self, request: &Request) -> Result<Answer, Failure> {
+    fn answer(&self, request: &Request) -> Result<ResponseOrWatch, Failure> {
         let kinds = self.read().kinds.clone();
         let user = tokens::authenticate(self, request)?;
         match paths::route(&request.path, &kinds)? {
             Route::UnknownGroup => {
                 self.may_see_path(&user, request)?;
-                Ok(Answer::Response(Response::text(404, "404 page not found\n")))
+                Ok(ResponseOrWatch::Response(Response::text(404, "404 page not found\n")))
             }
             Route::Other(parts) => {
                 self.may_see_path(&user, request)?;
-                self.other(request, &parts).map(Answer::Response)
+                self.other(request, &parts).map(ResponseOrWatch::Response)
             }
             Route::Resource(target) => self.resource(request, user, *target),
         }
@@ -289,7 +289,7 @@ impl Server {
 
     fn may_see_path(&self, user: &User, request: &Request) -> Result<(), Failure> {
         let verb = request.method.to_lowercase();
-        if access::may_see(self, user, &verb, &request.path) {
+        if authorization::may_see(self, user, &verb, &request.path) {
             return Ok(());
         }
         let (name, path) = (&user.name, &request.path);
@@ -312,7 +312,12 @@ impl Server {
         }
     }
 
-    fn resource(&self, request: &Request, user: User, target: Target) -> Result<Answer, Failure> {
+    fn resource(
+        &self,
+        request: &Request,
+        user: User,
+        target: Target,
+    ) -> Result<ResponseOrWatch, Failure> {
         let parameters = request.parameters();
         let is_watch = target.watch || parameters.is_on("watch");
         let verb = match (request.method.as_str(), target.name.is_empty()) {
@@ -336,12 +341,13 @@ impl Server {
         if !served {
             return Err(Failure::method());
         }
-        access::authorize(self, &user, verb, &target)?;
+        authorization::authorize(self, &user, verb, &target)?;
         let mut call = Call { request, parameters, user, target, warnings: Vec::new() };
         warn_of_deprecation(self, &mut call);
         let answer = match verb {
             "watch" => {
-                return watch::begin(self, &call).map(|watch| Answer::Watch(Box::new(watch)));
+                return watch::begin(self, &call)
+                    .map(|watch| ResponseOrWatch::Watch(Box::new(watch)));
             }
             "list" => read::list(self, &call),
             "get" => read::get(self, &call),
@@ -349,7 +355,7 @@ impl Server {
                 if call.target.kind.group() == "authorization.k8s.io"
                     || call.target.kind.group() == "authentication.k8s.io" =>
             {
-                reviews::create(self, &mut call)
+                access_reviews::create(self, &mut call)
             }
             "create" if call.target.name.is_empty() => write::create(self, &mut call),
             "create" => write::create_subresource(self, &mut call),
@@ -380,7 +386,7 @@ impl Server {
             let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
             response = response.with_header("Warning", &text);
         }
-        Ok(Answer::Response(response))
+        Ok(ResponseOrWatch::Response(response))
     }
 }
 

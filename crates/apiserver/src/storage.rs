@@ -1,7 +1,7 @@
 //! Objects, one counter for all of them, and a log of what happened to each kind.
 //!
 //! Reads of the past (pages of a list, exact versions) undo the log backwards; watches read it forwards.
-//! Nobody who reads can hold up a writer.
+//! Readers cannot block a writer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use kiln_cluster::Change;
 use kiln_value::{Map, Str, Value};
 
-use crate::weight::{HEAVIEST, weight};
+use crate::object_size::{HEAVIEST, weight};
 
 /// How many changes of a kind are remembered before the oldest are forgotten, and how large they may be together.
 const REMEMBERED: usize = 20_000;
 const REMEMBERED_BYTES: usize = 64 << 20;
-/// About how many bytes of changes are told at once.
+/// About how many bytes of changes are sent at once.
 pub(crate) const AT_ONCE: usize = 4 << 20;
 
 /// What is stored together: a group and a plural name.
@@ -34,14 +34,14 @@ impl TableKey {
 }
 
 /// A namespace and a name.
-pub(crate) type Place = (Str, Str);
+pub(crate) type NamespacedName = (Str, Str);
 
 /// Something that happened to an object.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
     pub(crate) change: Change,
-    pub(crate) place: Place,
+    pub(crate) place: NamespacedName,
     /// The object before.
     pub(crate) old: Option<Value>,
     /// The object after; for a deleted one its last state, with the revision of its end.
@@ -53,7 +53,13 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    fn new(revision: u64, change: Change, place: Place, old: Option<Value>, object: Value) -> Self {
+    fn new(
+        revision: u64,
+        change: Change,
+        place: NamespacedName,
+        old: Option<Value>,
+        object: Value,
+    ) -> Self {
         // As values and as text.
         let bytes = 3 * weight(&object, HEAVIEST) + 200;
         Event { revision, change, place, old, object, text: OnceLock::new(), bytes }
@@ -62,7 +68,7 @@ impl Event {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    objects: BTreeMap<Place, Value>,
+    objects: BTreeMap<NamespacedName, Value>,
     log: VecDeque<Arc<Event>>,
     log_bytes: usize,
     /// Everything up to here may be forgotten.
@@ -83,8 +89,8 @@ impl Table {
     pub(crate) fn range<'t>(
         &'t self,
         namespace: &'t str,
-        after: Option<&Place>,
-    ) -> impl Iterator<Item = (&'t Place, &'t Value)> {
+        after: Option<&NamespacedName>,
+    ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value)> {
         let start = match after {
             Some(after) => Bound::Excluded(after.clone()),
             None if namespace.is_empty() => Bound::Unbounded,
@@ -96,7 +102,7 @@ impl Table {
     }
 
     /// The objects as they were at a revision; none when that is forgotten.
-    pub(crate) fn at(&self, revision: u64) -> Option<BTreeMap<Place, Value>> {
+    pub(crate) fn at(&self, revision: u64) -> Option<BTreeMap<NamespacedName, Value>> {
         if revision < self.forgotten {
             return None;
         }
@@ -142,7 +148,7 @@ impl Table {
 pub(crate) struct Store {
     tables: HashMap<TableKey, Table>,
     revision: u64,
-    /// What was written since somebody last asked, for whoever keeps it on disk.
+    /// What was written since the last call, for the host that keeps it on disk.
     pub(crate) journal: Option<Vec<Record>>,
 }
 
@@ -271,7 +277,7 @@ fn set_version(object: &mut Value, revision: u64) {
     }
 }
 
-fn place(object: &Value) -> Place {
+fn place(object: &Value) -> NamespacedName {
     let text = |field: &str| Str::new(object.str_at(["metadata", field]).unwrap_or_default());
     (text("namespace"), text("name"))
 }

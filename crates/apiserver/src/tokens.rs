@@ -1,11 +1,11 @@
-//! Who somebody is: the administrator's token, tokens of ServiceAccounts, impersonation.
+//! Authentication: the administrator's token, tokens of ServiceAccounts, impersonation.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kiln_value::{Map, Value, json, value};
 use sha2::{Digest as _, Sha256};
 
-use crate::access::{self, Attributes, User};
+use crate::authorization::{self, Attributes, User};
 use crate::media;
 use crate::paths::Target;
 use crate::read::current;
@@ -15,7 +15,7 @@ use crate::status::{About, Failure, Problem};
 use crate::storage::TableKey;
 use crate::types::{decode, types};
 
-/// How long a token lasts if nobody says, at least and at most.
+/// How long a token lasts by default, at least and at most.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
@@ -24,10 +24,10 @@ fn unauthorized() -> Failure {
     Failure::new(401, "Unauthorized", "Unauthorized")
 }
 
-/// What is answered to everybody. Whoever waits for a server to be up has no token yet.
+/// Paths that need no token. A client that waits for the server to start has none yet.
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
-/// Finds out who asks. Nobody comes in without saying who they are: where everybody may do everything, that would
+/// Authenticates a request. Anonymous requests are refused: where every client may do everything, that would
 /// be every process of the machine.
 pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, Failure> {
     let user = match bearer(request) {
@@ -46,7 +46,7 @@ pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, F
     impersonate(server, request, user)
 }
 
-/// Whether nobody knows who sends a request.
+/// Whether a request is anonymous.
 pub(crate) fn is_stranger(server: &Server, request: &Request) -> bool {
     server.settings.admin_token.is_some() && bearer(request).is_none()
 }
@@ -79,10 +79,10 @@ fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, F
             name: name.to_owned(),
             ..Attributes::default()
         };
-        if access::may(server, &user, &attributes) {
+        if authorization::may(server, &user, &attributes) {
             return Ok(());
         }
-        let why = access::refusal(&user, &attributes);
+        let why = authorization::refusal(&user, &attributes);
         Err(Failure::forbidden(&About::new(group, resource, name), &why))
     };
     match account {
@@ -141,7 +141,7 @@ pub(crate) fn claims(server: &Server, token: &str) -> Option<Value> {
     }
     let claims = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
     let claims = json::parse(std::str::from_utf8(&claims).ok()?).ok()?;
-    (claims.get("exp")?.as_i64()? > server.outside.now().0).then_some(claims)
+    (claims.get("exp")?.as_i64()? > server.host.now().0).then_some(claims)
 }
 
 fn verify(server: &Server, token: &str) -> Option<User> {
@@ -182,7 +182,7 @@ fn lifetime(request: &Value) -> Result<i64, Failure> {
     else {
         return Ok(USUAL_SECONDS);
     };
-    let seconds = asked.as_i64().ok_or_else(|| unreadable("expirationSeconds is no number"))?;
+    let seconds = asked.as_i64().ok_or_else(|| unreadable("expirationSeconds is not a number"))?;
     let why = match seconds {
         LEAST_SECONDS..=MOST_SECONDS => return Ok(seconds),
         ..LEAST_SECONDS => "may not specify a duration less than 10 minutes",
@@ -203,7 +203,7 @@ pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failu
         .get_path(["spec", "audiences"])
         .filter(|list| list.as_list().is_some_and(|l| !l.is_empty()));
     let audiences = audiences.cloned().unwrap_or_else(|| Value::from(vec![issuer.as_str()]));
-    let (now, _) = server.outside.now();
+    let (now, _) = server.host.now();
     let uid = account.str_at(["metadata", "uid"]).unwrap_or_default();
     let (namespace, name) = (target.namespace.as_str(), target.name.as_str());
     let claims = value!({

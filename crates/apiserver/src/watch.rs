@@ -1,7 +1,7 @@
-//! Watches: what happens to objects of a kind, for as long as somebody listens.
+//! Watches: what happens to objects of a kind, for as long as a client listens.
 //!
 //! A watch holds no queue: it remembers how far it came, and reads the log from there whenever it is
-//! asked. Whoever listens too slowly for the log hears that it must list again.
+//! asked. A client that is too slow for the log gets an error to list again.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use crate::table;
 
 /// How many events are written at once.
 const BATCH: usize = 500;
-/// How long a watch lasts if nobody says.
+/// How long a watch lasts by default.
 const USUAL_SECONDS: u64 = 1800;
 /// The longest that one may ask for: a year, which no clock overflows at.
 const MOST_SECONDS: u64 = 365 * 24 * 3600;
@@ -65,14 +65,14 @@ pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, Failure> 
         revision: asked.filter(|_| !streams).unwrap_or(0),
         first: Vec::new(),
         bookmarks: parameters.is_on("allowWatchBookmarks"),
-        last_bookmark: server.outside.now().0,
+        last_bookmark: server.host.now().0,
         headed: false,
         ended: false,
         timeout_seconds: timeout
             .filter(|seconds| *seconds > 0)
             .map_or(USUAL_SECONDS, |seconds| seconds.min(MOST_SECONDS)),
     };
-    let seconds = server.outside.now().0;
+    let seconds = server.host.now().0;
     if streams
         || asked.is_none_or(|asked| asked == 0)
             && parameters.get("sendInitialEvents") != Some("false")
@@ -119,7 +119,7 @@ impl Watch {
         }
         let state = server.read();
         let key = State::key(&self.target);
-        let seconds = server.outside.now().0;
+        let seconds = server.host.now().0;
         loop {
             let events = match state.store.table(&key) {
                 None => Vec::new(),
@@ -144,7 +144,7 @@ impl Watch {
             if events.is_empty() {
                 break;
             }
-            // What is there goes out first; who is not meant by anything so far looks further.
+            // Ready events are sent first; a watch without any looks further.
             if !self.first.is_empty() {
                 return std::mem::take(&mut self.first);
             }
@@ -181,7 +181,7 @@ impl Watch {
         if !self.target.namespace.is_empty() && event.place.0 != self.target.namespace {
             return;
         }
-        // Everybody who wants whole objects without a filter gets the same text.
+        // Every watch of whole objects without a filter gets the same text.
         let stored_version =
             event.object.str_at(["apiVersion"]) == Some(self.target.api_version().as_str());
         if self.filter.is_everything() && self.form == Form::Object && stored_version {

@@ -8,7 +8,7 @@ use kiln_object::metadata::is_deleted;
 use kiln_value::{Map, Value, json, value};
 use sha2::{Digest as _, Sha256};
 
-use crate::collect::{controller, options};
+use crate::controllers::{controller, options};
 use crate::options::DeleteOptions;
 use crate::paths::Target;
 use crate::server::Server;
@@ -136,14 +136,14 @@ fn edit(
     write::store(&mut state, group, plural, next);
     let revision = state.store.revision();
     drop(state);
-    server.outside.changed(revision);
+    server.host.changed(revision);
     true
 }
 
 /// Tells people what was done.
 fn tell(server: &Server, about: &Value, reason: &str, message: &str, component: &str) {
     let name = text(about, &["metadata", "name"]);
-    let name = format!("{name}.{:016x}", server.outside.random());
+    let name = format!("{name}.{:016x}", server.host.random());
     create(server, event(server, about, &name, ("Normal", reason), message, component));
 }
 
@@ -168,7 +168,7 @@ fn event(
     })
 }
 
-/// Whether there may be one more pod. If not, whoever wants it is told once.
+/// Whether there may be one more pod. If not, its owner gets one event.
 fn has_room(server: &Server, owner: &Value, component: &str) -> bool {
     let most = server.settings.pods;
     let pods = server.read().store.table(&TableKey::new("", "pods")).map_or(0, Table::len);
@@ -299,7 +299,7 @@ fn replica_set(
         .and_then(Value::as_map)
         .cloned()
         .unwrap_or_default();
-    annotations.remove(crate::managed::LAST_APPLIED);
+    annotations.remove(crate::managed_fields::LAST_APPLIED);
     annotations.insert(DESIRED, wanted.to_string());
     annotations.insert(MAXIMUM, most.to_string());
     annotations.insert(REVISION, revision.to_string());
@@ -353,7 +353,7 @@ fn scale(
     let asked = |set: &Value| text(set, &["metadata", "annotations", DESIRED]).parse::<i64>().ok();
     let rescaled = active.iter().any(|set| asked(set).is_some_and(|asked| asked != wanted));
     if rescaled || active.is_empty() {
-        // The number itself changed: whoever has pods gets its share.
+        // The number itself changed: each owner of pods gets its share.
         if active.len() <= 1 {
             let only = active.first().copied().unwrap_or(current);
             return if wanted == size(only) && !rescaled { false } else { resize(only, wanted) };
@@ -568,14 +568,18 @@ fn run_job(server: &Server, job: &Value) -> bool {
     })
 }
 
-/// Pods of Jobs that are deleted wait for nobody here.
+/// Pods of Jobs that are deleted are not waited for here.
 fn let_pods_go(server: &Server) -> bool {
     let mut busy = false;
     for pod in all(server, "", "pods").iter().filter(|pod| is_deleted(pod)) {
         let list = pod.get_path(["metadata", "finalizers"]).and_then(Value::as_list);
         if list.is_some_and(|list| list.iter().any(|one| one.as_str() == Some(TRACKING))) {
-            busy |=
-                crate::collect::drop_finalizer(server, &TableKey::new("", "pods"), pod, TRACKING);
+            busy |= crate::controllers::drop_finalizer(
+                server,
+                &TableKey::new("", "pods"),
+                pod,
+                TRACKING,
+            );
         }
     }
     busy

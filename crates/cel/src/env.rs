@@ -170,7 +170,7 @@ impl Env {
     }
 
     /// The maps, structures and lists that an expression writes out, outermost ones only, each with its place; none when
-    /// it cannot be read, which whoever compiles it says.
+    /// it cannot be read, which compiling it reports.
     pub fn written(&self, source: &str) -> Vec<(Span, Written)> {
         syntax::parse(source, &self.0.dialect).map_or_else(|_| Vec::new(), |ast| written(&ast))
     }
@@ -184,7 +184,7 @@ impl Env {
     pub fn functions(&self) -> Vec<String> {
         let mut calls: Vec<(String, String)> = Vec::new();
         for (name, overloads) in self.0.functions.iter() {
-            // Operators have names that nobody can write.
+            // Operators have names that cannot be written in source.
             if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
                 continue;
             }

@@ -98,7 +98,7 @@ impl fmt::Display for EvalError {
 
 impl std::error::Error for EvalError {}
 
-/// An error on its way through the evaluator; boxed, because success is the common case.
+/// An error that passes through the evaluator; boxed, because success is the common case.
 pub(crate) type Failure = Box<EvalError>;
 
 /// An ordinary CEL error.

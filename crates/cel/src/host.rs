@@ -173,7 +173,7 @@ pub struct HttpResponse {
 pub struct AuthorizationCheck {
     /// The user to ask for instead of the one of the request, as `namespace` and `name`.
     pub service_account: Option<(String, String)>,
-    /// A path that is no resource.
+    /// A path that is not a resource.
     pub path: Option<String>,
     /// The API group.
     pub group: String,

@@ -1,4 +1,4 @@
-//! Policies and resources that lie elsewhere: a file behind an address, a folder of a git repository. Whoever types an
+//! Policies and resources that lie elsewhere: a file behind an address, a directory of a git repository. A user who types an
 //! address allows it.
 
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Fetched {
             let running = Running::default();
             let to_end = running.clone();
             let listening = interrupt::before_ending(move || to_end.end());
-            listening.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
+            listening.map_err(|error| Diagnostic::error(format!("cannot start: {error}")))?;
             self.git = Some(Remote::new(false, most_bytes, running));
         }
         let Some(git) = &self.git else { return Ok(address.to_owned()) };
@@ -93,7 +93,7 @@ impl Fetched {
     }
 }
 
-/// Kyverno: without a branch, what follows owner and repository is the branch; with one, it is a folder.
+/// Kyverno: without a branch, what follows owner and repository is the branch; with one, it is a directory.
 fn repository(address: &str, branch: Option<&str>) -> Option<Repository> {
     let is_of_git = address.contains("?ref=")
         || address.contains(".git")

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
 
-use crate::commands::Command;
+use crate::commands::{self, Command, SharedOptions};
 
-/// Shapes Kubernetes resources: generates, clones, synchronises, patches and rejects them.
+/// Generate, clone, synchronize, mutate and reject Kubernetes resources.
 #[derive(Debug, Parser)]
 #[command(name = "kiln", version, disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Args {
@@ -21,38 +22,39 @@ pub(crate) struct Args {
 /// Options that every command takes.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Global {
-    /// The form of the output, and with json of the messages too
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    // In front of a command; each command shows its own, with the values that it has.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, hide = true)]
     pub(crate) format: Format,
 
-    /// When to use colours (NO_COLOR is honoured)
+    /// When to use color (NO_COLOR is respected)
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, help_heading = "Output")]
     pub(crate) color: Color,
 
-    /// Refuse an input larger than this, with the suffix K, M or G
-    #[arg(long, global = true, value_parser = parse_size, default_value = "64M",
-          value_name = "SIZE", help_heading = "Limits")]
+    // Likewise.
+    #[arg(long, global = true, value_parser = parse_size, default_value = MAX_INPUT_SIZE, hide = true)]
     pub(crate) max_input_size: u64,
 
-    /// Taken because kustomize has it; messages name files and places instead
+    /// Accepted because kustomize has it; messages name files and lines instead
     #[arg(long, global = true, hide = true)]
     stack_trace: bool,
 }
 
-/// The forms of output. Commands say in their help which of them they have.
+const MAX_INPUT_SIZE: &str = "64M";
+
+/// The output formats. Which of them a command has is in [`commands::shared_options`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
     Text,
-    /// Columns
+    /// Table
     Table,
     /// YAML documents
     Yaml,
     /// JSON
     Json,
-    /// JUnit XML, of test results
+    /// JUnit XML
     Junit,
-    /// A Markdown table, of test results
+    /// Markdown table
     Markdown,
 }
 
@@ -97,8 +99,9 @@ pub(crate) enum Color {
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse() -> Args {
     let meant = as_meant(crate::commands::plain_format(std::env::args_os().collect()));
-    Args::try_parse_from(plain_switches(meant, &definition()))
-        .unwrap_or_else(|error| without_hidden(error).exit())
+    let matches = definition().try_get_matches_from(plain_switches(meant, &definition()));
+    let args = matches.and_then(|matches| Args::from_arg_matches(&matches));
+    args.unwrap_or_else(|error| without_hidden(error).format(&mut definition()).exit())
 }
 
 /// A usage error that suggests no command which the help does not show.
@@ -224,7 +227,44 @@ fn switch<'w>(
 
 /// The definition of the whole command line, for completions and manual pages.
 pub(crate) fn definition() -> clap::Command {
-    Args::command()
+    let definition = Args::command();
+    let names: Vec<String> =
+        definition.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    names.iter().fold(definition, |definition, name| {
+        definition.mut_subcommand(name, |command| with_own(command, commands::shared_options(name)))
+    })
+}
+
+/// A command with its own `--format` and `--max-input-size` in the place of those that all commands accept, so that its
+/// help shows only what has an effect. clap keeps the option of a command over a global one of the same id, and merges
+/// the values of both, so both positions still work.
+fn with_own(command: clap::Command, shared: SharedOptions) -> clap::Command {
+    let SharedOptions { formats, reads_files } = shared;
+    let values = formats.iter().filter_map(Format::to_possible_value);
+    let format = Arg::new("format")
+        .long("format")
+        .global(true)
+        .value_name("FORMAT")
+        .value_parser(
+            PossibleValuesParser::new(values).try_map(|word| Format::from_str(&word, false)),
+        )
+        .default_value(Format::Text.word())
+        .help(match formats.contains(&Format::Json) {
+            true => "Output format; `json` also prints diagnostics as JSON lines",
+            false => "Output format",
+        })
+        .help_heading("Output")
+        .hide(formats.len() < 2);
+    let size = Arg::new("max_input_size")
+        .long("max-input-size")
+        .global(true)
+        .value_name("SIZE")
+        .value_parser(parse_size)
+        .default_value(MAX_INPUT_SIZE)
+        .help("Maximum size of an input file, with the suffix K, M or G")
+        .help_heading("Limits")
+        .hide(!reads_files);
+    command.arg(format).arg(size)
 }
 
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {

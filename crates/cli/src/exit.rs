@@ -10,11 +10,11 @@ use kiln_diagnostic::Diagnostic;
 
 /// A command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandOutcome {
     /// Done.
     Done,
     /// It ran, and the answer is no.
-    No,
+    Negative,
     /// It ran, and the user asked for this code in such a case.
     Code(u8),
 }
@@ -24,12 +24,12 @@ pub(crate) enum Outcome {
 pub(crate) enum Failure {
     /// Bad input or usage.
     BadInput(Vec<Diagnostic>),
-    /// Whoever reads our output has gone away, which is their right.
-    ReaderGone,
+    /// The reader of our output has closed the pipe, which is not an error.
+    BrokenPipe,
 }
 
 /// What commands return.
-pub(crate) type CommandResult = Result<Outcome, Failure>;
+pub(crate) type CommandResult = Result<CommandOutcome, Failure>;
 
 impl From<Diagnostic> for Failure {
     fn from(problem: Diagnostic) -> Self {
@@ -47,7 +47,7 @@ impl From<Vec<Diagnostic>> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::ReaderGone;
+            return Failure::BrokenPipe;
         }
         Diagnostic::error(format!("cannot write to standard output: {error}")).into()
     }
@@ -56,9 +56,9 @@ impl From<io::Error> for Failure {
 /// The process's exit code.
 pub(crate) fn code(result: &CommandResult) -> ExitCode {
     match result {
-        Ok(Outcome::Done) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Ok(Outcome::No) => ExitCode::from(1),
-        Ok(Outcome::Code(code)) => ExitCode::from(*code),
+        Ok(CommandOutcome::Done) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Negative) => ExitCode::from(1),
+        Ok(CommandOutcome::Code(code)) => ExitCode::from(*code),
         Err(Failure::BadInput(_)) => ExitCode::from(2),
     }
 }

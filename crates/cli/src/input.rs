@@ -58,7 +58,7 @@ fn read_limited(stream: impl Read, name: &str, limit: u64) -> Result<Input, Diag
     Ok(Input { name: name.to_owned(), bytes })
 }
 
-/// What becomes of links among the files of a folder. One that a user names is always followed.
+/// What becomes of links among the files of a directory. One that a user names is always followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     /// They are read like the files that they lead to.
@@ -67,7 +67,7 @@ pub(crate) enum Links {
     PassOver,
 }
 
-/// The YAML and JSON files behind a path: itself, or everything below a folder in the order of names. What is passed
+/// The YAML and JSON files behind a path: itself, or everything below a directory in the order of names. What is passed
 /// over is said.
 pub(crate) fn expand(path: &str, links: Links) -> Result<Vec<String>, Diagnostic> {
     if path == "-" || !Path::new(path).is_dir() {
@@ -77,10 +77,10 @@ pub(crate) fn expand(path: &str, links: Links) -> Result<Vec<String>, Diagnostic
     files.retain(|file| {
         let why = match Path::new(file) {
             file if links == Links::PassOver && file.is_symlink() => "a link",
-            file if is_special(file) => "no regular file",
+            file if is_special(file) => "not a regular file",
             _ => return true,
         };
-        ui::status(&format!("{} is passed over: it is {why}", ui::plain(file)));
+        ui::status(&format!("{} is skipped: it is {why}", ui::plain(file)));
         false
     });
     if files.is_empty() {
@@ -89,19 +89,19 @@ pub(crate) fn expand(path: &str, links: Links) -> Result<Vec<String>, Diagnostic
     Ok(files)
 }
 
-/// The YAML and JSON files below a folder, in the order of names.
+/// The YAML and JSON files below a directory, in the order of names.
 pub(crate) fn files_below(path: &str) -> Result<Vec<String>, Diagnostic> {
     let mut files = entries_below(path)?;
     files.retain(|file| !is_special(Path::new(file)));
     Ok(files)
 }
 
-/// Whether something is there that is neither file nor folder: reading a pipe would wait for a writer, for ever.
+/// Whether something is there that is neither file nor directory: reading a pipe would wait for a writer, for ever.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// What is named like a YAML or JSON file below a folder, in the order of names.
+/// What is named like a YAML or JSON file below a directory, in the order of names.
 fn entries_below(path: &str) -> Result<Vec<String>, Diagnostic> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::from(path)];
@@ -130,7 +130,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Diagnostic> {
     fs::write(path, text).map_err(|error| cannot("write", &path.display().to_string(), &error))
 }
 
-/// A file that was not there before, for this user alone until somebody says otherwise.
+/// A file that was not there before, for this user alone until the caller changes it.
 fn new_private(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -203,7 +203,7 @@ mod tests {
         let path = folder.path().join("new");
         drop(new_private(&path).unwrap());
         assert_eq!(mode(&path), 0o600);
-        assert!(new_private(&path).is_err(), "what is there is not opened");
+        assert!(new_private(&path).is_err(), "an existing file is not opened");
         let old = folder.path().join("old.yaml");
         fs::write(&old, "a").unwrap();
         fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();

@@ -1,4 +1,4 @@
-//! Ending in good order when somebody presses Ctrl-C or sends SIGTERM.
+//! Ending in good order on Ctrl-C or SIGTERM.
 
 /// Does this once when the process is asked to end, and then ends it as that signal would have.
 ///

@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a call failed, and the server's words for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// What kind of failure, for whoever has to act on it.
+    /// What kind of failure, for callers that act on it.
     pub reason: Reason,
     /// What the server said.
     pub message: String,
@@ -26,7 +26,7 @@ pub enum Reason {
     Invalid,
     /// The user may not do this.
     Forbidden,
-    /// The namespace is on its way out and takes nothing new.
+    /// The namespace is being deleted and takes nothing new.
     NamespaceTerminating,
     /// The server cannot answer at the moment. The call may have been carried out.
     Unavailable,

@@ -8,7 +8,7 @@
 //! | `memory` | a whole cluster as a data structure ([`Memory`]), for tests, and for an API server to serve |
 //! | `secret` | how a server folds `stringData` into `data` |
 //!
-//! Calls are data: whoever decides what to do needs no connection, and whoever carries it out decides
+//! Calls are data: the code that decides what to do needs no connection, and the code that carries it out decides
 //! nothing.
 
 mod call;

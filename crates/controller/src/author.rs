@@ -1,7 +1,7 @@
 //! Who stored a policy, as the admission side wrote it down.
 //!
 //! The annotation is written by the engine's own webhook whenever a policy is stored with another `spec` or has none yet,
-//! and kept as it was otherwise, so it says what the API server knew about the request and not what somebody claims. What
+//! and kept as it was otherwise, so it says what the API server knew about the request and not what a client claims. What
 //! rules of such a policy read and write is held to the rights of this person.
 
 use kiln_engine::User;
@@ -11,7 +11,7 @@ use kiln_value::{Str, Value, json, value};
 /// Whose policies are held to the rights of those who store them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authors {
-    /// Nobody's.
+    /// No author.
     Off,
     /// Policies that live in a namespace: their authors need be no administrators.
     #[default]
@@ -52,7 +52,7 @@ impl Authors {
 /// The annotation of a policy that says who stored it.
 pub const AUTHOR: &str = "kiln.dev/author";
 
-/// Who stored a policy; none when nobody wrote it down, or what is written makes no sense.
+/// Who stored a policy; none when it is not recorded, or unreadable.
 pub fn author_of(policy: &Value) -> Option<User> {
     let written = policy.str_at(["metadata", "annotations", AUTHOR])?;
     let written = json::parse(written).ok()?;
@@ -71,14 +71,14 @@ pub fn signature(user: &User) -> String {
     json::to_canonical_string(&value!({"username": user.username.as_str(), "groups": groups}))
 }
 
-/// What is said when somebody may not do what a policy of theirs is about to do.
+/// The message when an author may not do what a policy of theirs is about to do.
 pub fn refusal(author: &User, verb: &str, what: &str, namespace: &str) -> String {
     let place = match namespace {
         "" => String::new(),
         namespace => format!(" in namespace {namespace}"),
     };
     format!(
-        "the author of the policy, {}, may not {verb} {what}{place}: grant them the right, or let somebody who has it \
+        "the author of the policy, {}, may not {verb} {what}{place}: grant them the permission, or let a user who has it \
          store the policy",
         author.username
     )
@@ -100,7 +100,7 @@ pub fn refusal_of_policy(author: &User, kind: &Gvk) -> String {
     )
 }
 
-/// Whether a policy lives in a namespace, so that people who are no administrators can store it.
+/// Whether a policy lives in a namespace, so that people who are not administrators can store it.
 pub fn is_namespaced(policy: &Value) -> bool {
     metadata::namespace(policy).is_some_and(|namespace| !namespace.is_empty())
 }

@@ -9,7 +9,7 @@ use kiln_object::metadata;
 use kiln_schema::{ListType, Node, Schema};
 use kiln_value::{Map, Str, Value};
 
-use crate::mark::strip_volatile;
+use crate::ownership::strip_volatile;
 
 const OF_THE_SERVER: [&str; 8] = [
     "uid",

@@ -6,26 +6,26 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
-use kiln_engine::{ContentHash, Globals, Outside as _, RuleSet, User};
+use kiln_engine::{ContentHash, ExternalData as _, Globals, RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, Policy, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_value::Str;
 
-use crate::carried::Carried;
+use crate::cache::{ObjectCache, State};
 use crate::evaluate::Compile;
-use crate::finish::backoff;
-use crate::hints::Hints;
-use crate::keys::{Condition, Key, Keys};
-use crate::mirror::{Mirror, State};
-use crate::passed_over::PassedOver;
+use crate::ignored_changes::PassedOver;
+use crate::lookups::Questions;
+use crate::observed_requests::Hints;
 use crate::plan::Job;
-use crate::questions::Questions;
 use crate::record::{Checkpoint, LABEL, Record};
 use crate::reports::Reports;
-use crate::requests::Requests;
+use crate::request_inbox::RequestInbox;
+use crate::retry::backoff;
 use crate::rights::RightsLook;
 use crate::settings::Settings;
+use crate::update_request_status::Requests;
+use crate::work_queue::{Condition, Key, WorkQueue};
 
 /// A call that a host is to carry out, and to answer under its number.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Request {
 
 /// Something that happened, for those who write events and count.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ControllerEvent {
     /// A rule made an object that was not there.
     Made {
         /// The rule.
@@ -86,7 +86,7 @@ pub enum News {
     },
 }
 
-/// How many pieces of news wait at most for somebody to ask.
+/// How many pieces of news wait at most to be taken.
 const MOST_NEWS: usize = 4_096;
 
 /// Keeps what rules want and what a cluster holds the same.
@@ -96,15 +96,15 @@ pub struct Controller {
     pub(crate) schema: Schema,
     pub(crate) compile: Box<dyn Compile>,
     pub(crate) now: u64,
-    pub(crate) mirror: Mirror,
+    pub(crate) cache: ObjectCache,
     pub(crate) rules: RuleSet,
-    pub(crate) keys: Keys,
+    pub(crate) keys: WorkQueue,
     pub(crate) jobs: HashMap<Key, Job>,
     pub(crate) hints: Hints,
-    pub(crate) policies: BTreeMap<ObjectId, Held>,
+    pub(crate) policies: BTreeMap<ObjectId, PolicyState>,
     pub(crate) exceptions: Vec<Arc<Exception>>,
-    /// What happened that somebody may want to hear of.
-    pub(crate) news: VecDeque<News>,
+    /// Events for users, logs and metrics.
+    pub(crate) news: VecDeque<ControllerEvent>,
     /// Policies that cannot be compiled, with the reason.
     pub(crate) broken: BTreeMap<ObjectId, String>,
     pub(crate) start: Start,
@@ -116,9 +116,9 @@ pub struct Controller {
     pub(crate) deferred: BTreeSet<Key>,
     /// Objects whose deletion was asked for and not seen yet, by UID.
     pub(crate) deleting: HashSet<Str>,
-    /// Objects of the engine's whose claim somebody edited, by UID.
+    /// Objects of the engine's whose claim was edited by others, by UID.
     pub(crate) edited: HashSet<Str>,
-    /// Where objects of the engine's were that somebody deleted, and the key that wants them.
+    /// Where objects of the engine's were that others deleted, and the key that wants them.
     pub(crate) replaced: HashMap<ObjectId, Key>,
     /// Objects that are being written: by which key, and which keys wait for it.
     pub(crate) writing: HashMap<ObjectId, (Key, BTreeSet<Key>)>,
@@ -132,10 +132,10 @@ pub struct Controller {
     pub(crate) globals: Arc<Globals>,
     pub(crate) questions: Questions,
     /// UpdateRequests that carry hints.
-    pub(crate) carried: Carried,
-    /// Triggers whose last change is nobody's business.
+    pub(crate) carried: RequestInbox,
+    /// Triggers whose latest change is ignored because its author is excluded.
     pub(crate) passed_over: PassedOver,
-    /// Up to which revision of a trigger what a rule made of it in somebody's name is over.
+    /// Up to which revision of a trigger downstreams that a rule made in a user's name have ended.
     pub(crate) ended: PassedOver,
     /// Keys that cannot go on before a kind is known.
     pub(crate) waiting: BTreeMap<Key, BTreeSet<KindKey>>,
@@ -165,7 +165,7 @@ impl fmt::Debug for Controller {
 
 /// A policy whose rules act, or did.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PolicyState {
     pub(crate) record: Record,
     pub(crate) policy: Option<Arc<Policy>>,
     /// Who stored it, if that was written down.
@@ -184,7 +184,7 @@ pub(crate) struct Held {
 pub(crate) enum Saving {
     Stored,
     Dirty,
-    /// On its way; whether it changed meanwhile.
+    /// Being written; whether it changed meanwhile.
     Sent {
         again: bool,
     },
@@ -207,7 +207,7 @@ pub(crate) enum Start {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Contest {
     pub(crate) corrections: u32,
-    /// When it was last put right.
+    /// When it was last reverted.
     pub(crate) last: u64,
 }
 
@@ -236,7 +236,7 @@ pub(crate) enum Purpose {
     CheckpointRead,
     UpdateRequest(String),
     Report(ObjectId),
-    Carrier(Str),
+    InboxEntry(Str),
 }
 
 impl Controller {
@@ -249,9 +249,9 @@ impl Controller {
             schema: Schema::builtin(Version::V1_36),
             compile,
             now: 0,
-            mirror: Mirror::default(),
+            cache: ObjectCache::default(),
             rules: RuleSet::default(),
-            keys: Keys::default(),
+            keys: WorkQueue::default(),
             jobs: HashMap::new(),
             hints: Hints::default(),
             policies: BTreeMap::new(),
@@ -273,7 +273,7 @@ impl Controller {
             reports: Reports::default(),
             globals: Arc::default(),
             questions: Questions::default(),
-            carried: Carried::default(),
+            carried: RequestInbox::default(),
             passed_over: PassedOver::default(),
             ended: PassedOver::default(),
             waiting: BTreeMap::new(),
@@ -298,7 +298,7 @@ impl Controller {
         self.list_failures.clear();
         let broken: Vec<ObjectId> = self.broken.keys().cloned().collect();
         for id in broken {
-            if let Some(object) = self.mirror.get(&id).cloned() {
+            if let Some(object) = self.cache.get(&id).cloned() {
                 self.policy_changed(&id, Some(&object));
             }
         }
@@ -316,7 +316,7 @@ impl Controller {
         }
     }
 
-    /// Tells which objects rules leave alone. What was made of them stays as it is.
+    /// Tells which objects rules leave alone. Their downstreams stay as they are.
     pub fn set_exceptions(&mut self, exceptions: Vec<Arc<Exception>>) {
         let same = self.exceptions.iter().zip(&exceptions).all(|(old, new)| Arc::ptr_eq(old, new));
         if same && self.exceptions.len() == exceptions.len() {
@@ -342,11 +342,11 @@ impl Controller {
     }
 
     /// What happened since this was last asked, the oldest first.
-    pub fn take_news(&mut self) -> Vec<News> {
+    pub fn take_news(&mut self) -> Vec<ControllerEvent> {
         std::mem::take(&mut self.news).into()
     }
 
-    pub(crate) fn tell(&mut self, news: News) {
+    pub(crate) fn tell(&mut self, news: ControllerEvent) {
         if self.news.len() >= MOST_NEWS {
             self.news.pop_front();
         }
@@ -407,36 +407,36 @@ impl Controller {
             Purpose::CheckpointRead => self.checkpoint_read(answer),
             Purpose::UpdateRequest(name) => self.request_answered(&name, answer),
             Purpose::Report(id) => self.report_answered(&id, answer),
-            Purpose::Carrier(name) => self.carrier_answered(&name, answer),
+            Purpose::InboxEntry(name) => self.carrier_answered(&name, answer),
         }
     }
 
     /// The kinds to watch, and the revision after which.
     pub fn watches(&self) -> Vec<(Gvk, u64)> {
-        let synced = self.mirror.kinds.values().filter(|kind| matches!(kind.state, State::Synced));
+        let synced = self.cache.kinds.values().filter(|kind| matches!(kind.state, State::Synced));
         synced.map(|kind| (kind.gvk.clone(), kind.revision)).collect()
     }
 
     /// Something that a watch told.
     pub fn watched(&mut self, gvk: &Gvk, event: &WatchEvent, now: u64) {
         self.now = self.now.max(now);
-        let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk)) else { return };
+        let Some(kind) = self.cache.kinds.get_mut(&KindKey::of(gvk)) else { return };
         kind.revision = kind.revision.max(event.revision);
-        if let Some(difference) = self.mirror.note(&event.object, event.change) {
+        if let Some(difference) = self.cache.note(&event.object, event.change) {
             self.on_difference(&difference, false);
         }
     }
 
     /// How far a watch has come when it told nothing, as a bookmark says.
     pub fn watched_upto(&mut self, gvk: &Gvk, revision: u64) {
-        if let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk)) {
+        if let Some(kind) = self.cache.kinds.get_mut(&KindKey::of(gvk)) {
             kind.revision = kind.revision.max(revision);
         }
     }
 
     /// A watch ended because what it asked for is no longer known: the kind is listed again.
     pub fn watch_lost(&mut self, gvk: &Gvk) {
-        if let Some(kind) = self.mirror.kinds.get_mut(&KindKey::of(gvk))
+        if let Some(kind) = self.cache.kinds.get_mut(&KindKey::of(gvk))
             && matches!(kind.state, State::Synced)
         {
             kind.state = State::Unlisted;
@@ -528,7 +528,7 @@ impl Controller {
 
     /// Lists everything again, and looks at every key.
     fn resync(&mut self) {
-        for kind in self.mirror.kinds.values_mut() {
+        for kind in self.cache.kinds.values_mut() {
             if matches!(kind.state, State::Synced) {
                 kind.state = State::Unlisted;
             }
@@ -547,7 +547,7 @@ impl Controller {
     fn list_kinds(&mut self) {
         let now = self.now;
         let due: Vec<(KindKey, Gvk)> = self
-            .mirror
+            .cache
             .kinds
             .iter()
             .filter(|(key, kind)| match kind.state {
@@ -559,7 +559,7 @@ impl Controller {
             .collect();
         for (key, gvk) in due {
             self.relist.remove(&key);
-            if let Some(kind) = self.mirror.kinds.get_mut(&key) {
+            if let Some(kind) = self.cache.kinds.get_mut(&key) {
                 kind.state = State::Listing(Vec::new());
             }
             self.ask_list(key, gvk, None);
@@ -578,7 +578,7 @@ impl Controller {
     }
 
     fn listed(&mut self, key: &KindKey, answer: Result<Reply, ApiError>) {
-        let Some(kind) = self.mirror.kinds.get_mut(key) else { return };
+        let Some(kind) = self.cache.kinds.get_mut(key) else { return };
         let gvk = kind.gvk.clone();
         let listing = match answer.map(Reply::listing) {
             Ok(listing) => listing.unwrap_or_default(),
@@ -595,7 +595,7 @@ impl Controller {
                 self.relist.insert(key.clone(), self.now + wait);
                 self.wake_waiting_for(key);
                 self.start_if_known();
-                self.begin_what_is_known();
+                self.scan_known_kinds();
                 // What tells of rights tells nothing of its own.
                 if is_forbidden && !self.is_right(key) {
                     self.follow_rights();
@@ -613,8 +613,8 @@ impl Controller {
         let objects = std::mem::take(known);
         let was_away = self.list_failures.remove(key).is_some();
         let first = kind.revision == 0;
-        let differences = self.mirror.note_all(key, &objects, revision.max(1));
-        // What was deleted while nobody looked needs no second deletion.
+        let differences = self.cache.note_all(key, &objects, revision.max(1));
+        // What was deleted while no watch ran needs no second deletion.
         for difference in &differences {
             if first {
                 self.on_claim(difference);
@@ -624,7 +624,7 @@ impl Controller {
         }
         self.wake_waiting_for(key);
         self.kind_synced(key, first);
-        // What changed before roles were listed, nobody told.
+        // What changed before roles were listed, was not reported.
         if was_away || (first && self.is_right(key)) {
             self.rights_changed();
         }

@@ -7,26 +7,26 @@ use kiln_engine::{Ensure, Failure, FailureKind};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
+use crate::cache::{KindMirror, State};
 use crate::controller::Controller;
-use crate::keys::{Condition, Key, KeyState};
 use crate::left::Sender;
-use crate::mark::{Mark, may_make, patterns};
-use crate::mirror::{KindMirror, State};
-use crate::plan::{Plan, Step};
-use crate::questions::Asked;
+use crate::lookups::Lookup;
+use crate::ownership::{Ownership, may_make, patterns};
+use crate::plan::{Plan, PlanStep};
 use crate::signature::Proof;
 use crate::triggers::created_at;
+use crate::work_queue::{Condition, Key, KeyState};
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
     /// There is nothing to it.
     Forget,
-    /// Nobody knows enough yet.
+    /// Not enough is known yet.
     Wait(Option<Condition>),
     /// These kinds have to be listed first.
     Follow(BTreeSet<Gvk>),
     /// Services, or the API server about rights, have to be asked this first.
-    Ask(Vec<Asked>),
+    Ask(Vec<Lookup>),
     /// It cannot be decided, because of a mistake in Kiln itself.
     Fail(Condition),
     /// This is to be done.
@@ -34,6 +34,17 @@ pub(crate) enum Decision {
 }
 
 impl Controller {
+    /// Compares what a key's rule wants of its trigger with what the cluster has, and says what to do.
+    ///
+    /// It changes nothing and reads only memory, so it can be repeated at any time: a decision that lacks something says
+    /// what to follow or look up, and is made anew when that is known. Causes that must survive a restart are in the
+    /// claims of downstreams and in the checkpoint, never in the decision.
+    ///
+    /// What must stay true:
+    /// - Nothing is deleted because of something unknown: an unlisted kind, a lookup without a result, a failed
+    ///   evaluation or an unsigned claim on an object that the rule could not have made all end before a deletion.
+    /// - Every deletion rests on a claim of this very rule and trigger; names and content never suffice.
+    /// - Writes come before deletions, so that a downstream that is renamed is never missing in between.
     pub(crate) fn decide(&self, key: &Key) -> Decision {
         let Some(state) = self.keys.get(key) else { return Decision::Forget };
         if key.trigger.is_empty() {
@@ -42,18 +53,20 @@ impl Controller {
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Decision::Forget };
         let sight = self.sight(key);
         let wanted = if rule.lifecycle.synchronize {
-            self.wanted_in_step(&rule, key, state, &sight)
+            self.desired_synchronized(&rule, key, state, &sight)
         } else {
-            self.wanted_once(&rule, key, state, &sight)
+            self.desired_once(&rule, key, state, &sight)
         };
+        // The evaluation went on with what was known, so its result counts only if nothing was missing. Following comes
+        // before lookups: with the objects the rule may ask other questions, or none.
         let missing = sight.missing.take();
         if !missing.is_empty() {
             return Decision::Follow(missing);
         }
         let mut questions = sight.answers.missing.take();
         // What may not be read must not be sent to services either.
-        if questions.iter().any(|asked| matches!(asked, Asked::Right(_))) {
-            questions.retain(|asked| matches!(asked, Asked::Right(_)));
+        if questions.iter().any(|asked| matches!(asked, Lookup::Access(_))) {
+            questions.retain(|asked| matches!(asked, Lookup::Access(_)));
         }
         if !questions.is_empty() {
             return Decision::Ask(questions);
@@ -62,17 +75,23 @@ impl Controller {
             Ok(wanted) => wanted,
             Err(condition) => return Decision::Wait(condition),
         };
+        // Any user can write an unsigned claim. If nothing else says that the trigger is one, the rule may repair what
+        // carries the claim, but the claim must not make it create objects elsewhere or patch others.
         let adopted = wanted.only_claimed.then(|| self.adopted(key, state, &wanted.ensures));
         if let Some(adopted) = &adopted {
             wanted.ensures.retain(|(ensure, _)| adopted.contains(&ensure.target));
             wanted.patches.clear();
         }
-        let claimed: Vec<(ObjectId, Mark, Proof)> = self
-            .mirror
+        let claimed: Vec<(ObjectId, Ownership, Proof)> = self
+            .cache
             .claimed_by(&key.trigger)
-            .filter_map(|(id, object)| Some((id.clone(), Mark::read(object)?, self.proof(object))))
+            .filter_map(|(id, object)| {
+                Some((id.clone(), Ownership::read(object)?, self.proof(object)))
+            })
             .filter(|(_, mark, _)| mark.is_of(&rule.id))
             .collect();
+        // Nothing happened that concerns the rule. A key with claims stays in the work queue, since drift of its
+        // downstreams has to be noticed; any other is forgotten, so that memory follows the number of real triggers.
         if wanted.nothing && wanted.failures.is_empty() {
             let member = rule.lifecycle.synchronize && !claimed.is_empty() && state.cause.is_some();
             return match member || wanted.skipped || wanted.said.is_some() {
@@ -89,7 +108,7 @@ impl Controller {
             .ensures
             .iter()
             .map(|(ensure, _)| ensure.target.gvk.clone())
-            .filter(|gvk| !self.mirror.kinds.contains_key(&KindKey::of(gvk)))
+            .filter(|gvk| !self.cache.kinds.contains_key(&KindKey::of(gvk)))
             .collect();
         if !missing_kinds.is_empty() {
             return Decision::Follow(missing_kinds);
@@ -100,6 +119,10 @@ impl Controller {
         if wanted.settle && rule.lifecycle.synchronize {
             let whole = wanted.failures.is_empty();
             let life = self.life_of(&rule);
+            // All of these must hold before an owned object goes: it is not wanted any more; its claim is proven, or the
+            // kind of the trigger is listed, so that an absent trigger is really gone; the claim is not final; it belongs
+            // to this life of the policy and not to an earlier one of the same name; no other stored policy may own it;
+            // and the evaluation was complete, or what failed is the source of this very object.
             for (id, mark, proof) in &claimed {
                 let unwanted = !targets.contains(&place(id))
                     && (*proof == Proof::Proven || self.trigger_is_known(mark))
@@ -107,21 +130,24 @@ impl Controller {
                     && mark.is_of_life(&life)
                     && !self.may_be_anothers(&rule.id, id, mark)
                     && (whole || self.lost_its_source(&wanted.failures, id, mark));
-                // Whoever wrote an unsigned claim, the rule touches only what it could have made.
+                // Whatever an unsigned claim says, the rule touches only what it could have made.
                 if !unwanted || (*proof != Proof::Proven && !may_make(&rule, id)) {
                     continue;
                 }
+                // Kyverno: a downstream that the rule still describes is deleted with its cause; one that an earlier
+                // version of the rule described is orphaned.
                 let written_now = match &mark.pattern {
                     Some(pattern) => patterns(&rule, id).contains(pattern),
                     None => targets.is_empty() || self.would_go(&rule, mark),
                 };
                 removals.push(if written_now {
-                    Step::Delete(id.clone())
+                    PlanStep::Delete(id.clone())
                 } else {
-                    Step::Release(id.clone())
+                    PlanStep::Release(id.clone())
                 });
             }
         }
+        // The trigger is none any more and nothing is left to do: the key can be forgotten when the plan is done.
         let over = wanted.settle
             && wanted.ensures.is_empty()
             && wanted.failures.is_empty()
@@ -135,8 +161,8 @@ impl Controller {
         let steps = namespaces
             .into_iter()
             .chain(others)
-            .map(|(ensure, user)| Step::Ensure(Box::new(ensure), user))
-            .chain(wanted.patches.into_iter().map(|patch| Step::Patch(Box::new(patch))))
+            .map(|(ensure, user)| PlanStep::Ensure(Box::new(ensure), user))
+            .chain(wanted.patches.into_iter().map(|patch| PlanStep::Patch(Box::new(patch))))
             .chain(removals)
             .collect();
         Decision::Do(Box::new(Plan {
@@ -162,32 +188,32 @@ impl Controller {
     ) -> BTreeSet<ObjectId> {
         let targets = ensures.iter().map(|(ensure, _)| &ensure.target);
         let is_claimed = |target: &&ObjectId| {
-            let mark = self.mirror.get(target).and_then(Mark::read);
+            let mark = self.cache.get(target).and_then(Ownership::read);
             state.adopted.contains(*target) || mark.is_some_and(|mark| mark.is_by(key))
         };
         targets.filter(is_claimed).cloned().collect()
     }
 
     /// Whether the kind of the trigger that a claim names is followed, so that an absent one is gone.
-    fn trigger_is_known(&self, mark: &Mark) -> bool {
+    fn trigger_is_known(&self, mark: &Ownership) -> bool {
         let kind = KindKey::of(&mark.labels.trigger_kind);
-        kind.kind.is_empty() || self.mirror.is_known(&kind)
+        kind.kind.is_empty() || self.cache.is_known(&kind)
     }
 
     /// Whether another engine, which made an object, would delete it when its rule makes others of the trigger.
-    fn would_go(&self, rule: &Rule, mark: &Mark) -> bool {
+    fn would_go(&self, rule: &Rule, mark: &Ownership) -> bool {
         // Kyverno: rules let go of what they no longer make, unless it is a copy whose source is gone.
         self.source_is_gone(mark) || rule.lifecycle.clears_adopted
     }
 
     /// Whether labels name a source that is not there.
-    fn source_is_gone(&self, mark: &Mark) -> bool {
+    fn source_is_gone(&self, mark: &Ownership) -> bool {
         let source = mark.labels.source_uid.as_ref();
-        source.is_some_and(|source| self.mirror.by_uid(source).is_none())
+        source.is_some_and(|source| self.cache.by_uid(source).is_none())
     }
 
     /// Whether an object is a copy of something that is gone.
-    fn lost_its_source(&self, failures: &[Failure], id: &ObjectId, mark: &Mark) -> bool {
+    fn lost_its_source(&self, failures: &[Failure], id: &ObjectId, mark: &Ownership) -> bool {
         failures.iter().any(|failure| match &failure.kind {
             FailureKind::SourceMissing(missing) => match &missing.target {
                 Some(target) => target.same_object(id),
@@ -199,12 +225,15 @@ impl Controller {
     }
 
     /// What a rule that is gone left behind.
+    ///
+    /// The rule cannot be evaluated any more, so its record says what it made and what is to happen with it. Kinds that
+    /// were never listed are followed first: a policy may be deleted while this process starts.
     fn decide_removed(&self, key: &Key) -> Decision {
         let removed = self.removed(key);
         let kinds: BTreeSet<Gvk> = removed
             .iter()
             .flat_map(|removed| &removed.leaving.kinds)
-            .filter(|kind| match self.mirror.kinds.get(&KindKey::of(kind)) {
+            .filter(|kind| match self.cache.kinds.get(&KindKey::of(kind)) {
                 Some(known) if known.revision > 0 => false,
                 // Of a kind that is gone nothing is left.
                 Some(KindMirror { state: State::Failed(error), .. }) => {
@@ -218,14 +247,14 @@ impl Controller {
             return Decision::Follow(kinds);
         }
         let mut steps = Vec::new();
-        for (id, object) in self.mirror.claimed() {
-            let Some(mark) = Mark::read(object).filter(|mark| mark.is_of(&key.rule)) else {
+        for (id, object) in self.cache.claimed() {
+            let Some(mark) = Ownership::read(object).filter(|mark| mark.is_of(&key.rule)) else {
                 continue;
             };
             let proven = self.proof(object) == Proof::Proven;
             let goes = removed.iter().any(|removed| {
                 let leaving = &removed.leaving;
-                // An unsigned claim on something that the rule does not make is nobody's.
+                // An unsigned claim on something that the rule does not make has no owner.
                 let could_be =
                     leaving.kinds.iter().any(|kind| KindKey::of(kind) == KindKey::of(&id.gvk));
                 leaving.synchronize
@@ -234,22 +263,22 @@ impl Controller {
                     && leaving.on_policy_delete.deletes(mark.copied)
             });
             if goes && !self.may_be_anothers(&key.rule, id, &mark) {
-                steps.push(Step::Delete(id.clone()));
+                steps.push(PlanStep::Delete(id.clone()));
             }
         }
         Decision::Do(Box::new(Plan { steps: steps.into(), ..Plan::default() }))
     }
 
-    /// Whether the labels that another engine gave an object may mean a rule of another stored policy as well. Nobody
-    /// knows then whose it is, and it stays as it is.
-    fn may_be_anothers(&self, rule: &RuleId, id: &ObjectId, mark: &Mark) -> bool {
+    /// Whether the labels that another engine gave an object may mean a rule of another stored policy as well. Its
+    /// owner is unknown then, and it stays as it is.
+    fn may_be_anothers(&self, rule: &RuleId, id: &ObjectId, mark: &Ownership) -> bool {
         if mark.names_its_rule() {
             return false;
         }
-        let made = self.mirror.get(id).and_then(created_at);
-        // Whoever stores a policy in a namespace must not keep there what a policy of the cluster made before.
+        let made = self.cache.get(id).and_then(created_at);
+        // A policy in a namespace must not keep there what a policy of the cluster made before.
         let came_later = |policy: &ObjectId| {
-            let came = self.mirror.get(policy).and_then(created_at);
+            let came = self.cache.get(policy).and_then(created_at);
             !policy.namespace.is_empty() && came.zip(made).is_some_and(|(came, made)| came > made)
         };
         self.stored_beside(&rule.policy)

@@ -1,27 +1,36 @@
 //! Making an object what a rule wants: whether it takes a write, and which one.
 
 use kiln_cluster::{Call, KindKey, Reason};
-use kiln_engine::{Ensure, Existing, Read};
+use kiln_engine::{Ensure, Existing, RecordedRead};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::Write;
 
+use crate::cache::State;
 use crate::compare::{
     content_only, covers, fingerprint, is_foreign, live_form, replacement, same, taken_over,
     wanted_form,
 };
 use crate::controller::{Contest, Controller};
-use crate::keys::{Condition, Key, Waiting};
 use crate::left::Sender;
-use crate::mark::{Mark, marked};
-use crate::mirror::State;
-use crate::plan::{Doing, Next, Step};
+use crate::ownership::{Ownership, marked};
+use crate::plan::{Doing, Next, PlanStep};
 use crate::signature::Proof;
+use crate::work_queue::{Condition, Key, Waiting};
 
 /// How long an edit stays at most that is made again and again, when no other rule makes it.
 const LONGEST_OPEN: u64 = 5_000;
 
 impl Controller {
     /// The call that makes an object what a rule wants, if it takes one.
+    ///
+    /// Runs again after every write and every watch event of the object, so it must end at `Done` for an object that is
+    /// as wanted: a difference that a write does not remove would be written forever. Three things keep that from
+    /// happening: comparing in the form that servers store (`live_form`), one dry run for a difference that may be
+    /// defaults of the server (`settled` remembers the result), and a back-off for real conflicts (`contested`).
+    ///
+    /// The order matters. What cannot be known or may not be touched comes first; then creation; then the question whose
+    /// object it is; and only then content. Another rule's object is never compared for content before ownership is
+    /// clear, or two rules would overwrite each other in turns.
     pub(crate) fn next_ensure(
         &mut self,
         key: &Key,
@@ -31,8 +40,7 @@ impl Controller {
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Next::Done };
         let id = ensure.target.clone();
         let later = |reason, message: String| Next::Later(Condition { reason, message });
-        match self.mirror.kinds.get(&KindKey::of(&id.gvk)).map(|kind| (&kind.state, kind.revision))
-        {
+        match self.cache.kinds.get(&KindKey::of(&id.gvk)).map(|kind| (&kind.state, kind.revision)) {
             Some((State::Failed(error), 0)) => {
                 let reason = match error.reason {
                     Reason::Forbidden => Waiting::Forbidden,
@@ -47,7 +55,7 @@ impl Controller {
                 return later(Waiting::Unavailable, format!("{} is not listed yet", id.gvk));
             }
         }
-        let live = self.mirror.get(&id).cloned();
+        let live = self.cache.get(&id).cloned();
         if let Some(live) = &live {
             let uid = metadata::uid(live).unwrap_or_default();
             if metadata::is_deleted(live) || self.deleting.contains(uid) {
@@ -57,16 +65,16 @@ impl Controller {
                 }
                 // It is made again when the old one is gone.
                 self.keys.entry(key);
-                self.add_read(key, Read::Object(id.clone()));
-                return later(Waiting::Missing, format!("{id} is on its way out"));
+                self.add_read(key, RecordedRead::Object(id.clone()));
+                return later(Waiting::Missing, format!("waiting for {id} to be deleted"));
             }
         }
         let life = self.life_of(&rule);
         let wanted = marked(&ensure, &rule, &life, sender.as_ref(), &self.settings.claim_keys);
         let Some(live) = live else {
             if ensure.subresource.is_some() {
-                self.add_read(key, Read::Object(id.clone()));
-                return later(Waiting::Missing, format!("{id} is not there"));
+                self.add_read(key, RecordedRead::Object(id.clone()));
+                return later(Waiting::Missing, format!("{id} does not exist"));
             }
             let call = match ensure.write {
                 Write::Apply { manager } => {
@@ -76,13 +84,15 @@ impl Controller {
             };
             return Next::Call(Box::new((
                 call,
-                Doing::Write { step: Step::Ensure(ensure, sender), sent: wanted },
+                Doing::Write { step: PlanStep::Ensure(ensure, sender), sent: wanted },
             )));
         };
         if ensure.existing == Existing::Keep {
             return Next::Done;
         }
-        let mark = Mark::read(&live);
+        // Ownership: by this key (`mine`), by another key that still wants it (`other`), or without a known owner. Labels
+        // alone do not decide, since a copy of a downstream has them too: `is_by` compares rule and trigger UID.
+        let mark = Ownership::read(&live);
         let mine = mark.as_ref().is_some_and(|mark| mark.is_by(key));
         let form = wanted_form(&wanted);
         let live_form = match mine {
@@ -96,7 +106,7 @@ impl Controller {
         if let Some(other) = other.cloned() {
             if rule.lifecycle.synchronize {
                 // When the other one lets go of it, this one has its turn.
-                self.add_read(key, Read::Object(id.clone()));
+                self.add_read(key, RecordedRead::Object(id.clone()));
             }
             if content_only(&form) == content_only(&live_form) {
                 return Next::Done;
@@ -105,14 +115,14 @@ impl Controller {
             let state = self.keys.get(&other);
             let trigger = state.and_then(|state| state.trigger.as_ref()).map(ToString::to_string);
             let trigger = trigger.unwrap_or_else(|| other.trigger.to_string());
-            let message = format!("{id} is made by {} for {trigger} as well", other.rule);
+            let message = format!("{id} is also generated by {} for {trigger}", other.rule);
             return later(Waiting::Contested, format!("{message}, with other content"));
         }
         let was_edited = self.claim_was_edited(key, &id, &live);
         if !mine && !was_edited && ensure.existing == Existing::UpdateOwn {
             // It is made when the other one is gone, if the rule still wants it then.
             if rule.lifecycle.synchronize {
-                self.add_read(key, Read::Object(id));
+                self.add_read(key, RecordedRead::Object(id));
             }
             return Next::Done;
         }
@@ -122,7 +132,7 @@ impl Controller {
         };
         let hashes = (fingerprint(&form), fingerprint(&live_form));
         let edited = was_edited || (mark.is_some() && self.proof(&live) == Proof::Edited);
-        // Whoever caused it changed the trigger: what they caused it of is written down, or nobody knows it after a restart.
+        // The user changed the trigger: the trigger as they left it is recorded, or it is lost after a restart.
         let left = mark.as_ref().filter(|_| mine).and_then(|mark| mark.left.as_ref());
         let outdated = sender.as_ref().zip(left).is_some_and(|(now, left)| !now.left.is_as(left));
         if !edited && !outdated && (as_wanted || self.settled.get(&id) == Some(&hashes)) {
@@ -136,7 +146,8 @@ impl Controller {
                 == Some(ensure.claim.content.to_string().as_str());
         let mut object = replacement(&wanted, &live);
         let subresource = ensure.subresource.clone().unwrap_or_default();
-        // Perhaps the difference is only what a server adds.
+        // Perhaps the difference is only what a server adds: ask it with a dry run before writing. Only for an object whose
+        // rule did not change (`unchanged`) or that another engine wrote; with a changed rule a write is due anyway.
         if !edited
             && !outdated
             && (unchanged || (mine && is_foreign(&live)))
@@ -144,7 +155,7 @@ impl Controller {
             && covers(&form, &live_form, &self.schema)
         {
             let call = Call::Update { object: object.clone(), subresource, dry_run: true };
-            let doing = Doing::Try { step: Step::Ensure(ensure, sender), sent: object };
+            let doing = Doing::Try { step: PlanStep::Ensure(ensure, sender), sent: object };
             return Next::Call(Box::new((call, doing)));
         }
         if (unchanged || edited)
@@ -152,7 +163,7 @@ impl Controller {
             && let Some(wait) = self.contested(key, &id)
         {
             self.keys.enqueue_at(key, wait);
-            return later(Waiting::Contested, format!("somebody else keeps changing {id}"));
+            return later(Waiting::Contested, format!("another writer keeps changing {id}"));
         }
         let call = match ensure.write {
             Write::Apply { manager } => {
@@ -163,14 +174,19 @@ impl Controller {
         };
         Next::Call(Box::new((
             call,
-            Doing::Write { step: Step::Ensure(ensure, sender), sent: object },
+            Doing::Write { step: PlanStep::Ensure(ensure, sender), sent: object },
         )))
     }
 
-    /// Counts a correction of an object; when it was put right too often, the time to wait for.
+    /// Counts a correction of an object; when it was reverted too often, the time to wait for.
+    ///
+    /// The first corrections are immediate, so that an edit by hand is reverted at once. After `most` of them within a
+    /// minute another writer insists, and corrections pause. The pause stays at five seconds if the other writer is not a
+    /// rule, because its edit would stay otherwise; between two rules it doubles up to five times the longest back-off,
+    /// because each correction costs another one. A quiet object is forgotten after a minute, a contested one after ten.
     pub(crate) fn contested(&mut self, key: &Key, id: &ObjectId) -> Option<u64> {
         let (now, most) = (self.now, self.settings.corrections);
-        // Where rules fight, each correction costs another one. Whoever else edits must not win by going on.
+        // Where rules fight, each correction costs another one. Another writer must not win by insisting.
         let longest = match self.keys.others_wanting(id, key).next() {
             Some(_) => self.settings.longest_backoff * 5,
             None => LONGEST_OPEN,

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    ContentHash, Cost, Effect, Ensure, Event, Failure, FailureKind, Lineage, Loop, Outcome,
-    PatchTarget, RuleSet, Verdict, WithGlobals, World,
+    ContentHash, Cost, Effect, Ensure, EvalEnv, Event, Failure, FailureKind, Lineage, Loop,
+    PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::{Apply, Mutate, Policy, Program, Rule, Targets};
+use kiln_rules::{ApplyRules, Mutate, Policy, Program, Rule, Targets};
 use kiln_value::Value;
 
+use crate::cache::CacheView;
 use crate::compare::{content_only, covers, live_form, wanted_form};
 use crate::controller::Controller;
-use crate::keys::{Condition, Key, KeyState, Pending, Waiting};
 use crate::left::{Left, Sender};
-use crate::mark::Mark;
-use crate::mirror::Sight;
+use crate::ownership::Ownership;
 use crate::signature::Proof;
+use crate::work_queue::{Condition, Key, KeyState, Pending, Waiting};
 
 /// Turns stored policies into rules.
 pub trait Compile: Send + Sync {
@@ -33,11 +33,17 @@ pub trait Compile: Send + Sync {
     /// What is wrong with it.
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String>;
 
-    /// Evaluates a rule with its exceptions. Nobody does it otherwise but tests, which need evaluations that take for ever
+    /// Evaluates a rule with its exceptions. Only tests replace it, which need evaluations that take for ever
     /// or panic.
-    fn evaluate(&self, rules: &RuleSet, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
-        let outcome = rules.evaluate_rule(&rule.id, event, world);
-        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, world))
+    fn evaluate(
+        &self,
+        rules: &RuleSet,
+        rule: &Rule,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+    ) -> RuleOutcome {
+        let outcome = rules.evaluate_rule(&rule.id, event, eval_env);
+        outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, eval_env))
     }
 }
 
@@ -47,9 +53,9 @@ impl Controller {
         &self,
         rule: &Arc<Rule>,
         event: &Event,
-        sight: &Sight<'_>,
+        sight: &CacheView<'_>,
         state: &KeyState,
-    ) -> Outcome {
+    ) -> RuleOutcome {
         let about = event.trigger().unwrap_or(&Value::Null);
         let uid = metadata::uid(about).unwrap_or_default();
         let version = if rule.lifecycle.synchronize {
@@ -64,21 +70,21 @@ impl Controller {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         let chance = Chance { now: state.at.unwrap_or(self.now), next: Cell::new(seed) };
-        let outside = WithGlobals { outside: &sight.answers, globals: &self.globals };
-        let world = World {
+        let external_data = WithGlobals { external_data: &sight.answers, globals: &self.globals };
+        let eval_env = EvalEnv {
             view: sight,
             kinds: &self.kinds,
             sources: &chance,
-            outside: &outside,
+            external_data: &external_data,
             limits: self.settings.limits,
-            protected: &self.settings.protected,
+            protected_namespaces: &self.settings.protected_namespaces,
             home: &self.settings.namespace,
         };
         let mut event = event.clone();
         match self.lineage(about) {
             Ok(lineage) => event.lineage = lineage,
             Err(looped) => {
-                let mut outcome = self.evaluate(rule, &event, &world);
+                let mut outcome = self.evaluate(rule, &event, &eval_env);
                 if outcome.verdict == Verdict::Pass {
                     outcome.effects.clear();
                     outcome.failures = vec![Failure::from(*looped)];
@@ -87,34 +93,34 @@ impl Controller {
                 return outcome;
             }
         }
-        match self.earlier_rule(rule, &event, &world) {
-            None => self.evaluate(rule, &event, &world),
+        match self.earlier_rule(rule, &event, &eval_env) {
+            None => self.evaluate(rule, &event, &eval_env),
             Some(earlier) => {
-                let nothing = self.evaluate(rule, &Event::created(Value::Null), &world);
-                // Nobody knows whether this rule's turn would come, so what it made before stays.
+                let nothing = self.evaluate(rule, &Event::created(Value::Null), &eval_env);
+                // Whether this rule would run is unknown, so what it made before stays.
                 let verdict = match earlier.failures.is_empty() {
                     true => nothing.verdict,
                     false => Verdict::Error,
                 };
-                Outcome { verdict, failures: earlier.failures, reads: earlier.reads, ..nothing }
+                RuleOutcome { verdict, failures: earlier.failures, reads: earlier.reads, ..nothing }
             }
         }
     }
 
     /// Evaluates a rule with its exceptions. A doubt counts as a failure: what was made before stays.
-    fn evaluate(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+    fn evaluate(&self, rule: &Rule, event: &Event, eval_env: &EvalEnv<'_>) -> RuleOutcome {
         let mut outcome = self
-            .unless_it_panics(|| self.compile.evaluate(&self.rules, rule, event, world))
+            .unless_it_panics(|| self.compile.evaluate(&self.rules, rule, event, eval_env))
             .unwrap_or_else(|_| broke_off(rule, event));
-        if let Some(doubt) = outcome.doubt.take() {
-            outcome.failures.push(doubt);
+        if let Some(uncertain) = outcome.uncertain.take() {
+            outcome.failures.push(uncertain);
             outcome.verdict = Verdict::Error;
         }
         if matches!(
             &rule.program,
             Program::Mutate(Mutate { targets: Some(Targets::Matching { .. }), .. })
         ) {
-            // What no rule sees is no target either.
+            // What no rule sees is not a target either.
             outcome.effects.retain(|effect| match effect {
                 Effect::Patch(patch) => match &patch.target {
                     PatchTarget::Stored { object, .. } => !self.is_filtered(object, ""),
@@ -144,10 +150,10 @@ impl Controller {
         let mut chain = Vec::new();
         let mut at = object;
         while chain.len() <= self.settings.limits.chain {
-            let Some(mark) = Mark::read(at) else { break };
+            let Some(mark) = Ownership::read(at) else { break };
             let Some(uid) = mark.labels.trigger_uid.clone() else { break };
             let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { break };
-            let Some((id, trigger)) = self.mirror.by_uid(&uid) else { break };
+            let Some((id, trigger)) = self.cache.by_uid(&uid) else { break };
             if self.proof(at) != Proof::Proven && !self.is_wanted(at, &mark) {
                 break;
             }
@@ -162,7 +168,7 @@ impl Controller {
     }
 
     /// Whether the rule that a claim names wanted the object that carries it when it last ran for the trigger.
-    pub(crate) fn is_wanted(&self, object: &Value, mark: &Mark) -> bool {
+    pub(crate) fn is_wanted(&self, object: &Value, mark: &Ownership) -> bool {
         let Some(trigger) = mark.labels.trigger_uid.clone() else { return false };
         let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { return false };
         let state = self.keys.get(&Key { rule: rule.id.clone(), trigger });
@@ -172,10 +178,10 @@ impl Controller {
 
     /// Whether the rule that an unsigned claim names wants the object that carries it, as another engine's or an older
     /// version's would.
-    pub(crate) fn is_wanted_as_claimed(&self, object: &Value, mark: &Mark) -> bool {
+    pub(crate) fn is_wanted_as_claimed(&self, object: &Value, mark: &Ownership) -> bool {
         let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
         let Some(rule) = rule.filter(|rule| !rule.asks_for_user()) else { return false };
-        let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.mirror.by_uid(uid));
+        let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.cache.by_uid(uid));
         let (Some((_, trigger)), Ok(id)) = (trigger, ObjectId::of(object)) else { return false };
         let key = Key {
             rule: rule.id.clone(),
@@ -189,7 +195,7 @@ impl Controller {
         );
         outcome.effects.iter().any(|effect| match effect {
             Effect::Ensure(ensure) if ensure.target.same_object(&id) => {
-                // Only what the rule makes is its own, not what somebody put into its place.
+                // Only what the rule makes is its own, not a replacement by others.
                 let wanted = wanted_form(&ensure.object);
                 covers(
                     &content_only(&wanted),
@@ -202,9 +208,9 @@ impl Controller {
     }
 
     /// What a key's rule is shown.
-    pub(crate) fn sight(&self, key: &Key) -> Sight<'_> {
-        Sight {
-            mirror: &self.mirror,
+    pub(crate) fn sight(&self, key: &Key) -> CacheView<'_> {
+        CacheView {
+            cache: &self.cache,
             kinds: &self.kinds,
             answers: self.known_answers(),
             author: self.author(key),
@@ -214,12 +220,17 @@ impl Controller {
 
     /// Kyverno: with `applyRules: One`, the first rule of a policy that does not skip is the only one. This is what came of
     /// that rule, if it is an earlier one.
-    fn earlier_rule(&self, rule: &Rule, event: &Event, world: &World<'_>) -> Option<Outcome> {
+    fn earlier_rule(
+        &self,
+        rule: &Rule,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+    ) -> Option<RuleOutcome> {
         let policy = self.rules.policies().iter().find(|policy| policy.id == rule.id.policy);
-        let policy = policy.filter(|policy| policy.apply == Apply::One)?;
+        let policy = policy.filter(|policy| policy.apply == ApplyRules::One)?;
         let earlier = policy.rules.iter().take_while(|earlier| earlier.id != rule.id);
         earlier
-            .map(|earlier| self.evaluate(earlier, event, world))
+            .map(|earlier| self.evaluate(earlier, event, eval_env))
             .find(|outcome| matches!(outcome.verdict, Verdict::Pass | Verdict::Error))
     }
 
@@ -227,16 +238,16 @@ impl Controller {
     pub(crate) fn depends_on_user(
         &self,
         rule: &Arc<Rule>,
-        outcome: &Outcome,
+        outcome: &RuleOutcome,
         event: &Event,
-        sight: &Sight<'_>,
+        sight: &CacheView<'_>,
         state: &KeyState,
     ) -> bool {
         if event.user.is_none() || rule.asks_for_user() {
             return event.user.is_some();
         }
         let other = self.run(rule, &Event { user: None, ..event.clone() }, sight, state);
-        let content = |outcome: &Outcome| -> Vec<_> {
+        let content = |outcome: &RuleOutcome| -> Vec<_> {
             let effects = outcome.effects.iter();
             let content = |effect: &Effect| match effect {
                 Effect::Ensure(ensure) => Some((ensure.target.clone(), ensure.claim.content)),
@@ -248,22 +259,22 @@ impl Controller {
             };
             effects.filter_map(content).collect()
         };
-        let failures = |outcome: &Outcome| -> Vec<String> {
+        let failures = |outcome: &RuleOutcome| -> Vec<String> {
             outcome.failures.iter().map(ToString::to_string).collect()
         };
         failures(&other) != failures(outcome) || content(&other) != content(outcome)
     }
 
-    /// Evaluates a rule for something that happened to a trigger. What it makes in somebody's name, it makes of the
+    /// Evaluates a rule for something that happened to a trigger. What it makes in a user's name, it makes of the
     /// trigger as they left it.
     pub(crate) fn run_for(
         &self,
         rule: &Arc<Rule>,
         pending: &Pending,
         live: &Value,
-        sight: &Sight<'_>,
+        sight: &CacheView<'_>,
         state: &KeyState,
-    ) -> (Event, Outcome) {
+    ) -> (Event, RuleOutcome) {
         let event = Self::event_of(pending, Some(live));
         let left = pending.left.as_ref();
         let left = left.filter(|left| event.user.is_some() && !Left::of(left).is(live));
@@ -286,9 +297,9 @@ impl Controller {
     pub(crate) fn ensures(
         &self,
         rule: &Arc<Rule>,
-        outcome: &Outcome,
+        outcome: &RuleOutcome,
         event: &Event,
-        sight: &Sight<'_>,
+        sight: &CacheView<'_>,
         state: &KeyState,
     ) -> Vec<(Ensure, Option<Sender>)> {
         let depends =
@@ -312,7 +323,7 @@ impl Controller {
 pub(crate) struct Panicked;
 
 impl Panicked {
-    const MESSAGE: &str = "an error in Kiln itself, which its log tells more about";
+    const MESSAGE: &str = "internal error; see the Kiln log";
 
     pub(crate) fn condition(self) -> Condition {
         Condition { reason: Waiting::Failed, message: Self::MESSAGE.into() }
@@ -320,7 +331,7 @@ impl Panicked {
 }
 
 /// What came of an evaluation that panicked. As after any failure, what was made before stays.
-fn broke_off(rule: &Rule, event: &Event) -> Outcome {
+fn broke_off(rule: &Rule, event: &Event) -> RuleOutcome {
     let failure = Failure {
         kind: FailureKind::Panic,
         message: Panicked::MESSAGE.to_owned(),
@@ -328,7 +339,7 @@ fn broke_off(rule: &Rule, event: &Event) -> Outcome {
         path: None,
         part: None,
     };
-    Outcome {
+    RuleOutcome {
         rule: rule.id.clone(),
         verdict: Verdict::Error,
         why: None,
@@ -336,7 +347,7 @@ fn broke_off(rule: &Rule, event: &Event) -> Outcome {
         asked: true,
         effects: Vec::new(),
         failures: vec![failure],
-        doubt: None,
+        uncertain: None,
         reads: Vec::new(),
         properties: Vec::new(),
         lineage: event.lineage.clone(),

@@ -1,14 +1,14 @@
-//! A trigger as somebody left it.
+//! A trigger as a user left it.
 //!
-//! What a rule makes in somebody's name, it makes of the trigger as they sent it. Whoever changes the trigger afterwards
-//! does not speak for them, and a claim that was true once is not true again because somebody restores what it was
+//! What a rule makes in a user's name, it makes of the trigger as they sent it. A user who changes the trigger afterwards
+//! does not speak for them, and a claim that was true once is not true again because another user restores what it was
 //! about.
 
 use kiln_engine::{ContentHash, User};
 use kiln_value::{Map, Str, Value};
 
-use crate::keys::Key;
-use crate::mirror::revision_of;
+use crate::cache::revision_of;
+use crate::work_queue::Key;
 
 /// The content of a trigger, and when it was so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Left {
     }
 }
 
-/// What a key is called where it is remembered up to when claims in somebody's name count no more.
+/// What a key is called where it is remembered up to when claims in a user's name do not count any more.
 pub(crate) fn ended_name(key: &Key) -> Str {
     format!("{} {}", key.trigger, key.rule).into()
 }

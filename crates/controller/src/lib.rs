@@ -25,8 +25,8 @@
 //!
 //! # What a claim is worth
 //!
-//! Anybody can write labels and annotations, so claims are signed ([`ClaimKeys`]). A signed one says what made its trigger
-//! one: operation and user. One that is not signed (Kyverno wrote it, an older version, anybody; or the key is lost) is
+//! Any user can write labels and annotations, so claims are signed ([`ClaimKeys`]). A signed one says what made its trigger
+//! one: operation and user. One that is not signed (Kyverno wrote it, an older version, any user; or the key is lost) is
 //! matched by rule and trigger and nothing more: the rule runs for the trigger as for an object that was there before,
 //! without a user, and of what it makes only the object that carries the claim is written. It is deleted only if the
 //! rule could have made it, and it never makes a change the engine's own.
@@ -35,17 +35,17 @@
 //!
 //! | memory | where | bound | when it is lost |
 //! |---|---|---|---|
-//! | claim: rule, trigger, source, operation, user and the trigger as they left it, pattern, life of the policy, signature | labels and annotations of the downstream object | one per object | the object is nobody's: it is never deleted, and taken over when its rule wants it |
+//! | claim: rule, trigger, source, operation, user and the trigger as they left it, pattern, life of the policy, signature | labels and annotations of the downstream object | one per object | the object has no owner: it is never deleted, and taken over when its rule wants it |
 //! | keys that claims are signed with | a Secret of the host's | eight | claims count as unsigned until their objects are written again |
 //! | record: since when each rule acts, how it leaves what it made, what is still to be run for or removed | a ConfigMap per policy, written before anything is done | one per policy, a few lines per rule | the policy counts as new since its last change: existing objects are run for again; what a policy deleted meanwhile made stays |
-//! | checkpoint: how far changes were seen, for rules that do not synchronise; whose changes are nobody's business; what was made in somebody's name and is over | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are passed over, 2,000 ends | triggers since the rule came are run for again: what is missing is made, what is there stays |
+//! | checkpoint: how far changes were seen, for rules that do not synchronise; which changes are ignored; which downstreams in a user's name have ended | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are skipped, 2,000 ends | triggers since the rule came are run for again: what is missing is made, what is there stays |
 //! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
 //! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from mirror, claims and checkpoint |
 //! | hints that rules cannot do without: who sent what, what stores nothing, who is kept out | UpdateRequests, written before the API server is answered | one per request, gone when it is served, when its change does not show for [`Settings::hint_life`] although its kind is watched, or after [`Settings::carrier_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
 //! | other hints | process | [`Settings::hints`], [`Settings::hint_life`] | some waiting |
 //! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
 //! | what services answered | process | 1,000, for 30 seconds | asked again |
-//! | where objects were that somebody deleted and rules want | process | one per such object | what is there instead stays, unless the rule takes over what others made |
+//! | where objects were that others deleted and rules want | process | one per such object | what is there instead stays, unless the rule takes over what others made |
 //! | corrections of contested objects | process | one per such object | the count begins again |
 //! | results for reports | reports of the triggers; in the process until they are written | one per trigger and policy | the report says what was true before |
 //! | other UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
@@ -58,43 +58,43 @@
 //! often. What is missing (a source, a namespace) is waited for. A panic while a key is decided on is a mistake in Kiln: it
 //! fails that key, as an evaluation that fails does, keeps no other from its work, and is counted.
 
-mod answers;
 pub mod author;
-mod carried;
-mod changes;
+mod cache;
+mod call_results;
 mod compare;
 mod controller;
 mod decide;
+mod desired;
+mod dispatch;
+pub mod dry_run;
 mod ensure;
 mod evaluate;
-mod finish;
-mod hints;
-mod keys;
+mod ignored_changes;
 mod left;
-mod mark;
-mod mirror;
-mod passed_over;
+mod lookups;
+mod observed_requests;
+mod ownership;
+mod persist;
 mod plan;
 mod policies;
 pub mod provenance;
-mod questions;
 mod record;
-pub mod rehearsal;
 mod reports;
-mod requests;
+mod request_inbox;
 mod rescan;
+mod retry;
 mod rights;
-mod saving;
 mod settings;
 mod signature;
 mod triggers;
-mod wanted;
+mod update_request_status;
+mod work_queue;
 
-pub use carried::CARRIES;
-pub use controller::{Controller, News, Request};
+pub use controller::{Controller, ControllerEvent, Request};
 pub use evaluate::Compile;
-pub use hints::Hint;
-pub use keys::{Condition, Key, Waiting};
-pub use questions::{Answer, Asked, Question, Right, ServiceQuestion};
+pub use lookups::{AccessCheck, Lookup, LookupResult, Question, ServiceQuestion};
+pub use observed_requests::ObservedRequest;
+pub use request_inbox::CARRIES;
 pub use settings::{ResourceFilter, Settings, protected_namespaces};
 pub use signature::{ClaimKey, ClaimKeys};
+pub use work_queue::{Condition, Key, Waiting};

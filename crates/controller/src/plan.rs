@@ -5,23 +5,23 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
-use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, Read};
+use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, RecordedRead};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
 use crate::controller::{Controller, Purpose};
 use crate::decide::Decision;
-use crate::keys::{Cause, Condition, Key, Pending};
 use crate::left::Sender;
-use crate::mark::{Mark, released};
+use crate::ownership::{Ownership, released};
 use crate::reports::Said;
+use crate::work_queue::{Cause, Condition, Key, Pending};
 
 /// What is to be done about a key.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) steps: VecDeque<Step>,
+    pub(crate) steps: VecDeque<PlanStep>,
     pub(crate) wants: Vec<ObjectId>,
-    pub(crate) reads: Vec<Read>,
+    pub(crate) reads: Vec<RecordedRead>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) cause: Option<Cause>,
     /// The key is remembered afterwards.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 
 /// One thing to do.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     Ensure(Box<Ensure>, Option<Sender>),
     /// A stored object is to be changed.
     Patch(Box<Patch>),
@@ -79,12 +79,12 @@ impl Job {
 #[derive(Debug)]
 pub(crate) enum Doing {
     Write {
-        step: Step,
+        step: PlanStep,
         sent: Value,
     },
-    /// A trial, to see what a server would make of it.
+    /// A trial, to see what a server would store.
     Try {
-        step: Step,
+        step: PlanStep,
         sent: Value,
     },
     Delete {
@@ -93,7 +93,7 @@ pub(crate) enum Doing {
     },
     /// Reads the trigger again, before something is deleted because of it.
     Verify {
-        step: Step,
+        step: PlanStep,
         trigger: ObjectId,
     },
 }
@@ -123,18 +123,18 @@ impl Controller {
                 self.leave_pass(key);
             }
             Decision::Wait(condition) => {
-                let (looked_at, awaited) = self.take_pending(key);
+                let (tier_snapshot, awaited) = self.take_pending(key);
                 self.keep_waiting(key, awaited);
-                self.put_back(key, looked_at);
+                self.put_back(key, tier_snapshot);
                 self.keys.entry(key).condition = condition;
                 self.leave_pass(key);
             }
             Decision::Follow(kinds) => {
                 let waits_for = kinds.iter().map(KindKey::of).collect();
                 for kind in kinds {
-                    self.mirror.follow(&kind);
+                    self.cache.follow(&kind);
                 }
-                // It goes on when the kinds are known, and holds nobody up until then.
+                // It goes on when the kinds are known, and blocks no other key until then.
                 self.waiting.insert(key.clone(), waits_for);
                 self.leave_pass(key);
             }
@@ -177,7 +177,7 @@ impl Controller {
         }
     }
 
-    /// The events of a key: those that were looked at, and those that wait for whoever caused them to be known.
+    /// The events of a key: those that were looked at, and those that wait until their user is known.
     fn take_pending(&mut self, key: &Key) -> (Vec<Pending>, Vec<Pending>) {
         let Some(state) = self.keys.get_mut(key) else { return Default::default() };
         let pending = std::mem::take(&mut state.pending);
@@ -185,7 +185,7 @@ impl Controller {
         pending.into_iter().partition(|event| !self.awaits_user(rule, event))
     }
 
-    /// Keeps events until whoever caused them is known, or was waited for long enough.
+    /// Keeps events until their user is known, or was waited for long enough.
     fn keep_waiting(&mut self, key: &Key, awaited: Vec<Pending>) {
         let Some(since) = awaited.iter().map(|event| event.since).min() else { return };
         self.keys.entry(key).pending = awaited;
@@ -229,7 +229,7 @@ impl Controller {
                     if let Some((holder, waiting)) = self.writing.get_mut(&id)
                         && holder != key
                     {
-                        // Somebody else writes it right now: looked at again when that is answered.
+                        // Another key writes it right now: looked at again when that is answered.
                         waiting.insert(key.clone());
                         if let Some(job) = self.jobs.remove(key) {
                             self.put_back(key, job.pending);
@@ -246,17 +246,17 @@ impl Controller {
         }
     }
 
-    fn next(&mut self, key: &Key, step: Step) -> Next {
+    fn next(&mut self, key: &Key, step: PlanStep) -> Next {
         match step {
-            Step::Ensure(ensure, user) => self.next_ensure(key, ensure, user),
-            Step::Patch(patch) => self.next_patch(patch),
-            Step::Delete(id) => self.next_delete(key, id),
-            Step::Release(id) => {
-                let Some(live) = self.mirror.get(&id) else { return Next::Done };
+            PlanStep::Ensure(ensure, user) => self.next_ensure(key, ensure, user),
+            PlanStep::Patch(patch) => self.next_patch(patch),
+            PlanStep::Delete(id) => self.next_delete(key, id),
+            PlanStep::Release(id) => {
+                let Some(live) = self.cache.get(&id) else { return Next::Done };
                 let sent = released(live);
                 Next::Call(Box::new((
                     Call::update(sent.clone()),
-                    Doing::Write { step: Step::Release(id), sent },
+                    Doing::Write { step: PlanStep::Release(id), sent },
                 )))
             }
         }
@@ -267,7 +267,7 @@ impl Controller {
         let PatchTarget::Stored { object: id, subresource } = &patch.target else {
             return Next::Done;
         };
-        let Some(live) = self.mirror.get(id) else { return Next::Done };
+        let Some(live) = self.cache.get(id) else { return Next::Done };
         if metadata::is_deleted(live) || patch.after == patch.before {
             return Next::Done;
         }
@@ -278,7 +278,7 @@ impl Controller {
         }
         let subresource = subresource.clone().unwrap_or_default();
         let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
-        Next::Call(Box::new((call, Doing::Write { step: Step::Patch(patch), sent })))
+        Next::Call(Box::new((call, Doing::Write { step: PlanStep::Patch(patch), sent })))
     }
 
     /// The trigger of a key, as far as its name is known.
@@ -287,18 +287,18 @@ impl Controller {
             return None;
         }
         let known = self.keys.get(key).and_then(|state| state.trigger.clone());
-        known.or_else(|| Mark::read(self.mirror.get(made)?)?.trigger())
+        known.or_else(|| Ownership::read(self.cache.get(made)?)?.trigger())
     }
 
     fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
-        let Some(live) = self.mirror.get(&id) else { return Next::Done };
+        let Some(live) = self.cache.get(&id) else { return Next::Done };
         let Some(uid) = metadata::uid(live).map(Str::from) else { return Next::Done };
-        // Whoever wants it too takes it over, unless it takes over nothing and waits until it is gone. What another
+        // Another rule that wants it adopts it, unless it adopts nothing and waits until it is gone. What another
         // engine wrote on it may name two rules, and then it is for the one that wants it.
-        let mark = Mark::read(live);
+        let mark = Ownership::read(live);
         let takes_over = |other: &&Key| {
             let rule = self.rules.rule(&other.rule);
-            rule.is_some_and(|rule| rule.lifecycle.over == Existing::Update)
+            rule.is_some_and(|rule| rule.lifecycle.on_conflict == Existing::Update)
                 || mark.as_ref().is_some_and(|mark| mark.is_by(other))
         };
         let others: Vec<Key> =
@@ -323,7 +323,7 @@ impl Controller {
         if let Some(trigger) = self.trigger_of(key, &id)
             && self.jobs.get(key).is_some_and(|job| !job.verified)
         {
-            let doing = Doing::Verify { step: Step::Delete(id), trigger: trigger.clone() };
+            let doing = Doing::Verify { step: PlanStep::Delete(id), trigger: trigger.clone() };
             return Next::Call(Box::new((Call::Get(trigger), doing)));
         }
         let preconditions = Preconditions {
@@ -335,7 +335,7 @@ impl Controller {
     }
 
     /// Looks at a key again when something changes that it depends on.
-    pub(crate) fn add_read(&mut self, key: &Key, read: Read) {
+    pub(crate) fn add_read(&mut self, key: &Key, read: RecordedRead) {
         let mut reads = self.keys.get(key).map(|state| state.reads.clone()).unwrap_or_default();
         if !reads.contains(&read) {
             reads.push(read);

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_engine::{ContentHash, RuleSet, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Policy, Program, Rule, What};
+use kiln_rules::{Emission, Policy, Program, Rule};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
 use crate::author::author_of;
-use crate::carried::Order;
-use crate::controller::{Controller, Held, Saving, Start};
-use crate::keys::{Cause, Evidence, Key};
+use crate::cache::{State, revision_of};
+use crate::controller::{Controller, PolicyState, Saving, Start};
 use crate::left::{Left, ended_name};
-use crate::mark::Mark;
-use crate::mirror::{State, revision_of};
+use crate::ownership::Ownership;
 use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
+use crate::request_inbox::RequestOrder;
 use crate::signature::Proof;
 use crate::triggers::created_at;
+use crate::work_queue::{Cause, Evidence, Key};
 
 impl Controller {
     pub(crate) fn is_policy_kind(&self, gvk: &Gvk) -> bool {
@@ -40,7 +40,7 @@ impl Controller {
                 self.ended = checkpoint.ended.clone().into_iter().collect();
                 self.checkpoint.at_start = checkpoint;
             } else if let Some(record) = Record::read(&object) {
-                let held = Held {
+                let held = PolicyState {
                     from_before: record.rules.keys().cloned().collect(),
                     record,
                     policy: None,
@@ -54,10 +54,10 @@ impl Controller {
         }
         self.start = Start::Policies;
         for kind in self.compile.kinds() {
-            self.mirror.follow(&kind);
+            self.cache.follow(&kind);
         }
-        self.mirror.follow(&Gvk::new("v1", "Namespace"));
-        self.mirror.follow(&crate::requests::kind());
+        self.cache.follow(&Gvk::new("v1", "Namespace"));
+        self.cache.follow(&crate::update_request_status::kind());
     }
 
     /// Rules act when records, policies and requests are known.
@@ -67,13 +67,13 @@ impl Controller {
         }
         let kinds = self.compile.kinds();
         let known = |kind: &Gvk| {
-            let state = self.mirror.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
+            let state = self.cache.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
             matches!(state, Some(State::Synced))
                 || matches!(state, Some(State::Failed(error))
                     if error.reason == Reason::UnknownKind)
         };
-        // Requests say whose changes are nobody's business.
-        let requests = self.mirror.kinds.get(&KindKey::of(&crate::requests::kind()));
+        // Requests say which changes are ignored.
+        let requests = self.cache.kinds.get(&KindKey::of(&crate::update_request_status::kind()));
         let requests_known = requests.is_none_or(|kind| match &kind.state {
             State::Failed(error) => {
                 matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
@@ -84,7 +84,7 @@ impl Controller {
             self.start = Start::Running;
             let stored: Vec<(ObjectId, Value)> = kinds
                 .iter()
-                .flat_map(|kind| self.mirror.entries(&KindKey::of(kind)))
+                .flat_map(|kind| self.cache.entries(&KindKey::of(kind)))
                 .filter_map(|entry| Some((ObjectId::of(&entry.object).ok()?, entry.object.clone())))
                 .collect();
             for (id, object) in &stored {
@@ -93,7 +93,7 @@ impl Controller {
             let lost: Vec<ObjectId> = self
                 .policies
                 .iter()
-                .filter(|(id, _)| self.mirror.get(id).is_none())
+                .filter(|(id, _)| self.cache.get(id).is_none())
                 .map(|(id, _)| id.clone())
                 .collect();
             for id in lost {
@@ -104,10 +104,10 @@ impl Controller {
 
     /// A kind is known: rules that it fires may begin.
     pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
-        if *key == KindKey::of(&crate::requests::kind()) {
+        if *key == KindKey::of(&crate::update_request_status::kind()) {
             let mut stored: Vec<Value> =
-                self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
-            stored.sort_by_key(Order::of);
+                self.cache.entries(key).map(|entry| entry.object.clone()).collect();
+            stored.sort_by_key(RequestOrder::of);
             for object in stored {
                 if let Ok(id) = ObjectId::of(&object) {
                     self.request_changed(&id, Some(&object));
@@ -123,7 +123,7 @@ impl Controller {
                 kind: key.kind.clone(),
             }) {
                 let stored: Vec<Value> =
-                    self.mirror.entries(key).map(|entry| entry.object.clone()).collect();
+                    self.cache.entries(key).map(|entry| entry.object.clone()).collect();
                 for object in stored {
                     if let Ok(id) = ObjectId::of(&object)
                         && !self.policies.get(&id).is_some_and(|held| held.active)
@@ -132,7 +132,7 @@ impl Controller {
                     }
                 }
             }
-            self.begin_what_is_known();
+            self.scan_known_kinds();
         }
     }
 
@@ -164,7 +164,7 @@ impl Controller {
             ContentHash::of(object.get("spec").unwrap_or(&Value::Null)).to_string().into();
         let born = created_at(object).unwrap_or_default();
         let now = i64::try_from(self.now / 1000).unwrap_or(i64::MAX);
-        let held = self.policies.entry(id.clone()).or_insert_with(|| Held {
+        let held = self.policies.entry(id.clone()).or_insert_with(|| PolicyState {
             record: Record {
                 object: id.clone(),
                 policy: policy.id.clone(),
@@ -247,7 +247,7 @@ impl Controller {
         self.follow_reports();
         for (key, kinds) in removed {
             for kind in kinds {
-                self.mirror.follow(&kind);
+                self.cache.follow(&kind);
             }
             self.keys.enqueue(&key, self.now);
         }
@@ -257,11 +257,11 @@ impl Controller {
         for rule in &policy.rules {
             let rule = Arc::clone(rule);
             for kind in kinds_of(&rule) {
-                self.mirror.follow(&kind);
+                self.cache.follow(&kind);
             }
             for kind in self.trigger_kinds(&rule) {
-                if !self.mirror.follow(&kind) && self.mirror.is_known(&KindKey::of(&kind)) {
-                    self.begin(&rule, &KindKey::of(&kind));
+                if !self.cache.follow(&kind) && self.cache.is_known(&KindKey::of(&kind)) {
+                    self.scan_existing(&rule, &KindKey::of(&kind));
                 }
             }
             let known: Vec<Key> = self
@@ -271,12 +271,12 @@ impl Controller {
                 .filter(|key| key.rule == rule.id)
                 .cloned()
                 .collect();
-            let claimed: Vec<(Key, Mark, Proof)> = self
-                .mirror
+            let claimed: Vec<(Key, Ownership, Proof)> = self
+                .cache
                 .claimed()
                 .filter(|_| rule.lifecycle.synchronize)
                 .filter_map(|(_, object)| {
-                    let mark = Mark::read(object).filter(|mark| mark.is_of(&rule.id))?;
+                    let mark = Ownership::read(object).filter(|mark| mark.is_of(&rule.id))?;
                     let trigger = mark.labels.trigger_uid.clone()?;
                     Some((Key { rule: rule.id.clone(), trigger }, mark, self.proof(object)))
                 })
@@ -321,7 +321,7 @@ impl Controller {
         Some((record, held.from_before.contains(&rule.id.rule)))
     }
 
-    pub(crate) fn held(&self, rule: &Rule) -> Option<&Held> {
+    pub(crate) fn held(&self, rule: &Rule) -> Option<&PolicyState> {
         self.policies.values().find(|held| held.record.policy == rule.id.policy)
     }
 
@@ -360,9 +360,9 @@ impl Controller {
         self.settings.claim_keys.proof(object)
     }
 
-    /// What a claim says made its trigger one. A claim that anybody may have written names nobody, nor does one that was
-    /// true once: what was caused in somebody's name is over, or the claim does not say what they caused it of.
-    pub(crate) fn claimed_cause(&self, key: &Key, mark: &Mark, proof: Proof) -> Cause {
+    /// What a claim says made its trigger one. An unsigned claim names no user, nor does one that was
+    /// true once: what was caused in a user's name has ended, or the claim does not say what they caused it of.
+    pub(crate) fn claimed_cause(&self, key: &Key, mark: &Ownership, proof: Proof) -> Cause {
         let ended = self.ended.get(&ended_name(key));
         let counts = |left: &Left| ended.is_none_or(|ended| ended < left.revision);
         let left = mark.left.clone().filter(|_| mark.user.is_some());
@@ -374,14 +374,14 @@ impl Controller {
         Cause { operation, user, evidence: Evidence::Known, left }
     }
 
-    /// What was caused in somebody's name is over up to a revision of the trigger: claims of that time name nobody any more.
+    /// What was caused in a user's name has ended up to a revision of the trigger: claims of that time name no user any more.
     pub(crate) fn end_cause(&mut self, key: &Key, revision: u64) {
         self.ended.insert(&ended_name(key), revision);
         self.checkpoint.dirty = true;
     }
 
     /// Takes from a claim what made its trigger one, unless something better is known.
-    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Mark, proof: Proof) {
+    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Ownership, proof: Proof) {
         let rule = self.rules.rule(&key.rule);
         let lives = rule.is_none_or(|rule| mark.is_of_life(&self.life_of(rule)));
         if mark.is_final() || !lives {
@@ -439,7 +439,7 @@ impl Controller {
             let known = self
                 .trigger_kinds(&rule)
                 .iter()
-                .all(|kind| self.mirror.is_known(&KindKey::of(kind)));
+                .all(|kind| self.cache.is_known(&KindKey::of(kind)));
             let held = self.policies.values_mut().find(|held| held.record.policy == rule.id.policy);
             if known
                 && let Some(held) = held
@@ -453,7 +453,7 @@ impl Controller {
     }
 }
 
-impl Held {
+impl PolicyState {
     /// The record is to be stored.
     fn change(&mut self) {
         self.saving = match self.saving {
@@ -492,8 +492,8 @@ pub(crate) fn kinds_of(rule: &Rule) -> Vec<Gvk> {
     }
     let mut kinds = Vec::new();
     for (_, _, emitter) in program.emitters() {
-        match &emitter.what {
-            What::Data { target, .. } | What::Clone { target, .. } => {
+        match &emitter.emission {
+            Emission::Data { target, .. } | Emission::Clone { target, .. } => {
                 if let (Some(api_version), Some(kind)) =
                     (plain(&target.api_version), plain(&target.kind))
                 {
@@ -501,12 +501,14 @@ pub(crate) fn kinds_of(rule: &Rule) -> Vec<Gvk> {
                     kinds.push(Gvk::new(api_version, kind));
                 }
             }
-            What::CloneSelect(select) => {
+            Emission::CloneSelect(select) => {
                 kinds.extend(select.plain_kinds());
             }
-            What::Asked { .. } | What::Documents(_) => kinds.extend(emitter.target_kinds()),
+            Emission::FromExpression { .. } | Emission::Documents(_) => {
+                kinds.extend(emitter.target_kinds());
+            }
         }
-        if let What::Clone { source, .. } = &emitter.what
+        if let Emission::Clone { source, .. } = &emitter.emission
             && let (Some(api_version), Some(kind)) =
                 (plain(&source.api_version), plain(&source.kind))
         {

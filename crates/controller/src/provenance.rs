@@ -9,21 +9,21 @@ use kiln_text::time::Time;
 use kiln_value::Value;
 
 use crate::compare::{covers, live_form, wanted_form};
-use crate::mark::Mark;
+use crate::ownership::Ownership;
 use crate::record::{Checkpoint, Record};
 
-/// What the claim on an object says. Whoever may write the object may have written the claim, so this is only as true
+/// What the claim on an object says. A user who may write the object may have written the claim, so this is only as true
 /// as they are.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    mark: Mark,
+    mark: Ownership,
     sources: Vec<String>,
 }
 
 impl Provenance {
     /// Reads the claim on an object; none when it carries none.
     pub fn read(object: &Value) -> Option<Self> {
-        let mark = Mark::read(object)?;
+        let mark = Ownership::read(object)?;
         let sources = metadata::annotation(object, SOURCE).into_iter();
         let sources = sources.flat_map(|sources| sources.split(SOURCE_SEPARATOR));
         Some(Provenance { mark, sources: sources.map(str::to_owned).collect() })
@@ -90,7 +90,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Reads the ConfigMaps of the engine's namespace; those that are no books are passed over.
+    /// Reads the ConfigMaps of the engine's namespace; those that are not books are skipped.
     pub fn read<'v>(objects: impl IntoIterator<Item = &'v Value>) -> Self {
         let mut books = Books::default();
         for object in objects {
@@ -142,7 +142,7 @@ impl Books {
         let record = records.find(|record| record.policy == rule.id.policy && record.uid == uid);
         match record.and_then(|record| record.rules.get(&rule.id.rule)).zip(revision_of(trigger)) {
             Some((since, revision)) => revision <= since.revision,
-            // Without books, by the clock; what changed later cannot be told then.
+            // Without books, by the clock; later changes are unknown then.
             None => {
                 born(trigger).zip(born(policy)).is_some_and(|(trigger, policy)| trigger < policy)
             }

@@ -203,9 +203,9 @@ pub(crate) struct Checkpoint {
     pub(crate) seen: BTreeMap<KindKey, u64>,
     /// Triggers below that which are not served yet: rule, UID, and the operation if there was one.
     pub(crate) waiting: Vec<(String, Str, Option<Str>)>,
-    /// Triggers whose last change is nobody's business, because of who made it: UID and revision.
+    /// Triggers whose latest change is ignored because its author is excluded: UID and revision.
     pub(crate) passed_over: BTreeMap<Str, u64>,
-    /// What rules made of triggers in somebody's name and is over: UID and rule, and the revision of the trigger.
+    /// Downstreams in a user's name that have ended: UID and rule, and the revision of the trigger.
     pub(crate) ended: BTreeMap<Str, u64>,
 }
 

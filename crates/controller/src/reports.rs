@@ -8,15 +8,15 @@
 use std::collections::BTreeMap;
 
 use kiln_cluster::{ApiError, Call, Change as Told, KindKey, Preconditions, Reason, Reply};
-use kiln_engine::{Outcome, Verdict};
+use kiln_engine::{RuleOutcome, Verdict};
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Dialect, PolicyId, Rule};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::controller::{Controller, Purpose, Start};
-use crate::finish::backoff;
-use crate::keys::{Condition, Key, Waiting};
-use crate::mark::Mark;
+use crate::ownership::Ownership;
+use crate::retry::backoff;
+use crate::work_queue::{Condition, Key, Waiting};
 
 /// Who reports, in Kyverno's words.
 const SOURCE: &str = "KyvernoGeneratingPolicy";
@@ -39,7 +39,7 @@ pub(crate) enum Said {
 
 impl Said {
     /// What an outcome says; none when what is said already still holds.
-    pub(crate) fn of(outcome: &Outcome) -> Option<Self> {
+    pub(crate) fn of(outcome: &RuleOutcome) -> Option<Self> {
         if outcome.is_excepted() {
             return Some(Said::Excepted {
                 result: outcome.verdict.as_str(),
@@ -67,7 +67,7 @@ pub(crate) struct Reports {
 #[derive(Debug, Default)]
 struct Change {
     results: BTreeMap<Str, Option<Value>>,
-    /// Those that are on their way.
+    /// Those that are being written.
     sent: Option<BTreeMap<Str, Option<Value>>>,
     from: u64,
     tries: u32,
@@ -91,13 +91,13 @@ fn is_reported(policy: &PolicyId) -> bool {
 }
 
 impl Controller {
-    /// Follows reports where somebody reports and the cluster has them.
+    /// Follows reports where reporting is on and the cluster has them.
     pub(crate) fn follow_reports(&mut self) {
         let wanted = self.settings.reports
             && self.policies.values().any(|held| is_reported(&held.record.policy));
         for kind in kinds() {
             if wanted && self.kinds.get(&kind).is_some() {
-                self.mirror.follow(&kind);
+                self.cache.follow(&kind);
             }
         }
     }
@@ -112,7 +112,7 @@ impl Controller {
             held.any(|held| is_reported(&held.record.policy) && held.record.policy.key() == policy)
         };
         let mut lost = Vec::new();
-        for entry in kinds().iter().flat_map(|kind| self.mirror.entries(&KindKey::of(kind))) {
+        for entry in kinds().iter().flat_map(|kind| self.cache.entries(&KindKey::of(kind))) {
             let Ok(id) = ObjectId::of(&entry.object) else { continue };
             for policy in results(&entry.object).filter_map(policy_of) {
                 if !is_there(policy) {
@@ -130,7 +130,7 @@ impl Controller {
         let reported = self.settings.reports && is_reported(&key.rule.policy);
         let Some(said) = said.filter(|_| reported) else { return };
         let Some(rule) = self.rules.rule(&key.rule).cloned() else { return };
-        let Some((trigger, _)) = self.mirror.by_uid(&key.trigger) else { return };
+        let Some((trigger, _)) = self.cache.by_uid(&key.trigger) else { return };
         // Reports about reports would have no end.
         if trigger.gvk.group == GROUP {
             return;
@@ -140,7 +140,7 @@ impl Controller {
             _ => &kinds()[1],
         };
         let id = ObjectId::new(kind.clone(), &trigger.namespace, &key.trigger);
-        if !self.mirror.kinds.contains_key(&KindKey::of(kind)) {
+        if !self.cache.kinds.contains_key(&KindKey::of(kind)) {
             return;
         }
         let policy = Str::from(key.rule.policy.key());
@@ -178,7 +178,7 @@ impl Controller {
     fn made_for(&self, key: &Key) -> String {
         let wants = self.keys.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
         let own = wants.iter().filter(|id| {
-            let mark = self.mirror.get(id).and_then(Mark::read);
+            let mark = self.cache.get(id).and_then(Ownership::read);
             mark.is_some_and(|mark| mark.is_by(key))
         });
         let written = own.map(|ObjectId { gvk, namespace, name }| {
@@ -241,9 +241,9 @@ impl Controller {
             .collect();
         for id in due {
             let key = KindKey::of(&id.gvk);
-            if !self.mirror.is_known(&key) {
+            if !self.cache.is_known(&key) {
                 let longer = now + self.settings.backoff;
-                let hopeless = !self.mirror.kinds.contains_key(&key);
+                let hopeless = !self.cache.kinds.contains_key(&key);
                 match self.reports.changes.get_mut(&id) {
                     Some(change) if !hopeless && change.tries < MOST_TRIES => {
                         change.tries += 1;
@@ -267,8 +267,8 @@ impl Controller {
 
     /// The call that makes a report say what it should; none when it does.
     fn written(&self, id: &ObjectId, change: &Change) -> Option<Call> {
-        let live = self.mirror.get(id).filter(|live| !metadata::is_deleted(live));
-        let trigger = self.mirror.by_uid(&id.name);
+        let live = self.cache.get(id).filter(|live| !metadata::is_deleted(live));
+        let trigger = self.cache.by_uid(&id.name);
         let before: Vec<&Value> = live.into_iter().flat_map(results).collect();
         let mut after: Vec<Value> = Vec::new();
         let mut left = change.results.clone();
@@ -314,12 +314,12 @@ impl Controller {
                     change.tries = 0;
                 }
                 let difference = match reply.object() {
-                    Some(object) => self.mirror.note_answer(&object),
+                    Some(object) => self.cache.note_answer(&object),
                     None => self
-                        .mirror
+                        .cache
                         .get(id)
                         .cloned()
-                        .and_then(|gone| self.mirror.note(&gone, Told::Deleted)),
+                        .and_then(|gone| self.cache.note(&gone, Told::Deleted)),
                 };
                 if let Some(difference) = difference {
                     self.on_difference(&difference, true);
@@ -339,7 +339,7 @@ impl Controller {
                 for (policy, result) in sent {
                     change.results.entry(policy).or_insert(result);
                 }
-                // By then the mirror knows what somebody else did.
+                // By then the mirror knows the write of the other.
                 change.from = self.now + backoff(&self.settings, change.tries);
             }
         }

@@ -21,15 +21,15 @@ impl Controller {
             self.set_existing(&rule.id, true);
             for kind in self.trigger_kinds(&rule) {
                 let kind = KindKey::of(&kind);
-                if self.mirror.is_known(&kind) {
-                    self.begin(&rule, &kind);
+                if self.cache.is_known(&kind) {
+                    self.scan_existing(&rule, &kind);
                 }
             }
             self.set_existing(&rule.id, false);
         }
     }
 
-    /// Says whether a rule is to run for what is there.
+    /// Says whether a rule is to run for existing objects.
     fn set_existing(&mut self, rule: &RuleId, existing: bool) {
         let mut held = self.policies.values_mut();
         let held = held.find(|held| held.active && held.record.policy == rule.policy);

@@ -3,15 +3,15 @@
 use kiln_cluster::{KindKey, Reason};
 use kiln_object::{Gvk, ObjectId};
 
+use crate::cache::State;
 use crate::controller::Controller;
-use crate::keys::{Key, Waiting};
-use crate::mirror::State;
+use crate::work_queue::{Key, Waiting};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// What rights are made of. Where something else decides, these tell nothing, and the first work that goes through
 /// takes the rest along.
 const KINDS: [&str; 4] = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-/// So long an API server may need to hear of a role itself, and whoever collects roles to write another one.
+/// So long an API server may need to see a role itself, and the controller of aggregated roles to write another one.
 const HEARD_AFTER: u64 = 250;
 /// In a cluster where roles change all the time, what waits is looked at no more often than this.
 const LOOK_AGAIN: u64 = 3_000;
@@ -38,7 +38,7 @@ impl Controller {
         for kind in KINDS {
             let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
             if self.kinds.get(&gvk).is_some() {
-                self.mirror.follow(&gvk);
+                self.cache.follow(&gvk);
             }
         }
     }
@@ -63,7 +63,7 @@ impl Controller {
         }
         self.rights = RightsLook { next: None, last: self.now };
         let is_forbidden = |state: &State| matches!(state, State::Failed(error) if error.reason == Reason::Forbidden);
-        let kinds = self.mirror.kinds.iter().filter(|(_, kind)| is_forbidden(&kind.state));
+        let kinds = self.cache.kinds.iter().filter(|(_, kind)| is_forbidden(&kind.state));
         let kinds: Vec<KindKey> = kinds.map(|(key, _)| key.clone()).collect();
         for kind in kinds {
             self.relist.insert(kind.clone(), self.now);

@@ -34,18 +34,18 @@ pub struct Settings {
     pub park: u64,
     /// How often work is tried again that fails by itself.
     pub retries: u32,
-    /// How long a deleted object stays away before it is made again: whoever deletes it sees it go.
+    /// How long a deleted object stays away before it is made again: the user who deletes it sees it go.
     pub made_again_after: u64,
-    /// How many times within a minute an object is put right before the controller backs off.
+    /// How many times within a minute an object is reverted before the controller backs off.
     pub corrections: u32,
     /// How long a request waits for the object it was about.
     pub hint_life: u64,
     /// How long a request that is written down waits for rules, kinds and rights.
     pub carrier_life: u64,
-    /// How many requests wait at most that nobody has written down.
+    /// How many requests wait at most that are not stored.
     pub hints: usize,
-    /// How long a change waits for the request behind it, which may say that nobody is to see it. None for
-    /// clusters where nobody is kept out.
+    /// How long a change waits for the request behind it, which may say that it is ignored. None for
+    /// clusters that exclude no users.
     pub patience: u64,
     /// How long a failed UpdateRequest stays readable.
     pub failed_request_life: u64,
@@ -62,7 +62,7 @@ pub struct Settings {
     /// Whose policies are held to the rights of those who stored them, where that is written down.
     pub authors: Authors,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
-    pub protected: Vec<Str>,
+    pub protected_namespaces: Vec<Str>,
     /// Roles and bindings are followed while something is forbidden, so that it goes on when they change.
     pub follow_rights: bool,
     /// Rules may ask services; whom exactly, the host decides.
@@ -98,7 +98,7 @@ impl Default for Settings {
             filters: ResourceFilter::usual("kyverno"),
             reports: true,
             authors: Authors::All,
-            protected: protected_namespaces("kyverno"),
+            protected_namespaces: protected_namespaces("kyverno"),
             follow_rights: true,
             services: false,
             limits: Limits::default(),

@@ -1,6 +1,6 @@
-//! Tells claims that the engine wrote from claims that anybody may have written.
+//! Tells claims that the engine wrote from claims that any user may have written.
 //!
-//! Whoever can create an object can give it any label and any annotation, also those that say which rule made it, of
+//! A user who can create an object can give it any label and any annotation, also those that say which rule made it, of
 //! which trigger, and who caused it. So the engine signs what it writes: the annotation `kiln.dev/signature` holds
 //! a code (HMAC-SHA256) over the claim and over the place of the object that carries it, made with a key that only the
 //! engine reads. A claim that is copied to another object, or of which one word is changed, is no longer signed.
@@ -39,7 +39,7 @@ pub(crate) enum Proof {
     Proven,
     /// A key that the engine has signed something else.
     Edited,
-    /// No key that the engine has signed it: another engine wrote it, an older version of this one, or anybody; or
+    /// No key that the engine has signed it: another engine wrote it, an older version of this one, or any user; or
     /// the key is lost.
     Unsigned,
 }
@@ -50,11 +50,11 @@ pub(crate) enum Proof {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ClaimKeys {
     keys: Vec<ClaimKey>,
-    /// Nobody writes, so that claims need no proof.
+    /// Nothing is written, so claims need no proof.
     believes: bool,
 }
 
-/// A key and its name, which is no secret.
+/// A key and its name, which is not a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClaimKey {
     /// What it is called in signatures.
@@ -208,7 +208,7 @@ mod tests {
             (&["metadata", "namespace"], "m", Proof::Edited),
             (&["kind"], "ConfigMap", Proof::Edited),
             (&["apiVersion"], "x/v1", Proof::Edited),
-            // What is not part of the claim is somebody else's business.
+            // What is not part of the claim belongs to others.
             (&["metadata", "labels", "team"], "b", Proof::Proven),
             (&["metadata", "annotations", "kiln.dev/author"], "{}", Proof::Proven),
             (&["data", "k"], "ZQ==", Proof::Proven),
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(rotated.proof(&object), Proof::Proven);
         assert!(rotated.sign(&object).unwrap().starts_with("v1:b:"));
         assert_eq!(ClaimKeys::new(vec![key("b", 2)]).proof(&object), Proof::Unsigned);
-        // Somebody else's key by the name of ours.
+        // Another key with the name of ours.
         assert_eq!(ClaimKeys::new(vec![key("a", 3)]).proof(&object), Proof::Edited);
         assert_eq!(ClaimKeys::default().proof(&object), Proof::Unsigned);
         assert_eq!(ClaimKeys::default().sign(&object), None);

@@ -9,11 +9,11 @@ use kiln_rules::{Operation, Rule};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
+use crate::cache::{Entry, KindMirror, State, revision_of};
 use crate::controller::Controller;
-use crate::keys::{Evidence, Key, Pending};
-use crate::mark::Mark;
-use crate::mirror::{Entry, KindMirror, State, revision_of};
+use crate::ownership::Ownership;
 use crate::policies::kinds_of;
+use crate::work_queue::{Evidence, Key, Pending};
 
 impl Controller {
     /// Follows kinds that rules fire on and that were not there before.
@@ -21,7 +21,7 @@ impl Controller {
         let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
         for rule in rules {
             for kind in self.trigger_kinds(&rule) {
-                self.mirror.follow(&kind);
+                self.cache.follow(&kind);
             }
         }
     }
@@ -70,7 +70,7 @@ impl Controller {
         }
         for kind in self.trigger_kinds(rule) {
             if let Some(KindMirror { state: State::Failed(error), revision: 0, .. }) =
-                self.mirror.kinds.get(&KindKey::of(&kind))
+                self.cache.kinds.get(&KindKey::of(&kind))
                 && error.reason != Reason::Unavailable
             {
                 problems.push(format!("{kind} cannot be listed: {}", error.message));
@@ -80,14 +80,14 @@ impl Controller {
     }
 
     /// Lets rules begin for kinds that are known and that they have not looked at.
-    pub(crate) fn begin_what_is_known(&mut self) {
+    pub(crate) fn scan_known_kinds(&mut self) {
         let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
         for rule in rules {
             for kind in self.trigger_kinds(&rule).iter().map(KindKey::of) {
-                if self.mirror.is_known(&kind)
+                if self.cache.is_known(&kind)
                     && !self.begun.contains(&(rule.id.clone(), kind.clone()))
                 {
-                    self.begin(&rule, &kind);
+                    self.scan_existing(&rule, &kind);
                 }
             }
         }
@@ -96,7 +96,7 @@ impl Controller {
     /// Whether something that a rule makes or copies is still being listed: claims on it are not known yet.
     fn awaits_claims(&self, rule: &Rule) -> bool {
         let is_awaited = |kind: &Gvk| {
-            let known = self.mirror.kinds.get(&KindKey::of(kind));
+            let known = self.cache.kinds.get(&KindKey::of(kind));
             known.is_some_and(|known| {
                 known.revision == 0 && !matches!(known.state, State::Failed(_))
             })
@@ -104,8 +104,18 @@ impl Controller {
         rule.lifecycle.synchronize && kinds_of(rule).iter().any(is_awaited)
     }
 
-    /// Runs a rule for the objects of a kind that are its triggers already.
-    pub(crate) fn begin(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
+    /// Runs a rule for the objects of a kind that are its triggers already: at start, for a new policy, and for a kind that
+    /// is served from now on.
+    ///
+    /// There is no stored list of triggers. Whether an object is one is found out from what is stored anyway, in this
+    /// order: the checkpoint says that an event of it was waiting; a claim of the rule names it; it changed after the
+    /// rule came, by its revision; or the rule runs for existing objects. A stored list would have to be written before
+    /// each event is acted on, and would be wrong after a backup of the cluster is restored.
+    ///
+    /// What must stay true: the kinds of downstreams are listed before (`awaits_claims`), or a trigger with a claim would
+    /// look new and its rule would fire again; and an object that the engine itself made does not become a trigger by a
+    /// restart (`made_by_us`).
+    pub(crate) fn scan_existing(&mut self, rule: &Arc<Rule>, kind: &KindKey) {
         if !self.trigger_kinds(rule).iter().any(|known| KindKey::of(known) == *kind)
             || self.awaits_claims(rule)
         {
@@ -135,7 +145,7 @@ impl Controller {
             .collect();
         let again = !self.begun.insert((rule.id.clone(), kind.clone()));
         let mut begun = Vec::new();
-        for entry in self.mirror.entries(kind) {
+        for entry in self.cache.entries(kind) {
             let object = &entry.object;
             let (Some(uid), Ok(id)) = (metadata::uid(object), ObjectId::of(object)) else {
                 continue;
@@ -147,17 +157,19 @@ impl Controller {
                 continue;
             }
             let key = Key { rule: rule.id.clone(), trigger: uid.into() };
-            let claims = self.mirror.claimed_by(uid).filter_map(|(_, object)| {
-                let mark = Mark::read(object)?;
+            let claims = self.cache.claimed_by(uid).filter_map(|(_, object)| {
+                let mark = Ownership::read(object)?;
                 let ours = mark.is_of(&rule.id) && mark.is_of_life(&self.life_of(rule));
                 ours.then(|| self.claimed_cause(&key, &mark, self.proof(object)))
             });
             let mut claim = claims.min_by_key(|cause| cause.evidence);
             let made_by_us = rule.trigger.ignore_own_requests
-                && Mark::read(object).is_some_and(|mark| {
+                && Ownership::read(object).is_some_and(|mark| {
                     self.is_own(object, &mark) || self.is_wanted_as_claimed(object, &mark)
                 });
             let sync = rule.lifecycle.synchronize;
+            // From which revision on a change counts. A rule that synchronizes can safely look at everything since it came,
+            // since it only repairs. One that does not would act twice, so it begins where the last process stopped.
             let since = match (sync, from_before) {
                 (true, _) => record.revision,
                 // What happened since then was seen as it happened.
@@ -198,10 +210,10 @@ impl Controller {
         for (key, id, claim, operation, guessed) in begun {
             let signed = claim.as_ref().is_some_and(|claim| claim.evidence == Evidence::Known);
             if !signed && let Some(hint) = self.hints.take_passed_over(&id, &key.trigger) {
-                let revision = self.mirror.get(&id).map_or(0, revision_of);
+                let revision = self.cache.get(&id).map_or(0, revision_of);
                 self.remember_passed_over(&key.trigger, revision, hint.request);
             }
-            let touched = self.mirror.get(&id).map_or(0, revision_of);
+            let touched = self.cache.get(&id).map_or(0, revision_of);
             // Where the status changes, a later revision says nothing.
             let nobodys = self
                 .passed_over
@@ -211,10 +223,10 @@ impl Controller {
                 continue;
             }
             let hint = operation.and_then(|operation| {
-                let live = self.mirror.get(&id);
+                let live = self.cache.get(&id);
                 self.hints.take(&id, operation, Some(&key.trigger), [None, live])
             });
-            let left = self.mirror.get(&id).map(|live| self.as_left_by(hint.as_ref(), live));
+            let left = self.cache.get(&id).map(|live| self.as_left_by(hint.as_ref(), live));
             let known = self.keys.get(&key).is_some_and(|state| state.cause.is_some());
             let state = self.keys.entry(&key);
             state.trigger = Some(id);

@@ -8,7 +8,7 @@ pub fn did_you_mean<'c>(
     word: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
-    // Nobody mistypes a name this long, and hostile input must not cost quadratic time.
+    // Names this long are not mistyped, and hostile input must not cost quadratic time.
     const LONGEST: usize = 64;
     let typed: Vec<char> = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     if typed.is_empty() || typed.len() > LONGEST {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Diagnostic, Place, Source};
+use crate::{Diagnostic, Source, SourceLocation};
 
 /// A part of a text that is at fault, and why. The kinds of faults are those of the language.
 ///
@@ -68,7 +68,7 @@ impl<K: Copy> Fault<K> {
     pub fn diagnose(&self, name: &str, text: &str) -> Diagnostic {
         let source = Arc::new(Source::new(name, text));
         Diagnostic::error(&self.message)
-            .at(Place::new(source, self.span()))
+            .at(SourceLocation::new(source, self.span()))
             .maybe_hint(self.hint.clone())
     }
 }

@@ -5,17 +5,17 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use kiln_diagnostic::{Diagnostic, Place, Source};
+//! use kiln_diagnostic::{Diagnostic, SourceLocation, Source};
 //! let source = Arc::new(Source::new("rule.yaml", "kind: Podd\n"));
 //! let problem = Diagnostic::error("unknown kind \"Podd\"")
-//!     .at(Place::new(source, 6..10))
+//!     .at(SourceLocation::new(source, 6..10))
 //!     .hint("did you mean \"Pod\"?");
 //! assert_eq!(problem.to_string(), "rule.yaml:1:7: unknown kind \"Podd\" (did you mean \"Pod\"?)");
 //! ```
 
 mod did_you_mean;
 mod fault;
-mod place;
+mod location;
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 pub use did_you_mean::did_you_mean;
 pub use fault::Fault;
-pub use place::{Place, Position, Source};
+pub use location::{Position, Source, SourceLocation};
 
 /// How serious a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,7 +61,7 @@ pub struct Diagnostic {
     /// What is wrong.
     pub message: String,
     /// Where, if the problem has a place in a file.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// What the caret says, when that is more useful than nothing.
     pub label: Option<Box<str>>,
     /// Other places that belong to the problem: the first of two duplicates, say.
@@ -73,10 +73,10 @@ pub struct Diagnostic {
 /// Another place that belongs to a problem.
 #[derive(Clone, Debug)]
 pub struct Related {
-    /// What is there.
+    /// What the other location shows.
     pub message: String,
     /// Where it is.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl Diagnostic {
@@ -104,7 +104,7 @@ impl Diagnostic {
 
     /// Says where.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: SourceLocation) -> Self {
         self.place = Some(place);
         self
     }
@@ -118,7 +118,7 @@ impl Diagnostic {
 
     /// Adds another place that belongs to the problem.
     #[must_use]
-    pub fn related(mut self, message: impl Into<String>, place: Place) -> Self {
+    pub fn related(mut self, message: impl Into<String>, place: SourceLocation) -> Self {
         self.related.push(Related { message: message.into(), place });
         self
     }
@@ -187,7 +187,7 @@ impl Serialize for Related {
     }
 }
 
-fn serialize_place<M: SerializeMap>(map: &mut M, place: &Place) -> Result<(), M::Error> {
+fn serialize_place<M: SerializeMap>(map: &mut M, place: &SourceLocation) -> Result<(), M::Error> {
     let position = place.position();
     map.serialize_entry("file", place.source().name())?;
     map.serialize_entry("line", &position.line)?;

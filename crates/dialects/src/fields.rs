@@ -2,7 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use kiln_diagnostic::{Diagnostic, Place, Severity, did_you_mean};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation, did_you_mean};
 use kiln_value::{Map, Path, Str, Value};
 use kiln_yaml::{Document, Places};
 
@@ -31,7 +31,7 @@ impl<'d> Report<'d> {
         self.places.get_or_init(|| self.document.places())
     }
 
-    pub(crate) fn place(&self, path: &Path) -> Place {
+    pub(crate) fn place(&self, path: &Path) -> SourceLocation {
         self.places().value(path)
     }
 

@@ -1,11 +1,11 @@
-//! Fields that a built-in kind does not have, in what rules make of it or write into it.
+//! Fields that a built-in kind does not have, in objects that rules generate or patch.
 //!
-//! An API server drops or refuses them, long after somebody wrote the rule. What is a variable, and what lies below one,
+//! An API server drops or refuses them, long after the rule was written. What is a variable, and what lies below one,
 //! is left alone; so is every kind that is not built in.
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_object::{Gvk, Kinds};
-use kiln_rules::{Change, Filters, Mutate, MutateTarget, PatchBody};
+use kiln_rules::{Filters, Mutate, MutateTarget, Mutation, PatchBody};
 use kiln_schema::types::{StructId, Type, types};
 use kiln_value::{Path, Segment, Value, json};
 use kiln_variables::Template;
@@ -135,7 +135,7 @@ fn is_computed(text: &str) -> bool {
     ["{{", "((", "$("].iter().any(|mark| text.contains(mark))
 }
 
-/// The name in a key of a patch, without its anchor; none for what is no field: variables, directives, wildcards.
+/// The name in a key of a patch, without its anchor; none for what is not a field: variables, directives, wildcards.
 fn field_of(key: &str) -> Option<(&str, bool)> {
     let bare = key.trim_start_matches(['+', '=', '<', '^', 'X']);
     let inside = bare.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
@@ -264,7 +264,7 @@ fn wanted_instead(ty: &Type, value: &Value) -> Option<&'static str> {
     }
 }
 
-/// Warns about what is wrong with a body, which stands at a path of the document. Labels and annotations that are no text
+/// Warns about what is wrong with a body, which stands at a path of the document. Labels and annotations that are not text
 /// are refused elsewhere.
 pub(crate) fn warn(report: &Report<'_>, base: &Path, slips: impl IntoIterator<Item = Slip>) {
     let is_label = |slip: &Slip| {
@@ -291,11 +291,11 @@ pub(crate) fn patches(report: &Report<'_>, include: &Filters, program: &Mutate, 
     }
 }
 
-fn change(report: &Report<'_>, kinds: &[Gvk], change_: &Change) {
+fn change(report: &Report<'_>, kinds: &[Gvk], change_: &Mutation) {
     match change_ {
-        Change::Loops(loops) => loops.iter().for_each(|each| change(report, kinds, &each.change)),
-        Change::Steps(_) => {}
-        Change::Patch(patch) => match &patch.body {
+        Mutation::Loops(loops) => loops.iter().for_each(|each| change(report, kinds, &each.change)),
+        Mutation::Steps(_) => {}
+        Mutation::Patch(patch) => match &patch.body {
             PatchBody::Strategic(template) => {
                 let found = of_all(kinds, |kind| slips(kind, template.document()));
                 warn(report, &patch.path, found);

@@ -16,22 +16,22 @@
 //! );
 //! ```
 
-mod circles;
+mod cel_policies;
+mod cycles;
 mod fields;
 mod known_fields;
 mod kubemod;
 pub mod kyverno;
-mod policies;
 mod spelling;
 
-pub use circles::{Circle, circles};
-pub use policies::controllers as pod_controllers;
+pub use cel_policies::pod_controllers;
+pub use cycles::{RuleCycle, rule_cycles};
 pub use spelling::unknown_kinds;
 
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Severity};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{Exception, Policy};
 use kiln_value::Str;
@@ -67,7 +67,7 @@ pub struct NotRun {
     /// What it would do, in the word that users write.
     pub what: &'static str,
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl NotRun {
@@ -167,7 +167,7 @@ pub fn is_exception(document: &Document) -> bool {
     matches!(language(document), Some(Language::KyvernoException | Language::PolicyException))
 }
 
-/// Compiles the policies and exceptions among documents; all others are passed over.
+/// Compiles the policies and exceptions among documents; all others are skipped.
 pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
     let mut compiled = Compiled::default();
     let (mut admission, mut bindings) = (Vec::new(), Vec::new());
@@ -178,15 +178,15 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
                 kyverno::compile_exception(document, &mut compiled);
             }
             Some(Language::Generating) => {
-                policies::compile_generating(document, kinds, &mut compiled);
+                cel_policies::compile_generating(document, kinds, &mut compiled);
             }
             Some(Language::Mutating) => {
-                policies::compile_mutating(document, kinds, &mut compiled);
+                cel_policies::compile_mutating(document, kinds, &mut compiled);
             }
             Some(Language::Admission) => admission.push(document),
             Some(Language::AdmissionBinding) => bindings.push(document),
             Some(Language::PolicyException) => {
-                policies::compile_exception(document, &mut compiled);
+                cel_policies::compile_exception(document, &mut compiled);
             }
             Some(Language::ModRule) => kubemod::compile(document, &mut compiled),
             Some(Language::NotRun(what)) => {
@@ -198,7 +198,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             None => {}
         }
     }
-    policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
+    cel_policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
     for policy in &compiled.policies {
         compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
         compiled.diagnostics.extend(spelling::retired_versions(policy, kinds));

@@ -1,4 +1,4 @@
-//! Kinds that are probably misspelt, or that nobody knows.
+//! Kinds that are probably misspelt, or unknown.
 //!
 //! A kind that is not known may belong to a definition that was not given, so nothing is refused; but one
 //! that is a slip away from a known kind is worth a warning. Where everything that there is was given, so is one that

@@ -1,7 +1,7 @@
 //! Paths and addresses that variables fill: the text of the policy makes their structure.
 //!
 //! What an object says is a part of one step of a path, of one value of a query, or of one text in an expression, whatever it says. Kyverno reads the filled
-//! text instead, which lets whoever writes an object choose what a policy reads.
+//! text instead, which lets the author of an object choose what a policy reads.
 //!
 //! The policy's own text is what stands between the variables, what a value of its context without variables says, and the
 //! text of a context variable, which is read as if it stood there itself.
@@ -14,7 +14,7 @@ use kiln_variables::{FilledValue, Template};
 
 use crate::context::{Layer, not_text, text_of};
 use crate::failure::{Failure, FailureKind};
-use crate::protected;
+use crate::protected_namespaces;
 
 /// A part of a text that was filled.
 enum Part {
@@ -207,10 +207,10 @@ impl Layer<'_> {
 
     /// Where the value of a variable comes from, if that is the policy itself.
     fn source(&self, expression: &str) -> Option<Source<'_>> {
-        let path = Some(expression.trim()).filter(|path| protected::is_path(path))?;
+        let path = Some(expression.trim()).filter(|path| protected_namespaces::is_path(path))?;
         let (layer, entry) = self.entry(path)?;
         match &entry.load {
-            _ if protected::written(entry).is_some() => Some(Source::Written),
+            _ if protected_namespaces::written(entry).is_some() => Some(Source::Written),
             Load::Variable { value: Some(value), query: None, default: None }
                 if path == entry.name && value.document().as_str().is_some() =>
             {
@@ -246,7 +246,7 @@ enum Place {
     Fragment,
 }
 
-/// An address on its way.
+/// An address that is being built.
 struct Address {
     kind: Kind,
     text: String,
@@ -276,7 +276,7 @@ impl Address {
                     };
                     address.said(said, expression, next)?;
                 }
-                Part::Structure(json) => return Err(address.refused(json, "which is no text")),
+                Part::Structure(json) => return Err(address.refused(json, "which is not text")),
             }
         }
         address.end_step()?;
@@ -314,7 +314,7 @@ impl Address {
         let step = &self.text[self.began..];
         if self.place == Place::Step && self.said {
             if ["", ".", ".."].contains(&step) {
-                return Err(self.refused(step, "which is no step of a path"));
+                return Err(self.refused(step, "which is not a step of a path"));
             }
             self.said_steps.push(step.to_owned());
         }

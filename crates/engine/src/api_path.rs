@@ -14,13 +14,13 @@ use crate::view::View;
 pub(crate) struct ApiPath {
     pub(crate) kind: Gvk,
     pub(crate) namespace: Option<Str>,
-    pub(crate) asks: Asks,
+    pub(crate) asks: ApiTarget,
     /// Something about the path that was read leniently.
     pub(crate) remark: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Asks {
+pub(crate) enum ApiTarget {
     One(Str),
     Many { selector: Selector, fields: Vec<FieldTest>, limit: Option<usize> },
 }
@@ -53,7 +53,7 @@ impl ApiPath {
         let mut parts = Vec::new();
         for part in place.split('/').filter(|part| !part.is_empty()) {
             let part = decoded(part).filter(|part| !part.contains('/') && part != "..");
-            parts.push(part.ok_or_else(|| wrong("has a part that is no name".into()))?);
+            parts.push(part.ok_or_else(|| wrong("has a part that is not a name".into()))?);
         }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let (group, version, rest) = match parts[..] {
@@ -84,15 +84,15 @@ impl ApiPath {
             .map(Kind::gvk)
             .or_else(|| view.kind_of(group, version, plural))
             .ok_or_else(|| {
-                wrong(format!("asks for {plural:?}, which is no known resource of this API"))
+                wrong(format!("asks for {plural:?}, which is not a known resource of this API"))
                     .hint("give the CustomResourceDefinition along with the objects")
             })?;
         let (asks, remark) = match name {
-            Some(name) => (Asks::One(name.into()), None),
+            Some(name) => (ApiTarget::One(name.into()), None),
             None => {
                 let (parameters, remark) = Parameters::parse(query).map_err(&wrong)?;
                 let Parameters { selector, fields, limit } = parameters;
-                (Asks::Many { selector, fields, limit }, remark)
+                (ApiTarget::Many { selector, fields, limit }, remark)
             }
         };
         Ok(ApiPath { kind, namespace: namespace.map(Str::from), asks, remark })
@@ -118,7 +118,7 @@ impl Parameters {
         for pair in query.split(['&', '?']).filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(&value.replace('+', " "))
-                .ok_or_else(|| format!("has a parameter {key:?} that is no text"))?;
+                .ok_or_else(|| format!("has a parameter {key:?} that is not text"))?;
             match key {
                 "labelSelector" => {
                     parameters.selector = Selector::parse(&value)
@@ -159,7 +159,7 @@ fn fields(selector: &str) -> Result<Vec<FieldTest>, String> {
         .collect()
 }
 
-/// Text with `%41` and the like replaced; `None` when that is no text.
+/// Text with `%41` and the like replaced; `None` when that is not text.
 fn decoded(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());

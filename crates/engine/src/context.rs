@@ -15,17 +15,17 @@ use kiln_variables::{
     Template,
 };
 
+use crate::eval_env::EvalEnv;
+use crate::external_data::{ExternalDataError, ServiceRequest};
 use crate::failure::{Failure, FailureKind};
 use crate::images;
 use crate::limits::Counters;
-use crate::outside::{OutsideError, ServiceRequest};
-use crate::trace::{Answer, Step, Tracer};
-use crate::view::{Gate, Read};
-use crate::world::World;
+use crate::trace::{TraceAnswer, TraceStep, Tracer};
+use crate::view::{Gate, RecordedRead};
 
 /// What all contexts of one evaluation share.
-pub(crate) struct Shared<'s> {
-    pub(crate) world: &'s World<'s>,
+pub(crate) struct EvalShared<'s> {
+    pub(crate) eval_env: &'s EvalEnv<'s>,
     pub(crate) rule: &'s Rule,
     pub(crate) gate: &'s Gate<'s>,
     pub(crate) counters: &'s Counters,
@@ -48,25 +48,25 @@ const CANNOT_LOAD: &str = "cannot load the context entry";
 /// What loading an entry takes besides the levels of its expression.
 const LEVELS_OF_A_LOAD: usize = 10;
 
-impl Shared<'_> {
+impl EvalShared<'_> {
     /// A value that the host keeps for all rules; none when there is no such value.
-    pub(crate) fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+    pub(crate) fn global(&self, name: &str) -> Result<Option<Value>, ExternalDataError> {
         // Kyverno: those who write entries do not say which namespaces may read them.
         self.for_all(|| format!("the entry {name:?} of the global context"))?;
-        self.gate.note(Read::Global(name.into()));
-        self.world.outside.global(name)
+        self.gate.note(RecordedRead::Global(name.into()));
+        self.eval_env.external_data.global(name)
     }
 
     /// The good answer of a service.
-    pub(crate) fn service(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+    pub(crate) fn service(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
         self.for_all(|| format!("what the service {} says", request.url))?;
-        self.world.outside.call(request)
+        self.eval_env.external_data.call(request)
     }
 
-    /// Whether the rule may use what is there for the whole cluster.
-    fn for_all(&self, wanted: impl FnOnce() -> String) -> Result<(), OutsideError> {
+    /// Whether the rule may use cluster-scoped data.
+    fn for_all(&self, wanted: impl FnOnce() -> String) -> Result<(), ExternalDataError> {
         let checked = self.gate.check(None, wanted);
-        checked.map_err(|error| OutsideError::refused(error.to_string()))
+        checked.map_err(|error| ExternalDataError::refused(error.to_string()))
     }
 
     /// Searches, and counts how deep in other searches this one is.
@@ -77,7 +77,7 @@ impl Shared<'_> {
     ) -> Result<Value, kiln_jmespath::Error> {
         let before = self.levels.get();
         self.levels.set(before + expression.height() + LEVELS_OF_A_LOAD);
-        let found = expression.search_metered(root, self.world.sources, self.meter);
+        let found = expression.search_metered(root, self.eval_env.sources, self.meter);
         self.levels.set(before);
         found
     }
@@ -89,9 +89,9 @@ pub(crate) struct Remark {
     pub(crate) path: Option<Path>,
 }
 
-/// Values, and the entries that become values when somebody asks.
+/// Values, and the entries that become values on first use.
 pub(crate) struct Context<'c> {
-    pub(crate) shared: &'c Shared<'c>,
+    pub(crate) shared: &'c EvalShared<'c>,
     outer: Option<&'c Context<'c>>,
     values: Map,
     entries: Vec<Slot<'c>>,
@@ -115,7 +115,7 @@ struct Slot<'c> {
 impl<'c> Context<'c> {
     /// The context of a rule.
     pub(crate) fn new(
-        shared: &'c Shared<'c>,
+        shared: &'c EvalShared<'c>,
         values: Map,
         entries: &'c [ContextEntry],
         deleting: bool,
@@ -205,7 +205,7 @@ impl<'c> Context<'c> {
         self.all().fill(template)
     }
 
-    /// Fills a template that is a text which somebody reads further, values kept apart.
+    /// Fills a template that is a text which is parsed further, values kept apart.
     pub(crate) fn fill_text(&self, template: &Template) -> Result<FilledText, Failure> {
         self.all().fill_text(template)
     }
@@ -223,17 +223,17 @@ impl<'c> Context<'c> {
         self.shared.counters.bytes(substitution.usage().bytes as u64)?;
         let outcome = outcome?;
         for check in &outcome.checks {
-            self.shared.tracer.note(|| Step {
+            self.shared.tracer.note(|| TraceStep {
                 what: check.to_string(),
                 answer: check.holds.into(),
-                ..Step::default()
+                ..TraceStep::default()
             });
         }
         Ok(outcome.holds)
     }
 }
 
-fn slots<'c>(shared: &Shared<'_>, entries: &'c [ContextEntry]) -> Vec<Slot<'c>> {
+fn slots<'c>(shared: &EvalShared<'_>, entries: &'c [ContextEntry]) -> Vec<Slot<'c>> {
     let given = |entry: &ContextEntry| {
         !matches!(entry.load, Load::Variable { .. })
             && shared.given.keys().chain(shared.given_each.keys()).any(|key| {
@@ -256,7 +256,7 @@ pub(crate) struct Layer<'l> {
 }
 
 impl<'l> Layer<'l> {
-    pub(crate) fn shared(&self) -> &'l Shared<'l> {
+    pub(crate) fn shared(&self) -> &'l EvalShared<'l> {
         self.context.shared
     }
 
@@ -276,7 +276,7 @@ impl<'l> Layer<'l> {
         Ok(filled?)
     }
 
-    /// Fills a template that is a text which somebody reads further, values kept apart.
+    /// Fills a template that is a text which is parsed further, values kept apart.
     pub(crate) fn fill_text(&self, template: &Template) -> Result<FilledText, Failure> {
         let mut substitution = self.substitution();
         let filled = substitution.run_text(template);
@@ -284,7 +284,7 @@ impl<'l> Layer<'l> {
         Ok(filled?)
     }
 
-    /// The entry that the first name of a path means, and what that entry sees; `None` if it is no entry, or if several make
+    /// The entry that the first name of a path means, and what that entry sees; `None` if it is not an entry, or if several make
     /// its value.
     pub(crate) fn entry(&self, path: &str) -> Option<(Layer<'l>, &'l ContextEntry)> {
         let name = path.split(['.', '[']).next()?;
@@ -366,7 +366,7 @@ impl<'l> Layer<'l> {
         Ok(value)
     }
 
-    /// The images of a Pod or of something that holds a Pod; looked for only when somebody asks.
+    /// The images of a Pod or of something that holds a Pod; looked for on first use.
     fn images(&self) -> Result<Option<Value>, Failure> {
         if let Some(outer) = self.context.outer {
             return outer.all().value_of("images");
@@ -391,7 +391,7 @@ impl Context<'_> {
         let layer = Layer { context: self, upto: at };
         let entry = slot.entry;
         // Each of them takes a piece of the stack.
-        if self.shared.levels.get() > self.shared.world.limits.levels {
+        if self.shared.levels.get() > self.shared.eval_env.limits.levels {
             slot.loading.set(false);
             let message = "too many context entries ask for one another";
             return Err(Failure::new(FailureKind::Limit, message).at(&entry.path));
@@ -411,8 +411,8 @@ impl Context<'_> {
                 Ok(value)
             },
             |loaded: &Result<Value, Failure>| match loaded {
-                Ok(value) => (Answer::Value(value.clone()), None),
-                Err(failure) => (Answer::Failed, Some(failure.to_string())),
+                Ok(value) => (TraceAnswer::Value(value.clone()), None),
+                Err(failure) => (TraceAnswer::Failed, Some(failure.to_string())),
             },
         );
         let loaded = loaded.map_err(|failure| {
@@ -461,9 +461,11 @@ impl Scope for Layer<'_> {
     fn evaluate(&self, query: &Query) -> Result<Value, QueryError> {
         let shared = self.shared();
         let found = query.expression().and_then(|expression| Ok(shared.search(expression, self)?));
-        shared.tracer.note(|| Step {
+        shared.tracer.note(|| TraceStep {
             what: format!("{{{{ {} }}}}", query.text()),
-            answer: found.as_ref().map_or(Answer::Failed, |value| Answer::Value(value.clone())),
+            answer: found
+                .as_ref()
+                .map_or(TraceAnswer::Failed, |value| TraceAnswer::Value(value.clone())),
             why: found.as_ref().err().map(|error| error.message().to_owned()),
             steps: Vec::new(),
         });

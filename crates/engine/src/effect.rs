@@ -23,7 +23,7 @@ pub enum Effect {
     },
     /// Objects that the rule made of a trigger are to go.
     Delete(Box<Delete>),
-    /// Somebody should know something.
+    /// A warning for the user.
     Warn(Diagnostic),
 }
 
@@ -77,12 +77,12 @@ pub struct Delete {
     /// The trigger. Objects are found by its UID, never by its name alone.
     pub trigger: ObjectRef,
     /// Why.
-    pub reason: Lapse,
+    pub reason: DeleteReason,
 }
 
 /// Why a trigger no longer wants its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lapse {
+pub enum DeleteReason {
     /// It is gone.
     Deleted,
     /// It no longer matches.
@@ -91,13 +91,13 @@ pub enum Lapse {
     Guards,
 }
 
-impl Lapse {
+impl DeleteReason {
     /// The reason in words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Lapse::Deleted => "the trigger is deleted",
-            Lapse::NoMatch => "the trigger no longer matches",
-            Lapse::Guards => "the preconditions no longer hold",
+            DeleteReason::Deleted => "the trigger is deleted",
+            DeleteReason::NoMatch => "the trigger no longer matches",
+            DeleteReason::Guards => "the preconditions no longer hold",
         }
     }
 }

@@ -14,25 +14,27 @@ use std::sync::Arc;
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
-use kiln_rules::{Act, Exception, Modify, Mutate, Operation, Program, Rule, Script, Unmet};
+use kiln_rules::{
+    Exception, Modify, ModifyAction, Mutate, Operation, Program, Rule, Script, Unmet,
+};
 use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
-use crate::context::{Context, Shared, place};
-use crate::effect::{Delete, Effect, Lapse, PatchTarget};
+use crate::context::{Context, EvalShared, place};
+use crate::effect::{Delete, DeleteReason, Effect, PatchTarget};
+use crate::eval_env::EvalEnv;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::generate::Run;
+use crate::generate::GenerateRun;
 use crate::limits::Counters;
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::modify::Modifying;
 use crate::mutate;
-use crate::outcome::{Outcome, Verdict};
-use crate::script::{Bound, Changing, Running, in_session};
-use crate::trace::{Answer, Step, Tracer};
-use crate::view::{Gate, Read, is_own_secret};
-use crate::world::World;
+use crate::outcome::{RuleOutcome, Verdict};
+use crate::script::{Bound, Changing, ScriptSession, in_session};
+use crate::trace::{TraceAnswer, TraceStep, Tracer};
+use crate::view::{Gate, RecordedRead, is_own_secret};
 
 /// The namespace that a trigger is in; a Namespace is in itself.
 fn namespace_of_trigger(trigger: &ObjectRef) -> Str {
@@ -51,8 +53,8 @@ fn namespace_of_event(event: &Event) -> Str {
 }
 
 /// Evaluates a rule for an event. The same input gives the same outcome.
-pub fn evaluate(rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
-    evaluate_except(rule, &[], event, world)
+pub fn evaluate(rule: &Rule, event: &Event, eval_env: &EvalEnv<'_>) -> RuleOutcome {
+    evaluate_except(rule, &[], event, eval_env)
 }
 
 /// Evaluates a rule for an event, unless one of the exceptions means the object.
@@ -60,29 +62,29 @@ pub(crate) fn evaluate_except(
     rule: &Rule,
     exceptions: &[Arc<Exception>],
     event: &Event,
-    world: &World<'_>,
-) -> Outcome {
-    let counters = Counters::new(&world.limits);
+    eval_env: &EvalEnv<'_>,
+) -> RuleOutcome {
+    let counters = Counters::new(&eval_env.limits);
     let meter = Meter::new(&ExpressionLimits {
-        steps: world.limits.steps,
-        bytes: world.limits.bytes,
+        steps: eval_env.limits.steps,
+        bytes: eval_env.limits.bytes,
         ..ExpressionLimits::default()
     });
-    let tracer = Tracer::new(&world.limits);
+    let tracer = Tracer::new(&eval_env.limits);
     let gate = Gate {
-        view: world.view,
+        view: eval_env.view,
         policy: &rule.id.policy,
         scope: &rule.scope,
-        protected: world.protected,
-        home: world.home,
+        protected_namespaces: eval_env.protected_namespaces,
+        home: eval_env.home,
         trigger_namespace: namespace_of_event(event),
         counters: &counters,
         reads: RefCell::default(),
         seen: RefCell::default(),
         unread: RefCell::default(),
     };
-    let shared = Shared {
-        world,
+    let shared = EvalShared {
+        eval_env,
         rule,
         gate: &gate,
         counters: &counters,
@@ -95,20 +97,28 @@ pub(crate) fn evaluate_except(
         moved: Cell::new(false),
     };
     let mut evaluation =
-        Evaluation { rule, exceptions, event, shared: &shared, ended: Ended::default() };
+        Evaluation { rule, exceptions, event, shared: &shared, state: EvalState::default() };
     let verdict = evaluation.run();
     if let Some(unread) = gate.unread.take().filter(|_| rule.lifecycle.synchronize) {
-        evaluation.ended.keep_what_is_there(unread);
+        evaluation.state.keep_what_is_there(unread);
     }
-    if let Some(denied) = evaluation.ended.denied(rule) {
+    if let Some(denied) = evaluation.state.denied(rule) {
         evaluation.pass_over(&denied);
     } else if evaluation.read_secret() {
-        evaluation.ended.failures.iter_mut().for_each(Failure::leave_out_values);
+        evaluation.state.failures.iter_mut().for_each(Failure::leave_out_values);
     }
-    let verdict = if evaluation.ended.passed_over { Verdict::Skip } else { verdict };
-    let Ended {
-        mut effects, failures, doubt, lineage, why, exceptions, unasked, properties, ..
-    } = evaluation.ended;
+    let verdict = if evaluation.state.passed_over { Verdict::Skip } else { verdict };
+    let EvalState {
+        mut effects,
+        failures,
+        uncertain,
+        lineage,
+        why,
+        exceptions,
+        unasked,
+        properties,
+        ..
+    } = evaluation.state;
     let verdict = if failures.is_empty() { verdict } else { Verdict::Error };
     let remarks = shared.remarks.take();
     effects.extend(remarks.into_iter().map(|remark| {
@@ -116,9 +126,9 @@ pub(crate) fn evaluate_except(
         Effect::Warn(Diagnostic::warning(remark.text).at(rule.origin.place_of(path)))
     }));
     for failure in &failures {
-        tracer.note(|| Step {
+        tracer.note(|| TraceStep {
             what: failure.message.clone(),
-            answer: Answer::Failed,
+            answer: TraceAnswer::Failed,
             why: failure.hint.clone(),
             steps: Vec::new(),
         });
@@ -134,7 +144,7 @@ pub(crate) fn evaluate_except(
         };
         (format!("rule {}", rule.id), shown)
     });
-    Outcome {
+    RuleOutcome {
         rule: rule.id.clone(),
         verdict,
         why,
@@ -142,7 +152,7 @@ pub(crate) fn evaluate_except(
         asked: !unasked,
         effects,
         failures,
-        doubt,
+        uncertain,
         reads,
         properties,
         lineage,
@@ -155,15 +165,15 @@ struct Evaluation<'e> {
     rule: &'e Rule,
     exceptions: &'e [Arc<Exception>],
     event: &'e Event,
-    shared: &'e Shared<'e>,
-    ended: Ended,
+    shared: &'e EvalShared<'e>,
+    state: EvalState,
 }
 
 #[derive(Default)]
-struct Ended {
+struct EvalState {
     effects: Vec<Effect>,
     failures: Vec<Failure>,
-    doubt: Option<Failure>,
+    uncertain: Option<Failure>,
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
     properties: Vec<(Str, Str)>,
@@ -172,7 +182,7 @@ struct Ended {
     passed_over: bool,
 }
 
-impl Ended {
+impl EvalState {
     /// What the author of a policy of a namespace may not do, where that is all that keeps a rule from changing what is sent.
     fn denied(&self, rule: &Rule) -> Option<Failure> {
         let is_denied = |failure: &Failure| failure.kind == FailureKind::Denied;
@@ -195,32 +205,32 @@ impl Ended {
             "nothing is removed, since a default stands in for a value: {}",
             unread.message
         );
-        self.doubt = Some(Failure { message, ..unread });
+        self.uncertain = Some(Failure { message, ..unread });
     }
 }
 
 impl<'e> Evaluation<'e> {
-    /// Lets what is sent pass a rule whose author lacks a right. Whoever sends it has rights of their own, and an author who
+    /// Skips a rule whose author lacks a permission. The user who sends the request has permissions of their own, and an author who
     /// may change nothing may stop nothing either.
     fn pass_over(&mut self, denied: &Failure) {
-        let message = format!("the rule is passed over: {}", denied.message);
+        let message = format!("the rule is skipped: {}", denied.message);
         let path = denied.path.as_ref().unwrap_or(self.rule.origin.path());
         let warning = Diagnostic::warning(&message).at(self.rule.origin.place_of(path));
-        self.ended.passed_over = true;
-        self.ended.failures.clear();
-        self.ended.effects = vec![Effect::Warn(warning)];
-        self.ended.why = Some(message.into());
+        self.state.passed_over = true;
+        self.state.failures.clear();
+        self.state.effects = vec![Effect::Warn(warning)];
+        self.state.why = Some(message.into());
     }
 
-    /// Whether a rule of a cluster saw a Secret, whose values are nobody's to read in messages.
+    /// Whether a rule of a cluster saw a Secret, whose values must not appear in messages.
     fn read_secret(&self) -> bool {
         let is_secret = |kind: &Gvk| kind.kind == "Secret" && kind.group.is_empty();
-        let saw = |read: &Read| match read {
-            Read::Object(id) => is_secret(&id.gvk),
-            Read::List { kind, .. } => is_secret(kind),
-            Read::Global(_) => false,
+        let saw = |read: &RecordedRead| match read {
+            RecordedRead::Object(id) => is_secret(&id.gvk),
+            RecordedRead::List { kind, .. } => is_secret(kind),
+            RecordedRead::Global(_) => false,
         };
-        !self.shared.world.home.is_empty()
+        !self.shared.eval_env.home.is_empty()
             && (is_secret(&self.event.kind) || self.shared.gate.reads.borrow().iter().any(saw))
     }
 
@@ -238,7 +248,7 @@ impl<'e> Evaluation<'e> {
                 .because(Verdict::NoMatch, "it holds keys of the engine, which no rule is shown");
         }
         if !self.is_admitted() {
-            self.ended.unasked = true;
+            self.state.unasked = true;
             return self.because(Verdict::NoMatch, "the conditions on requests do not hold");
         }
         let verdict = match &self.rule.program {
@@ -247,7 +257,7 @@ impl<'e> Evaluation<'e> {
             Program::Modify(program) => self.modify(program),
         };
         verdict.unwrap_or_else(|failure| {
-            self.ended.failures.push(failure);
+            self.state.failures.push(failure);
             Verdict::Error
         })
     }
@@ -257,12 +267,12 @@ impl<'e> Evaluation<'e> {
         let object = event.object.as_ref().or(event.old_object.as_ref());
         let namespace = object.and_then(metadata::namespace).or(event.namespace.as_deref());
         let name = object.and_then(metadata::name).unwrap_or(&event.name);
-        is_own_secret(self.shared.world.home, &event.kind, namespace, name)
+        is_own_secret(self.shared.eval_env.home, &event.kind, namespace, name)
     }
 
     /// Whether an API server would ask about the request.
     fn is_admitted(&self) -> bool {
-        let Some(script) = &self.rule.trigger.admitted else { return true };
+        let Some(script) = &self.rule.trigger.match_conditions else { return true };
         let (event, params) = (self.event, Value::Null);
         let (object, old) = (event.object.as_ref(), event.old_object.as_ref());
         let bound = Bound { event, object, old, params };
@@ -273,13 +283,13 @@ impl<'e> Evaluation<'e> {
     }
 
     fn because(&mut self, verdict: Verdict, why: impl Into<Cow<'static, str>>) -> Verdict {
-        self.ended.why = Some(why.into());
+        self.state.why = Some(why.into());
         verdict
     }
 
     fn mutate(&mut self, program: &Mutate) -> Result<Verdict, Failure> {
         let event = self.event;
-        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        let matcher = Matcher::new(event, self.shared.eval_env.view, self.shared.tracer);
         // Kyverno: a deleted object fires a rule only if the rule asks for that by name, and then there
         // is nothing left of it to change.
         let on_delete = self.rule.trigger.named_operations().contains(Operation::Delete);
@@ -297,7 +307,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, event.old_object.as_ref());
         if let Some(exception) = self.excepted(object, &context)? {
-            self.ended.exceptions = vec![exception.name.clone()];
+            self.state.exceptions = vec![exception.name.clone()];
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {
@@ -305,45 +315,45 @@ impl<'e> Evaluation<'e> {
         }
         self.shared.tracer.acts();
         if program.changes_trigger() {
-            self.ended.lineage = event.lineage.clone();
+            self.state.lineage = event.lineage.clone();
             let patch = mutate::changed_object(program, object, &context)?;
-            self.ended.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
+            self.state.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
         } else {
             let trigger = self.trigger(object);
-            self.ended.lineage = event.lineage.then(
+            self.state.lineage = event.lineage.then(
                 &self.rule.id,
                 &trigger.to_string(),
-                &self.shared.world.limits,
+                &self.shared.eval_env.limits,
             )?;
-            let mut run = mutate::Run {
+            let mut run = mutate::MutateRun {
                 rule: self.rule,
                 trigger_namespace: namespace_of_trigger(&trigger),
                 patches: Vec::new(),
                 failures: Vec::new(),
             };
             run.targets(program, &context);
-            self.ended.failures.extend(run.failures);
+            self.state.failures.extend(run.failures);
             let patches = run.patches.into_iter();
-            self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
+            self.state.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
         }
         self.mutated(program)
     }
 
     fn mutated(&mut self, program: &Mutate) -> Result<Verdict, Failure> {
         let (gate, event) = (self.shared.gate, self.event);
-        let allowed = self.ended.effects.iter().try_for_each(|effect| match effect {
+        let allowed = self.state.effects.iter().try_for_each(|effect| match effect {
             Effect::Patch(patch) if patch.target == PatchTarget::Trigger => {
-                gate.hands_out(event, patch)
+                gate.grants_rights(event, patch)
             }
             _ => Ok(()),
         });
         if let Err(refused) = allowed {
-            self.ended.effects.clear();
+            self.state.effects.clear();
             return Err(refused.into());
         }
         // Kyverno: a loop whose elements undo each other's changes has done its work.
-        let nothing = self.ended.effects.is_empty()
-            && self.ended.failures.is_empty()
+        let nothing = self.state.effects.is_empty()
+            && self.state.failures.is_empty()
             && !self.shared.moved.get();
         if nothing && !program.pass_unchanged {
             return Ok(self.because(Verdict::Skip, "no patches applied"));
@@ -358,12 +368,12 @@ impl<'e> Evaluation<'e> {
         program: &Mutate,
         object: &Value,
     ) -> Result<Verdict, Failure> {
-        self.ended.lineage = match program.changes_trigger() {
+        self.state.lineage = match program.changes_trigger() {
             true => self.event.lineage.clone(),
             false => self.event.lineage.then(
                 &self.rule.id,
                 &self.trigger(object).to_string(),
-                &self.shared.world.limits,
+                &self.shared.eval_env.limits,
             )?,
         };
         let changing = Changing {
@@ -374,13 +384,13 @@ impl<'e> Evaluation<'e> {
             shared: self.shared,
         };
         let changed = changing.run(program, object)?;
-        if let Some((verdict, why)) = changed.ended {
+        if let Some((verdict, why)) = changed.state {
             return Ok(self.because(verdict, why));
         }
         let patches = changed.patches.into_iter();
-        self.ended.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
-        self.ended.failures.extend(changed.failures);
-        self.ended.properties = changed.properties;
+        self.state.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
+        self.state.failures.extend(changed.failures);
+        self.state.properties = changed.properties;
         self.mutated(program)
     }
 
@@ -390,27 +400,29 @@ impl<'e> Evaluation<'e> {
         let Some(object) = event.object.as_ref().or(gone) else {
             return Ok(self.because(Verdict::NoMatch, "there is no object"));
         };
-        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        let matcher = Matcher::new(event, self.shared.eval_env.view, self.shared.tracer);
         if !matcher.matches(self.rule, object, Compare::Operations)? {
             return Ok(Verdict::NoMatch);
         }
         let modifying = Modifying::new(program, event, object, self.shared)?;
-        if !modifying.reached() || !modifying.holds(event.looked_at.as_ref().unwrap_or(object))? {
+        if !modifying.reached()
+            || !modifying.holds(event.tier_snapshot.as_ref().unwrap_or(object))?
+        {
             return Ok(Verdict::NoMatch);
         }
-        self.ended.lineage = event.lineage.clone();
-        match &program.act {
-            Act::Patch(items) => {
+        self.state.lineage = event.lineage.clone();
+        match &program.action {
+            ModifyAction::Patch(items) => {
                 let patch = modifying.patch(items, object)?;
-                self.ended.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
-                if self.ended.effects.is_empty() {
+                self.state.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
+                if self.state.effects.is_empty() {
                     return Ok(self.because(Verdict::Skip, "no patches applied"));
                 }
             }
-            Act::Reject(message) => {
+            ModifyAction::Reject(message) => {
                 let policy = self.rule.id.policy.key();
                 let refusal = modifying.rejection(policy, message.as_ref(), object);
-                self.ended.effects.push(refusal);
+                self.state.effects.push(refusal);
             }
         }
         Ok(Verdict::Pass)
@@ -422,7 +434,7 @@ impl<'e> Evaluation<'e> {
         object: &Value,
         context: &Context<'_>,
     ) -> Result<Option<Arc<Exception>>, Failure> {
-        let matcher = Matcher::new(self.event, self.shared.world.view, self.shared.tracer);
+        let matcher = Matcher::new(self.event, self.shared.eval_env.view, self.shared.tracer);
         for exception in self.exceptions {
             let asked = || -> Result<bool, Failure> {
                 let taken = match &exception.include {
@@ -437,7 +449,7 @@ impl<'e> Evaluation<'e> {
             let holds = self.shared.tracer.within(
                 || format!("exception {}", exception.name),
                 asked,
-                |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+                |held| (held.as_ref().map_or(TraceAnswer::Failed, |held| (*held).into()), None),
             );
             match holds {
                 Ok(true) => return Ok(Some(Arc::clone(exception))),
@@ -445,14 +457,14 @@ impl<'e> Evaluation<'e> {
                 Err(failure) if failure.bars_defaults() => return Err(failure),
                 // Kyverno: an exception that cannot be evaluated excepts nothing.
                 Err(failure) => {
-                    self.shared.tracer.note(|| Step {
+                    self.shared.tracer.note(|| TraceStep {
                         what: failure.message.clone(),
-                        answer: Answer::Failed,
+                        answer: TraceAnswer::Failed,
                         why: failure.hint.clone(),
                         steps: Vec::new(),
                     });
                     if failure.leaves_doubt() {
-                        self.shared.gate.doubt(failure);
+                        self.shared.gate.uncertain(failure);
                     }
                 }
             }
@@ -462,7 +474,7 @@ impl<'e> Evaluation<'e> {
 
     fn generate(&mut self) -> Result<Verdict, Failure> {
         let event = self.event;
-        let matcher = Matcher::new(event, self.shared.world.view, self.shared.tracer);
+        let matcher = Matcher::new(event, self.shared.eval_env.view, self.shared.tracer);
         let old = event.old_object.as_ref();
         let Some(object) = &event.object else {
             let Some(old) = old else {
@@ -473,7 +485,7 @@ impl<'e> Evaluation<'e> {
             return if on_delete && matcher.matches(self.rule, old, Compare::Operations)? {
                 self.fire(old, None)
             } else if matcher.matches(self.rule, old, Compare::NoOperations)? {
-                Ok(self.lapse(old, Lapse::Deleted))
+                Ok(self.lapse(old, DeleteReason::Deleted))
             } else {
                 Ok(Verdict::NoMatch)
             };
@@ -484,7 +496,7 @@ impl<'e> Evaluation<'e> {
         let Some(old) = old else { return Ok(Verdict::NoMatch) };
         let was = matcher.matches(self.rule, old, Compare::NoOperations)?;
         if was && !matcher.matches(self.rule, object, Compare::NoOperations)? {
-            return Ok(self.lapse(old, Lapse::NoMatch));
+            return Ok(self.lapse(old, DeleteReason::NoMatch));
         }
         Ok(Verdict::NoMatch)
     }
@@ -497,7 +509,7 @@ impl<'e> Evaluation<'e> {
         }
         let context = self.context(object, old);
         if let Some(exception) = self.excepted(object, &context)? {
-            self.ended.exceptions = vec![exception.name.clone()];
+            self.state.exceptions = vec![exception.name.clone()];
             return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
         }
         if !self.guards_hold(&context, "preconditions")? {
@@ -505,7 +517,7 @@ impl<'e> Evaluation<'e> {
             let Some(old) = old else { return Ok(Verdict::Skip) };
             let before = self.context(old, Some(old));
             return Ok(match self.guards_hold(&before, "preconditions, with the old object") {
-                Ok(true) => self.lapse(old, Lapse::Guards),
+                Ok(true) => self.lapse(old, DeleteReason::Guards),
                 Ok(false) | Err(_) => Verdict::Skip,
             });
         }
@@ -532,15 +544,15 @@ impl<'e> Evaluation<'e> {
         let verdict = in_session(script, shared, &bound, |running| {
             if let Some(excepted) = running.exceptions(self.exceptions)? {
                 let verdict = self.because(excepted.verdict(), excepted.message());
-                self.ended.exceptions = excepted.names;
+                self.state.exceptions = excepted.names;
                 return Ok(Some(verdict));
             }
             if !running.conditions_hold()? {
                 return Ok(None);
             }
             let verdict = self.make(object, &context, Some(running))?;
-            if self.ended.failures.is_empty() {
-                self.ended.properties = running.annotations()?;
+            if self.state.failures.is_empty() {
+                self.state.properties = running.annotations()?;
             }
             Ok(Some(verdict))
         })?;
@@ -559,7 +571,7 @@ impl<'e> Evaluation<'e> {
             running.hold(&script.conditions, "matchConditions, with the old object")
         });
         Ok(match met {
-            Ok(true) => self.lapse(old, Lapse::Guards),
+            Ok(true) => self.lapse(old, DeleteReason::Guards),
             Ok(false) | Err(_) => self.because(unmet, why),
         })
     }
@@ -569,17 +581,17 @@ impl<'e> Evaluation<'e> {
         &mut self,
         object: &Value,
         context: &Context<'_>,
-        running: Option<&mut Running<'_>>,
+        running: Option<&mut ScriptSession<'_>>,
     ) -> Result<Verdict, Failure> {
         self.shared.tracer.acts();
         let trigger = self.trigger(object);
-        self.ended.lineage = self.event.lineage.then(
+        self.state.lineage = self.event.lineage.then(
             &self.rule.id,
             &trigger.to_string(),
-            &self.shared.world.limits,
+            &self.shared.eval_env.limits,
         )?;
         let Program::Generate(program) = &self.rule.program else { return Ok(Verdict::NoMatch) };
-        let mut run = Run {
+        let mut run = GenerateRun {
             rule: self.rule,
             trigger_namespace: namespace_of_trigger(&trigger),
             trigger,
@@ -590,10 +602,10 @@ impl<'e> Evaluation<'e> {
         self.shared.tracer.within(
             || "generate".to_owned(),
             || run.program(program, context, running),
-            |()| (Answer::Done, None),
+            |()| (TraceAnswer::Done, None),
         );
-        self.ended.effects.extend(run.made.into_iter().map(|made| Effect::Ensure(Box::new(made))));
-        self.ended.failures.extend(run.failures);
+        self.state.effects.extend(run.made.into_iter().map(|made| Effect::Ensure(Box::new(made))));
+        self.state.failures.extend(run.failures);
         Ok(Verdict::Pass)
     }
 
@@ -602,16 +614,16 @@ impl<'e> Evaluation<'e> {
         self.shared.tracer.within(
             || what.to_owned(),
             || context.holds(guard),
-            |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+            |held| (held.as_ref().map_or(TraceAnswer::Failed, |held| (*held).into()), None),
         )
     }
 
-    /// The object was a trigger: what was made of it goes, if it is kept in step.
-    fn lapse(&mut self, old: &Value, reason: Lapse) -> Verdict {
+    /// The object was a trigger: its downstreams are deleted if they are synchronized.
+    fn lapse(&mut self, old: &Value, reason: DeleteReason) -> Verdict {
         if self.rule.lifecycle.synchronize {
             let (rule, trigger) = (self.rule.id.clone(), self.trigger(old));
             let delete = Delete { rule, trigger, reason };
-            self.ended.effects.push(Effect::Delete(Box::new(delete)));
+            self.state.effects.push(Effect::Delete(Box::new(delete)));
         }
         self.because(Verdict::Lapsed, reason.as_str())
     }

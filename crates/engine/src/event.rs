@@ -9,7 +9,7 @@ use crate::lineage::Lineage;
 /// What happened to an object: from an admission request, a watch, or a file.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The operation as the request says; none when nobody sent a request.
+    /// The operation as the request says; none without an admission request.
     pub operation: Option<Operation>,
     /// The operation that rules are matched against. Without a request this is what made the object a
     /// trigger in the first place.
@@ -40,7 +40,7 @@ pub struct Event {
     /// paths in the context, such as `request.operation` or `settings.data.mode`.
     pub given: Map,
     /// The object that match blocks look at, where that is not the object itself.
-    pub looked_at: Option<Value>,
+    pub tier_snapshot: Option<Value>,
     /// Values that the host gives for the elements of loops: by name, as above, a list with one value for
     /// each element.
     pub given_each: Map,
@@ -91,7 +91,7 @@ impl Event {
         Event::new(Operation::Delete, None, Some(old_object))
     }
 
-    /// An object that was there before the rule: nobody sent a request, and rules are matched as if it
+    /// An object that was there before the rule: there is no admission request, and rules are matched as if it
     /// were new.
     pub fn existing(object: Value) -> Self {
         Event { operation: None, ..Event::created(object) }
@@ -152,7 +152,7 @@ impl Event {
             options: Value::Null,
             own: false,
             given: Map::new(),
-            looked_at: None,
+            tier_snapshot: None,
             given_each: Map::new(),
             lineage: Lineage::default(),
         }

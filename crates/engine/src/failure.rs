@@ -40,13 +40,13 @@ pub enum FailureKind {
     Value,
     /// Objects could not be read, or a service could not be asked. It may work later.
     Read,
-    /// There is no such kind here, or nobody here asks such a service.
+    /// There is no such kind here, or this host calls no such service.
     Unserved,
     /// The host may not read it.
     Forbidden,
     /// The author of the policy may not do it. No default stands in for what they may not see.
     Denied,
-    /// Nobody can tell at the moment whether the author of the policy may do it; until then they may not.
+    /// Whether the author of the policy may do it is unknown at the moment; until then they may not.
     Undecided,
     /// The rule asks for something that it may not read.
     OutOfReach,
@@ -103,7 +103,7 @@ impl Failure {
     pub(crate) fn leave_out_values(&mut self) {
         let what = match self.kind {
             FailureKind::Value => "an expression has no value",
-            FailureKind::Target => "what the rule makes is no object that can be written",
+            FailureKind::Target => "what the rule makes is not an object that can be written",
             FailureKind::Patch => "a patch does not fit",
             FailureKind::Conflict => "two parts of the rule make different objects of one name",
             _ => return,

@@ -2,8 +2,8 @@
 
 use kiln_object::{Gvk, ObjectId, Selector};
 use kiln_rules::{
-    Block, CloneSelect, Emitter, ForEach, Generate, Operation, Rule, Source, Target,
-    TargetNamespace, What,
+    Block, CloneSelect, Emission, Emitter, ForEach, Generate, Operation, Rule, Source, Target,
+    TargetNamespace,
 };
 use kiln_value::{Map, Path, Str, Value};
 use kiln_variables::Template;
@@ -12,12 +12,12 @@ use crate::claim::{Claim, ContentHash, ObjectRef, Slot, set_labels};
 use crate::context::{Context, text_of};
 use crate::effect::Ensure;
 use crate::failure::{Failure, FailureKind, MissingSource};
-use crate::script::Running;
-use crate::trace::{Answer, Step};
-use crate::{protected, target};
+use crate::script::ScriptSession;
+use crate::trace::{TraceAnswer, TraceStep};
+use crate::{protected_namespaces, target};
 
 /// Runs a program for one trigger.
-pub(crate) struct Run<'r> {
+pub(crate) struct GenerateRun<'r> {
     pub(crate) rule: &'r Rule,
     pub(crate) trigger: ObjectRef,
     pub(crate) trigger_namespace: Str,
@@ -29,17 +29,17 @@ pub(crate) struct Run<'r> {
 /// A failure after which nothing else is tried.
 struct Stop;
 
-impl Run<'_> {
+impl GenerateRun<'_> {
     /// `running` is the session of rules whose expressions are in CEL.
     pub(crate) fn program(
         &mut self,
         program: &Generate,
         context: &Context<'_>,
-        mut running: Option<&mut Running<'_>>,
+        mut running: Option<&mut ScriptSession<'_>>,
     ) {
         for (at, block) in program.blocks.iter().enumerate() {
-            let ended = self.block(at, block, context, &mut running);
-            if ended.is_err() || (program.stop_at_failure && !self.failures.is_empty()) {
+            let state = self.block(at, block, context, &mut running);
+            if state.is_err() || (program.stop_at_failure && !self.failures.is_empty()) {
                 break;
             }
         }
@@ -51,7 +51,7 @@ impl Run<'_> {
         at: usize,
         block: &Block,
         context: &Context<'_>,
-        running: &mut Option<&mut Running<'_>>,
+        running: &mut Option<&mut ScriptSession<'_>>,
     ) -> Result<(), Stop> {
         let Some(foreach) = &block.foreach else {
             let slot = Slot { block: at, ..Slot::default() };
@@ -63,7 +63,7 @@ impl Run<'_> {
         let elements = match elements {
             Ok(Value::List(list)) => list,
             Ok(Value::Null) => return Ok(()),
-            // Kyverno: what is no list is its only element.
+            // Kyverno: what is not a list is its only element.
             Ok(one) => vec![one].into(),
             Err(failure) => return self.fail(failure),
         };
@@ -87,7 +87,7 @@ impl Run<'_> {
         element: &Value,
         slot: Slot,
         context: &Context<'_>,
-        running: &mut Option<&mut Running<'_>>,
+        running: &mut Option<&mut ScriptSession<'_>>,
     ) -> Result<(), Stop> {
         let index = slot.element.unwrap_or_default();
         let inner = context.of_element(element, index, 0, &foreach.context);
@@ -104,7 +104,7 @@ impl Run<'_> {
                     Err(failure) => self.fail(failure.at(&foreach.path)),
                 }
             },
-            |_| (Answer::Done, None),
+            |_| (TraceAnswer::Done, None),
         )
     }
 
@@ -113,21 +113,25 @@ impl Run<'_> {
         emitters: &[Emitter],
         slot: Slot,
         context: &Context<'_>,
-        running: &mut Option<&mut Running<'_>>,
+        running: &mut Option<&mut ScriptSession<'_>>,
     ) -> Result<(), Stop> {
         for (at, emitter) in emitters.iter().enumerate() {
             let slot = Slot { emitter: at, ..slot };
-            let made = match (&emitter.what, running.as_deref_mut()) {
-                (What::Data { target, body }, _) => self.data(target, body.as_ref(), slot, context),
-                (What::Clone { source, target }, _) => self.clone(source, target, slot, context),
-                (What::CloneSelect(select), _) => self.clone_select(select, slot, context),
-                (What::Asked { expression, .. }, Some(running)) => {
+            let made = match (&emitter.emission, running.as_deref_mut()) {
+                (Emission::Data { target, body }, _) => {
+                    self.data(target, body.as_ref(), slot, context)
+                }
+                (Emission::Clone { source, target }, _) => {
+                    self.clone(source, target, slot, context)
+                }
+                (Emission::CloneSelect(select), _) => self.clone_select(select, slot, context),
+                (Emission::FromExpression { expression, .. }, Some(running)) => {
                     self.asked(running, expression, emitter, slot, context)
                 }
-                (What::Documents(parts), Some(running)) => {
+                (Emission::Documents(parts), Some(running)) => {
                     self.documents(running, parts, emitter, slot, context)
                 }
-                (What::Asked { .. } | What::Documents(_), None) => {
+                (Emission::FromExpression { .. } | Emission::Documents(_), None) => {
                     Err(Failure::new(FailureKind::Value, "the rule has no script to run this in"))
                 }
             };
@@ -191,7 +195,9 @@ impl Run<'_> {
         }
         context.shared.gate.may_read_from(some(&namespace), |named| {
             let template = written.namespace.as_ref();
-            template.is_none_or(|template| protected::in_template(template, named, self.rule))
+            template.is_none_or(|template| {
+                protected_namespaces::in_template(template, named, self.rule)
+            })
         })?;
         let found = context.shared.gate.get(&source.gvk, some(&namespace), &name)?;
         let Some(found) = found else {
@@ -224,12 +230,14 @@ impl Run<'_> {
         };
         context.shared.gate.may_read_from(some(&namespace), |named| {
             let template = select.namespace.as_ref();
-            template.is_none_or(|template| protected::in_template(template, named, self.rule))
+            template.is_none_or(|template| {
+                protected_namespaces::in_template(template, named, self.rule)
+            })
         })?;
         for kind in &select.kinds {
             let written = text(context, kind, "a kind of cloneList")?;
             let kind = Gvk::parse(&written).ok_or_else(|| {
-                Failure::new(FailureKind::Value, format!("{written:?} is no kind"))
+                Failure::new(FailureKind::Value, format!("{written:?} is not a valid kind"))
                     .hint("write version/Kind or group/version/Kind")
             })?;
             if !namespace.is_empty() && namespace == into {
@@ -246,7 +254,9 @@ impl Run<'_> {
                 let id = ObjectId::new(kind.clone(), &into, name);
                 self.check_protected(&id, context, |named| {
                     let into = select.target_namespace.as_ref();
-                    into.is_some_and(|into| protected::in_template(into, named, self.rule))
+                    into.is_some_and(|into| {
+                        protected_namespaces::in_template(into, named, self.rule)
+                    })
                 })?;
                 if ObjectRef::of(source).id.same_object(&id) {
                     self.skip(context, &id, "it is its own source");
@@ -300,10 +310,12 @@ impl Run<'_> {
         let id = ObjectId::new(Gvk::new(&api_version, &kind), &namespace, &name);
         self.check_protected(&id, context, |named| match &target.namespace {
             TargetNamespace::Written(template) => {
-                protected::in_template(template, named, self.rule)
+                protected_namespaces::in_template(template, named, self.rule)
             }
             // A cluster-wide object: a Namespace is named by its name.
-            TargetNamespace::None => protected::in_template(&target.name, named, self.rule),
+            TargetNamespace::None => {
+                protected_namespaces::in_template(&target.name, named, self.rule)
+            }
             TargetNamespace::OfTrigger => true,
         })?;
         Ok((id, subresource))
@@ -316,7 +328,13 @@ impl Run<'_> {
         context: &Context<'_>,
         names: impl FnOnce(&str) -> bool,
     ) -> Result<(), Failure> {
-        protected::check(id, self.rule, &self.trigger_namespace, context.shared.world, names)
+        protected_namespaces::check(
+            id,
+            self.rule,
+            &self.trigger_namespace,
+            context.shared.eval_env,
+            names,
+        )
     }
 
     pub(crate) fn ensure(
@@ -329,7 +347,7 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         context.shared.counters.object()?;
-        target::check(&id, &self.rule.scope, context.shared.world.kinds)?;
+        target::check(&id, &self.rule.scope, context.shared.eval_env.kinds)?;
         target::stringify_metadata(&mut object);
         let lifecycle = &self.rule.lifecycle;
         let content = ContentHash::of(&object);
@@ -342,12 +360,12 @@ impl Run<'_> {
             content,
         };
         set_labels(&mut object, &claim.labels(lifecycle.labels));
-        context.shared.tracer.note(|| Step {
+        context.shared.tracer.note(|| TraceStep {
             what: match claim.sources.first() {
                 Some(source) => format!("{id}, a copy of {source}"),
                 None => format!("{id}"),
             },
-            ..Step::default()
+            ..TraceStep::default()
         });
         self.made.push(Ensure {
             target: id,
@@ -355,16 +373,16 @@ impl Run<'_> {
             object,
             claim,
             write: lifecycle.write,
-            existing: lifecycle.over,
+            existing: lifecycle.on_conflict,
         });
         Ok(())
     }
 
     pub(crate) fn skip(&self, context: &Context<'_>, target: &ObjectId, why: &str) {
-        context.shared.tracer.note(|| Step {
+        context.shared.tracer.note(|| TraceStep {
             what: format!("{target} is not made"),
             why: Some(why.to_owned()),
-            ..Step::default()
+            ..TraceStep::default()
         });
     }
 
@@ -437,7 +455,7 @@ fn text(context: &Context<'_>, template: &Template, what: &str) -> Result<Str, F
     if let Err(failure) = &mut found
         && let Some(hint) = &mut failure.hint
     {
-        // Whoever has to mend a call should hear all that is wrong with it.
+        // Authors should see everything that is wrong with a call at once.
         for remark in context.shared.remarks.borrow().iter() {
             hint.push_str("; ");
             hint.push_str(&remark.text);

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use kiln_jmespath::{Environment, Expression, Limits, NoSources};
 use kiln_value::{Str, Value};
 
-use crate::outside::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use crate::external_data::{ExternalData, ExternalDataError, ServiceAnswer, ServiceRequest};
 
 /// The entries of the global context. It never changes: a host puts a new one in its place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Globals {
-    entries: BTreeMap<Str, Result<Entry, String>>,
+    entries: BTreeMap<Str, Result<CachedGlobal, String>>,
 }
 
 /// What one entry holds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct CachedGlobal {
     /// The whole.
     pub value: Value,
     /// Parts of it, by name.
     pub projections: BTreeMap<Str, Value>,
 }
 
-impl Entry {
+impl CachedGlobal {
     /// A value with parts of it that expressions find.
     ///
     /// # Errors
@@ -37,13 +37,13 @@ impl Entry {
             Ok((name.clone(), found?))
         });
         let projections = found.collect::<Result<_, String>>()?;
-        Ok(Entry { value, projections })
+        Ok(CachedGlobal { value, projections })
     }
 }
 
 impl Globals {
     /// What an entry holds, or why it holds nothing yet; none when there is no such entry.
-    pub fn entry(&self, name: &str) -> Option<&Result<Entry, String>> {
+    pub fn entry(&self, name: &str) -> Option<&Result<CachedGlobal, String>> {
         self.entries.get(name)
     }
 
@@ -53,16 +53,18 @@ impl Globals {
     }
 
     /// Puts what an entry holds in the place of what it held, or why it holds nothing yet.
-    pub fn insert(&mut self, name: Str, entry: Result<Entry, String>) {
+    pub fn insert(&mut self, name: Str, entry: Result<CachedGlobal, String>) {
         self.entries.insert(name, entry);
     }
 }
 
-impl Outside for Globals {
+impl ExternalData for Globals {
     /// `name`, or `name.projection`. Names of entries may have dots themselves: the longest counts.
-    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+    fn global(&self, name: &str) -> Result<Option<Value>, ExternalDataError> {
         let not_ready = |entry: &str, why: &String| {
-            OutsideError::failed(format!("the global context entry {entry:?} is not ready: {why}"))
+            ExternalDataError::failed(format!(
+                "the global context entry {entry:?} is not ready: {why}"
+            ))
         };
         match self.entries.get(name) {
             Some(Ok(entry)) => return Ok(Some(entry.value.clone())),
@@ -84,33 +86,33 @@ impl Outside for Globals {
 /// What is outside, with the global context beside it.
 pub struct WithGlobals<'o, O> {
     /// All the rest.
-    pub outside: &'o O,
+    pub external_data: &'o O,
     /// The global context.
     pub globals: &'o Globals,
 }
 
-impl<O: Outside> Outside for WithGlobals<'_, O> {
-    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
-        self.outside.call(request)
+impl<O: ExternalData> ExternalData for WithGlobals<'_, O> {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
+        self.external_data.call(request)
     }
 
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
-        self.outside.exchange(request)
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, ExternalDataError> {
+        self.external_data.exchange(request)
     }
 
-    fn get(&self, path: &str) -> Result<Option<Value>, OutsideError> {
-        self.outside.get(path)
+    fn get(&self, path: &str) -> Result<Option<Value>, ExternalDataError> {
+        self.external_data.get(path)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Result<Value, OutsideError> {
-        self.outside.post(path, body)
+    fn post(&self, path: &str, body: &Value) -> Result<Value, ExternalDataError> {
+        self.external_data.post(path, body)
     }
 
-    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
-        self.outside.image(reference)
+    fn image(&self, reference: &str) -> Result<Value, ExternalDataError> {
+        self.external_data.image(reference)
     }
 
-    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+    fn global(&self, name: &str) -> Result<Option<Value>, ExternalDataError> {
         self.globals.global(name)
     }
 }
@@ -124,10 +126,10 @@ mod tests {
     fn entries_and_their_projections_are_found_by_name() {
         let mut globals = Globals::default();
         let projections = BTreeMap::from([("labels".into(), value!(["a"]))]);
-        globals.insert("team".into(), Ok(Entry { value: value!({"x": 1}), projections }));
-        let dotted = Entry { value: value!("dotted"), projections: BTreeMap::new() };
+        globals.insert("team".into(), Ok(CachedGlobal { value: value!({"x": 1}), projections }));
+        let dotted = CachedGlobal { value: value!("dotted"), projections: BTreeMap::new() };
         globals.insert("team.eu".into(), Ok(dotted));
-        globals.insert("late".into(), Err("nobody answers".to_owned()));
+        globals.insert("late".into(), Err("nothing answers".to_owned()));
         for (name, found) in [
             ("team", Some(value!({"x": 1}))),
             ("team.labels", Some(value!(["a"]))),
@@ -140,7 +142,7 @@ mod tests {
         for name in ["late", "late.labels"] {
             let error = globals.global(name).unwrap_err();
             assert!(!error.refused, "it may come: {error}");
-            assert!(error.message.contains("nobody answers"), "{error}");
+            assert!(error.message.contains("nothing answers"), "{error}");
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn of(object: &Value) -> Option<Value> {
         let mut found = Map::new();
         for (at, container) in containers.into_iter().flat_map(|list| list.iter()).enumerate() {
             let (name, image) = (container.str_at(["name"]), container.str_at(["image"]));
-            // A name that cannot be read is left out; whoever asks for it hears that it is missing.
+            // A name that cannot be read is left out; an expression that uses it fails as missing.
             if let (Some(name), Some(Ok(image))) = (name, image.map(Image::parse)) {
                 let pointer = path.join(at).join("image").to_pointer();
                 found.insert(name, described(&image, &pointer));

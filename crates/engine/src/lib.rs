@@ -1,7 +1,7 @@
 //! Evaluates rules: rules, an event and a view of objects in, effects and a trace out.
 //!
 //! Evaluation is pure. Objects come through a [`View`], time and chance through
-//! [`Sources`](kiln_jmespath::Sources), everything beyond through [`Outside`]; what is to be done leaves as
+//! [`Sources`](kiln_jmespath::Sources), everything beyond through [`ExternalData`]; what is to be done leaves as
 //! [`Effect`]s, and a host carries them out or shows them. Each evaluation has [`Limits`].
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `event`, `world`, `view`, `outside`, `globals` | what is given: what happened, objects, the rest of the world |
+//! | `event`, `eval_env`, `view`, `external_data`, `globals` | what is given: what happened, objects, the rest of the world |
 //! | `roles` | the roles that are bound to a user |
 //! | `rule_set` | all rules, found by kind, operation and namespace |
 //! | `evaluate`, `outcome` | one rule for one event, from the match to the verdict |
@@ -30,8 +30,10 @@ mod api_path;
 mod claim;
 mod context;
 mod effect;
+mod eval_env;
 mod evaluate;
 mod event;
+mod external_data;
 mod failure;
 mod generate;
 mod globals;
@@ -43,32 +45,35 @@ mod matching;
 mod modify;
 mod mutate;
 mod outcome;
-mod outside;
-mod protected;
+mod protected_namespaces;
 mod roles;
 mod rule_set;
 mod script;
 mod target;
 mod trace;
 mod view;
-mod world;
 
 pub use claim::{
     ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, LABEL_PREFIX, MANAGED_BY, MANAGER,
     ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
 };
-pub use effect::{Delete, Effect, Ensure, Lapse, Patch, PatchTarget};
+pub use effect::{Delete, DeleteReason, Effect, Ensure, Patch, PatchTarget};
+pub use eval_env::EvalEnv;
 pub use evaluate::evaluate;
 pub use event::{Event, User};
+pub use external_data::{
+    ExternalData, ExternalDataError, NoExternalData, ServiceAnswer, ServiceRequest,
+};
 pub use failure::{Failure, FailureKind, MissingSource};
-pub use globals::{Entry, Globals, WithGlobals};
+pub use globals::{CachedGlobal, Globals, WithGlobals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
-pub use outcome::{Outcome, Status, Verdict};
-pub use outside::{Offline, Outside, OutsideError, ServiceAnswer, ServiceRequest};
+pub use outcome::{RuleOutcome, Status, Verdict};
 pub use rule_set::{Mutated, RuleSet};
-pub use trace::{Answer, Step};
-pub use view::{CLAIM_KEYS, ListQuery, Nothing, Page, Read, ReadError, View, Wish, is_own_secret};
-pub use world::World;
+pub use trace::{TraceAnswer, TraceStep};
+pub use view::{
+    AccessRequest, CLAIM_KEYS, EmptyView, ListPage, ListQuery, ReadError, RecordedRead, View,
+    is_own_secret,
+};
 
 pub use kiln_rules::Existing;

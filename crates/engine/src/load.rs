@@ -1,15 +1,15 @@
 //! Loading the value of a context entry.
 
 use kiln_object::Gvk;
-use kiln_rules::{Call, Callee, ContextEntry, Load, Method, QueryText};
+use kiln_rules::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
 use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
-use crate::api_path::{ApiPath, Asks};
+use crate::api_path::{ApiPath, ApiTarget};
 use crate::context::{Layer, Remark, text_of};
+use crate::external_data::{ExternalDataError, ServiceRequest};
 use crate::failure::{Failure, FailureKind};
-use crate::outside::{OutsideError, ServiceRequest};
-use crate::protected;
+use crate::protected_namespaces;
 
 impl Layer<'_> {
     pub(crate) fn load(&self, entry: &ContextEntry) -> Result<Value, Failure> {
@@ -21,7 +21,7 @@ impl Layer<'_> {
             Load::Call(call) => self.call(call),
             Load::Global { name, query } => {
                 let name = text_of(self.fill(name)?, "the name of a global reference")?;
-                let found = self.shared().global(&name).map_err(outside)?;
+                let found = self.shared().global(&name).map_err(external_data)?;
                 let found = found.ok_or_else(|| {
                     Failure::new(FailureKind::Value, format!("there is no global value {name:?}"))
                         .hint("give the GlobalContextEntry, or a value of this name")
@@ -30,13 +30,14 @@ impl Layer<'_> {
             }
             Load::Image { reference, query } => {
                 let reference = text_of(self.fill(reference)?, "an image")?;
-                let found = self.shared().world.outside.image(&reference).map_err(|error| {
-                    let hint = format!(
-                        "give a value named {:?} instead, for example in a values file",
-                        entry.name.as_str()
-                    );
-                    outside(error).hint(hint)
-                })?;
+                let found =
+                    self.shared().eval_env.external_data.image(&reference).map_err(|error| {
+                        let hint = format!(
+                            "give a value named {:?} instead, for example in a values file",
+                            entry.name.as_str()
+                        );
+                        external_data(error).hint(hint)
+                    })?;
                 self.within(query.as_ref(), found)
             }
         }
@@ -79,7 +80,8 @@ impl Layer<'_> {
         let namespace = match namespace {
             Some(template) => {
                 let filled = text_of(self.fill(template)?, "the namespace of a ConfigMap")?;
-                let names = |named: &str| protected::in_template(template, named, shared.rule);
+                let names =
+                    |named: &str| protected_namespaces::in_template(template, named, shared.rule);
                 shared.gate.may_read_from(Some(&filled), names)?;
                 filled
             }
@@ -96,7 +98,7 @@ impl Layer<'_> {
         Ok(Value::Map(parts))
     }
 
-    fn call(&self, call: &Call) -> Result<Value, Failure> {
+    fn call(&self, call: &ApiCall) -> Result<Value, Failure> {
         let found = self.answer(call).and_then(|found| self.within(call.query.as_ref(), found));
         match (found, &call.default) {
             (Err(failure), Some(default)) => self.instead(failure, default),
@@ -110,12 +112,12 @@ impl Layer<'_> {
             return Err(failure);
         }
         if failure.leaves_doubt() {
-            self.shared().gate.doubt(failure);
+            self.shared().gate.uncertain(failure);
         }
         self.fill(default)
     }
 
-    fn answer(&self, call: &Call) -> Result<Value, Failure> {
+    fn answer(&self, call: &ApiCall) -> Result<Value, Failure> {
         let body = match call.method {
             Method::Get => None,
             Method::Post | Method::Put => Some(self.body(&call.data)?),
@@ -129,13 +131,13 @@ impl Layer<'_> {
                 let path = self.api_path(path)?.text;
                 let shared = self.shared();
                 if shared.gate.scope.namespace().is_some() {
-                    let to = ApiPath::parse(&path, shared.world.kinds, shared.world.view)?;
+                    let to = ApiPath::parse(&path, shared.eval_env.kinds, shared.eval_env.view)?;
                     shared
                         .gate
                         .check(to.namespace.as_deref(), || format!("the answer to {path}"))?;
                 }
                 shared.counters.read()?;
-                shared.world.outside.post(&path, &body).map_err(outside)
+                shared.eval_env.external_data.post(&path, &body).map_err(external_data)
             }
             (Callee::Service { url, headers, ca_bundle }, body) => {
                 let url = self.service_url(url)?;
@@ -151,7 +153,7 @@ impl Layer<'_> {
                     body: body.as_ref(),
                     ca_bundle: ca_bundle.as_deref(),
                 };
-                self.shared().service(&request).map_err(outside)
+                self.shared().service(&request).map_err(external_data)
             }
         }
     }
@@ -168,17 +170,17 @@ impl Layer<'_> {
     /// `said` are the steps of the path that variables say.
     fn read(&self, path: &str, said: &[String]) -> Result<Value, Failure> {
         let shared = self.shared();
-        if let Some(ready) = shared.world.outside.get(path).map_err(outside)? {
+        if let Some(ready) = shared.eval_env.external_data.get(path).map_err(external_data)? {
             return Ok(ready);
         }
         let ApiPath { kind, namespace, asks, remark } =
-            ApiPath::parse(path, shared.world.kinds, shared.world.view)?;
+            ApiPath::parse(path, shared.eval_env.kinds, shared.eval_env.view)?;
         let names = |named: &str| !said.iter().any(|said| said == named);
         shared.gate.may_read_from(namespace.as_deref(), names)?;
         let remark = remark.map(|text| Remark { text, path: None });
         shared.remarks.borrow_mut().extend(remark);
         match asks {
-            Asks::One(name) => {
+            ApiTarget::One(name) => {
                 shared.gate.get(&kind, namespace.as_deref(), &name)?.ok_or_else(|| {
                     let place =
                         namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
@@ -187,11 +189,11 @@ impl Layer<'_> {
                         .hint("give the call a default if the object may be absent")
                 })
             }
-            Asks::Many { selector, fields, limit } => {
+            ApiTarget::Many { selector, fields, limit } => {
                 // The server counts what it sends, so what the fields leave out does not count.
                 let most = limit.filter(|_| fields.is_empty());
                 let page = shared.gate.list(&kind, namespace.as_deref(), &selector, most)?;
-                if page.objects.is_empty() && !shared.world.view.knows(&kind) {
+                if page.objects.is_empty() && !shared.eval_env.view.knows(&kind) {
                     let message =
                         format!("no object of kind {} is given to answer {path}", kind.kind);
                     return Err(Failure::new(FailureKind::Value, message)
@@ -224,7 +226,7 @@ impl Layer<'_> {
     }
 }
 
-fn outside(error: OutsideError) -> Failure {
+fn external_data(error: ExternalDataError) -> Failure {
     match error.refused {
         true => Failure::new(FailureKind::Unserved, error.message)
             .hint("give the value by its name instead, or allow the host to ask"),

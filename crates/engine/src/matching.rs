@@ -9,7 +9,7 @@ use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
 
 use crate::event::{Event, namespace_of};
-use crate::trace::{Answer, Step, Tracer};
+use crate::trace::{TraceAnswer, TraceStep, Tracer};
 use crate::view::{ReadError, View};
 
 /// Whether operations are compared. They limit what makes an object a trigger, not whether it stays one.
@@ -53,13 +53,13 @@ impl<'m> Matcher<'m> {
             return Ok(false);
         }
         let trigger = &rule.trigger;
-        if let Some(narrowed) = &trigger.narrowed
-            && !self.block("binding", narrowed, &subject, compare, true)?
+        if let Some(narrow_include) = &trigger.narrow_include
+            && !self.block("binding", narrow_include, &subject, compare, true)?
         {
             return Ok(false);
         }
         for (name, exclude) in
-            [("exclude", &trigger.exclude), ("exclude of the binding", &trigger.narrowed_exclude)]
+            [("exclude", &trigger.exclude), ("exclude of the binding", &trigger.narrow_exclude)]
         {
             if !exclude.filters().is_empty()
                 && self.block(name, exclude, &subject, compare, false)?
@@ -108,7 +108,7 @@ impl<'m> Matcher<'m> {
                 held = self.tracer.within(
                     || format!("{word}[{at}]"),
                     || self.filter(filter, subject, compare, including),
-                    |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+                    |held| (held.as_ref().map_or(TraceAnswer::Failed, |held| (*held).into()), None),
                 )?;
                 if held == matches!(filters, Filters::Any(_)) {
                     return Ok(held);
@@ -119,7 +119,7 @@ impl<'m> Matcher<'m> {
         self.tracer.within(
             || name.to_owned(),
             run,
-            |held| (held.as_ref().map_or(Answer::Failed, |held| (*held).into()), None),
+            |held| (held.as_ref().map_or(TraceAnswer::Failed, |held| (*held).into()), None),
         )
     }
 
@@ -223,7 +223,7 @@ impl<'m> Matcher<'m> {
             }
             _ => "there are no labels".to_owned(),
         };
-        // A pattern that no label meets and that is no label itself selects nothing.
+        // A pattern that no label meets and that is not a label itself selects nothing.
         let selects =
             |selector: &WildcardSelector, labels| selector.matches(labels).unwrap_or(false);
         if let Some(selector) = &filter.selector {
@@ -270,7 +270,7 @@ impl<'m> Matcher<'m> {
 
     fn user(&self, wanted: &UserFilter) -> bool {
         let Some(user) = &self.event.user else {
-            return self.answer("user", false, || "nobody sent a request".into());
+            return self.answer("user", false, || "there is no admission request".into());
         };
         let has = |wanted: &[Str], held: &[Str]| {
             wanted.is_empty() || wanted.iter().any(|role| held.contains(role))
@@ -293,7 +293,7 @@ impl<'m> Matcher<'m> {
     }
 
     fn answer(&self, what: &str, held: bool, why: impl FnOnce() -> String) -> bool {
-        self.tracer.note(|| Step {
+        self.tracer.note(|| TraceStep {
             what: what.to_owned(),
             answer: held.into(),
             why: Some(why()),

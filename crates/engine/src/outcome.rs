@@ -10,19 +10,19 @@ use crate::effect::Effect;
 use crate::failure::Failure;
 use crate::limits::Cost;
 use crate::lineage::Lineage;
-use crate::trace::Step;
-use crate::view::Read;
+use crate::trace::TraceStep;
+use crate::view::RecordedRead;
 
 /// What came of one rule for one event.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RuleOutcome {
     /// The rule.
     pub rule: RuleId,
     /// How it ended.
     pub verdict: Verdict,
     /// Why it ended so, in words, where the verdict alone does not say.
     pub why: Option<Cow<'static, str>>,
-    /// The exceptions that mean the object: whatever the rule made of it stays as it is.
+    /// The exceptions that mean the object: downstreams of the rule stay as they are.
     pub exceptions: Vec<Str>,
     /// An API server would have asked about the event: the conditions on requests hold. Otherwise, whatever the rule made
     /// stays as it is.
@@ -34,9 +34,9 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// A default stands in for something that could not be read and may well be there. The rule ran all the same; a host
     /// that keeps objects in step removes none because of it.
-    pub doubt: Option<Failure>,
+    pub uncertain: Option<Failure>,
     /// What the outcome depends on, besides the rule and the event.
-    pub reads: Vec<Read>,
+    pub reads: Vec<RecordedRead>,
     /// What the rule adds to reports about it.
     pub properties: Vec<(Str, Str)>,
     /// What to hand on to events that the effects cause.
@@ -44,7 +44,7 @@ pub struct Outcome {
     /// What it cost.
     pub cost: Cost,
     /// Why it ended so, if the limits allow for a trace.
-    pub trace: Option<Step>,
+    pub trace: Option<TraceStep>,
 }
 
 /// How an evaluation ended.
@@ -96,7 +96,7 @@ impl Status {
     }
 }
 
-impl Outcome {
+impl RuleOutcome {
     /// How the rule ended, with what its effects say: a rule that ran may refuse the object.
     pub fn status(&self) -> Status {
         match self.verdict {
@@ -111,7 +111,7 @@ impl Outcome {
         }
     }
 
-    /// What the rule tells whoever sent the object, if it refuses it.
+    /// The message for the user, if the rule denies the request.
     pub fn refusal(&self) -> Option<&str> {
         self.effects.iter().find_map(|effect| match effect {
             Effect::Reject { message, .. } => Some(message.as_str()),

@@ -92,7 +92,7 @@ fn all(view: &dyn View, kind: &Gvk) -> Result<Vec<Value>, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Page;
+    use crate::view::ListPage;
     use kiln_value::value;
 
     struct Bindings;
@@ -102,7 +102,7 @@ mod tests {
             Ok(None)
         }
 
-        fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+        fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
             let user = value!([{"kind": "User", "name": "ann"}]);
             let objects = match query.kind.kind.as_str() {
                 "RoleBinding" => vec![
@@ -115,7 +115,7 @@ mod tests {
                     value!({"subjects": [{"kind": "User", "name": "bob"}], "roleRef": {"kind": "ClusterRole", "name": "no"}}),
                 ],
             };
-            Ok(Page { objects, resume: None })
+            Ok(ListPage { objects, resume: None })
         }
     }
 

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kiln_rules::{Apply, Exception, Operation, Policy, Program, Rule, RuleId, Scope};
+use kiln_rules::{ApplyRules, Exception, Operation, Policy, Program, Rule, RuleId, Scope};
 use kiln_value::{Str, Value};
 
 use crate::effect::Effect;
+use crate::eval_env::EvalEnv;
 use crate::evaluate::evaluate_except;
 use crate::event::Event;
-use crate::outcome::{Outcome, Verdict};
-use crate::world::World;
+use crate::outcome::{RuleOutcome, Verdict};
 
 /// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so
 /// that an event sees one set from beginning to end.
@@ -18,7 +18,7 @@ use crate::world::World;
 pub struct RuleSet {
     policies: Vec<Arc<Policy>>,
     /// Every rule, policy after policy.
-    rules: Vec<Entry>,
+    rules: Vec<IndexedRule>,
     by_id: HashMap<RuleId, usize>,
     by_kind: HashMap<Str, Vec<usize>>,
     /// Rules whose kinds have wildcards.
@@ -26,7 +26,7 @@ pub struct RuleSet {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct IndexedRule {
     rule: Arc<Rule>,
     policy: usize,
     exceptions: Vec<Arc<Exception>>,
@@ -38,7 +38,7 @@ pub struct Mutated {
     /// The object, changed or not; null when the event has none.
     pub object: Value,
     /// What each rule did, in order. The patches of a rule begin where those of the rule before it ended.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RuleOutcome>,
 }
 
 impl RuleSet {
@@ -55,7 +55,7 @@ impl RuleSet {
                 let at = set.rules.len();
                 set.by_id.insert(rule.id.clone(), at);
                 let exceptions = Vec::new();
-                set.rules.push(Entry { rule: Arc::clone(rule), policy, exceptions });
+                set.rules.push(IndexedRule { rule: Arc::clone(rule), policy, exceptions });
                 let mut kinds: Vec<_> =
                     rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
                 // A filter without kinds takes all of them.
@@ -118,8 +118,8 @@ impl RuleSet {
     ///
     /// Outcomes come in the order of the rules; those without a match are left out, unless they have a
     /// trace to show. A rule that fails changes nothing.
-    pub fn mutate(&self, event: &Event, world: &World<'_>) -> Mutated {
-        self.mutate_each(event, world, |_, event| event.clone())
+    pub fn mutate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Mutated {
+        self.mutate_each(event, eval_env, |_, event| event.clone())
     }
 
     /// Like [`RuleSet::mutate`], for hosts that know more about the event for one rule than for another:
@@ -127,14 +127,14 @@ impl RuleSet {
     pub fn mutate_each(
         &self,
         event: &Event,
-        world: &World<'_>,
+        eval_env: &EvalEnv<'_>,
         prepare: impl Fn(&Rule, &Event) -> Event,
     ) -> Mutated {
         let mut event = event.clone();
         let mut outcomes = Vec::new();
         let mut done = None;
         let found: Vec<usize> = self.found(&event).collect();
-        // What may refuse the object sees what the others made of it.
+        // What may refuse the object sees the object as the others changed it.
         let (changing, judging): (Vec<usize>, Vec<usize>) = found
             .into_iter()
             .filter(|at| self.rules[*at].rule.program.acts_at_admission())
@@ -146,7 +146,7 @@ impl RuleSet {
                 continue;
             }
             // The rules of a tier all look at what the tier began with.
-            event.looked_at = match &entry.rule.program {
+            event.tier_snapshot = match &entry.rule.program {
                 Program::Modify(modify) if modify.changes_trigger() => {
                     if begun.as_ref().is_none_or(|(tier, _)| *tier != modify.tier) {
                         begun = Some((modify.tier, event.object.clone()));
@@ -159,14 +159,14 @@ impl RuleSet {
             if !may_act(&entry.rule, &prepared) {
                 continue;
             }
-            let outcome = self.run(entry, &prepared, world);
+            let outcome = self.run(entry, &prepared, eval_env);
             for effect in &outcome.effects {
                 if let Effect::Patch(patch) = effect {
                     event.object = Some(patch.after.clone());
                 }
             }
             // Kyverno: a rule that fails or changes nothing does not count as the one that applies.
-            let only_one = self.policies[entry.policy].apply == Apply::One;
+            let only_one = self.policies[entry.policy].apply == ApplyRules::One;
             if only_one && outcome.verdict == Verdict::Pass {
                 done = Some(entry.policy);
             }
@@ -178,20 +178,25 @@ impl RuleSet {
     }
 
     /// Evaluates one rule of the set; none when it has no such rule.
-    pub fn evaluate_rule(&self, id: &RuleId, event: &Event, world: &World<'_>) -> Option<Outcome> {
+    pub fn evaluate_rule(
+        &self,
+        id: &RuleId,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+    ) -> Option<RuleOutcome> {
         let at = self.by_id.get(id)?;
-        Some(self.run(&self.rules[*at], event, world))
+        Some(self.run(&self.rules[*at], event, eval_env))
     }
 
-    fn run(&self, entry: &Entry, event: &Event, world: &World<'_>) -> Outcome {
-        evaluate_except(&entry.rule, &entry.exceptions, event, world)
+    fn run(&self, entry: &IndexedRule, event: &Event, eval_env: &EvalEnv<'_>) -> RuleOutcome {
+        evaluate_except(&entry.rule, &entry.exceptions, event, eval_env)
     }
 
     /// Evaluates every rule that an event may concern, but for those that [`RuleSet::mutate`] runs.
     /// Outcomes come in the order of the rules; those without a match are left out, unless they have a
     /// trace to show.
-    pub fn evaluate(&self, event: &Event, world: &World<'_>) -> Vec<Outcome> {
-        self.evaluate_each(event, world, |_, event| event.clone())
+    pub fn evaluate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Vec<RuleOutcome> {
+        self.evaluate_each(event, eval_env, |_, event| event.clone())
     }
 
     /// Like [`RuleSet::evaluate`], for hosts that know more about the event for one rule than for
@@ -199,9 +204,9 @@ impl RuleSet {
     pub fn evaluate_each(
         &self,
         event: &Event,
-        world: &World<'_>,
+        eval_env: &EvalEnv<'_>,
         prepare: impl Fn(&Rule, &Event) -> Event,
-    ) -> Vec<Outcome> {
+    ) -> Vec<RuleOutcome> {
         let mut outcomes = Vec::new();
         let mut done = None;
         for at in self.found(event) {
@@ -213,7 +218,7 @@ impl RuleSet {
             if !may_act(&entry.rule, &prepared) {
                 continue;
             }
-            let outcome = self.run(entry, &prepared, world);
+            let outcome = self.run(entry, &prepared, eval_env);
             if outcome.verdict == Verdict::NoMatch {
                 // Who asks why wants to know why not, too.
                 if outcome.trace.is_some() {
@@ -221,7 +226,7 @@ impl RuleSet {
                 }
                 continue;
             }
-            let only_one = self.policies[entry.policy].apply == Apply::One;
+            let only_one = self.policies[entry.policy].apply == ApplyRules::One;
             if only_one && outcome.verdict != Verdict::Skip {
                 done = Some(entry.policy);
             }

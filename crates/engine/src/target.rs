@@ -14,7 +14,7 @@ pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(
         return Err(wrong(target, "it has no kind or no apiVersion"));
     }
     if let Some(problem) = name::problem(gvk, called) {
-        return Err(wrong(target, &format!("its name {called:?} is no valid name: {problem}"))
+        return Err(wrong(target, &format!("its name {called:?} is not a valid name: {problem}"))
             .hint("join, cut and replace parts until it is one"));
     }
     match kinds.is_namespaced(gvk) {
@@ -32,7 +32,7 @@ pub(crate) fn check(target: &ObjectId, scope: &Scope, kinds: &Kinds) -> Result<(
     if !namespace.is_empty()
         && let Some(problem) = names::dns1123_label(namespace).into_iter().next()
     {
-        let why = format!("its namespace {namespace:?} is no valid name: {problem}");
+        let why = format!("its namespace {namespace:?} is not a valid name: {problem}");
         return Err(wrong(target, &why));
     }
     match scope {
@@ -53,7 +53,7 @@ fn wrong(target: &ObjectId, why: &str) -> Failure {
 
 /// Makes text of labels and annotations that variables turned into numbers or booleans.
 ///
-/// Kyverno drops all labels of an object when one of them is no text.
+/// Kyverno drops all labels of an object when one of them is not text.
 pub(crate) fn stringify_metadata(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
     for field in ["labels", "annotations"] {

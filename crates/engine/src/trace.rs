@@ -13,23 +13,23 @@ use crate::limits::{Limits, Traced};
 
 /// A question that came up, its answer, and the questions that led to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Step {
+pub struct TraceStep {
     /// What was asked or done.
     pub what: String,
     /// What came out.
-    pub answer: Answer,
+    pub answer: TraceAnswer,
     /// Why, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What it took to answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
 }
 
 /// What came out of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
+pub enum TraceAnswer {
     /// Nothing to say.
     #[default]
     Done,
@@ -43,23 +43,23 @@ pub enum Answer {
     Failed,
 }
 
-impl From<bool> for Answer {
+impl From<bool> for TraceAnswer {
     fn from(yes: bool) -> Self {
-        if yes { Answer::Yes } else { Answer::No }
+        if yes { TraceAnswer::Yes } else { TraceAnswer::No }
     }
 }
 
 /// How much of a value is shown in text.
 const SHOWN: usize = 120;
 
-impl fmt::Display for Answer {
+impl fmt::Display for TraceAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Done => Ok(()),
-            Answer::Yes => f.write_str(": yes"),
-            Answer::No => f.write_str(": no"),
-            Answer::Failed => f.write_str(": failed"),
-            Answer::Value(value) => {
+            TraceAnswer::Done => Ok(()),
+            TraceAnswer::Yes => f.write_str(": yes"),
+            TraceAnswer::No => f.write_str(": no"),
+            TraceAnswer::Failed => f.write_str(": failed"),
+            TraceAnswer::Value(value) => {
                 let text = json::to_string(value);
                 match text.char_indices().nth(SHOWN) {
                     Some((end, _)) => write!(f, " = {}…", &text[..end]),
@@ -70,18 +70,18 @@ impl fmt::Display for Answer {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TraceStep {
     /// A tree, one step per line, as tools for folders draw them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The depth of a trace is that of the code that made it, so recursion is bounded.
-        fn line(step: &Step, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn line(step: &TraceStep, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "{}{}", step.what, step.answer)?;
             match &step.why {
                 Some(why) => writeln!(f, " ({why})"),
                 None => writeln!(f),
             }
         }
-        fn below(step: &Step, indent: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn below(step: &TraceStep, indent: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             for (at, child) in step.steps.iter().enumerate() {
                 let last = at + 1 == step.steps.len();
                 write!(f, "{indent}{}", if last { "└─ " } else { "├─ " })?;
@@ -99,7 +99,7 @@ impl fmt::Display for Step {
 #[derive(Debug)]
 pub(crate) struct Tracer {
     /// The steps that are not finished, below the root; empty as long as nothing is recorded.
-    open: RefCell<Vec<Step>>,
+    open: RefCell<Vec<TraceStep>>,
     left: Cell<usize>,
     /// How many steps there may be once the rule has matched.
     waiting: Cell<usize>,
@@ -121,7 +121,7 @@ impl Tracer {
         tracer
     }
 
-    /// The rule acts, so that nobody will ask why it was skipped.
+    /// The rule acts, so the reason for skipping it is not needed.
     pub(crate) fn acts(&self) {
         if self.traced == Traced::Skips {
             self.left.set(0);
@@ -134,7 +134,7 @@ impl Tracer {
         let most = self.waiting.take();
         if most > 0 {
             self.left.set(most);
-            self.open.borrow_mut().push(Step::default());
+            self.open.borrow_mut().push(TraceStep::default());
         }
     }
 
@@ -143,12 +143,12 @@ impl Tracer {
         &self,
         what: impl FnOnce() -> String,
         run: impl FnOnce() -> T,
-        answer: impl FnOnce(&T) -> (Answer, Option<String>),
+        answer: impl FnOnce(&T) -> (TraceAnswer, Option<String>),
     ) -> T {
         if !self.take() {
             return run();
         }
-        self.open.borrow_mut().push(Step { what: what(), ..Step::default() });
+        self.open.borrow_mut().push(TraceStep { what: what(), ..TraceStep::default() });
         let result = run();
         let (answer, why) = answer(&result);
         let mut open = self.open.borrow_mut();
@@ -163,7 +163,7 @@ impl Tracer {
     }
 
     /// Records a step without steps of its own.
-    pub(crate) fn note(&self, step: impl FnOnce() -> Step) {
+    pub(crate) fn note(&self, step: impl FnOnce() -> TraceStep) {
         if self.take()
             && let Some(parent) = self.open.borrow_mut().last_mut()
         {
@@ -172,11 +172,14 @@ impl Tracer {
     }
 
     /// The finished trace; `describe` says what was traced, and why it ended as it did.
-    pub(crate) fn finish(self, describe: impl FnOnce() -> (String, String)) -> Option<Step> {
+    pub(crate) fn finish(self, describe: impl FnOnce() -> (String, String)) -> Option<TraceStep> {
         let cut = self.left.get() == 0;
         let mut root = self.open.into_inner().into_iter().next()?;
         if cut {
-            root.steps.push(Step { what: "further steps are not shown".into(), ..Step::default() });
+            root.steps.push(TraceStep {
+                what: "further steps are not shown".into(),
+                ..TraceStep::default()
+            });
         }
         let (what, why) = describe();
         root.what = what;
@@ -206,21 +209,21 @@ mod tests {
         let matched = tracer.within(
             || "match".into(),
             || {
-                tracer.note(|| Step {
+                tracer.note(|| TraceStep {
                     what: "kinds".into(),
-                    answer: Answer::Yes,
+                    answer: TraceAnswer::Yes,
                     why: Some("Pod".into()),
                     steps: Vec::new(),
                 });
                 false
             },
-            |no| (Answer::from(*no), None),
+            |no| (TraceAnswer::from(*no), None),
         );
         assert!(!matched);
-        tracer.note(|| Step {
+        tracer.note(|| TraceStep {
             what: "x".into(),
-            answer: Answer::Value(value!({"a": 1})),
-            ..Step::default()
+            answer: TraceAnswer::Value(value!({"a": 1})),
+            ..TraceStep::default()
         });
         let trace = tracer.finish(|| ("rule".into(), "no match".into())).unwrap();
         assert_eq!(
@@ -246,13 +249,13 @@ mod tests {
         let skipped = Tracer::new(&limits);
         skipped.note(|| unreachable!());
         skipped.matched();
-        skipped.note(|| Step { what: "guard".into(), ..Step::default() });
+        skipped.note(|| TraceStep { what: "guard".into(), ..TraceStep::default() });
         let trace = skipped.finish(|| ("rule".into(), "skip".into())).unwrap();
         assert_eq!(trace.to_string(), "rule (skip)\n└─ guard\n");
 
         let acting = Tracer::new(&limits);
         acting.matched();
-        acting.within(|| "guard".into(), || acting.acts(), |()| (Answer::Yes, None));
+        acting.within(|| "guard".into(), || acting.acts(), |()| (TraceAnswer::Yes, None));
         acting.note(|| unreachable!());
         assert_eq!(acting.finish(|| unreachable!()), None);
         assert_eq!(Tracer::new(&limits).finish(|| unreachable!()), None);
@@ -262,7 +265,7 @@ mod tests {
     fn a_long_trace_is_cut_and_says_so() {
         let tracer = Tracer::new(&Limits { trace: 2, ..Limits::default() });
         for at in 0..5 {
-            tracer.note(|| Step { what: at.to_string(), ..Step::default() });
+            tracer.note(|| TraceStep { what: at.to_string(), ..TraceStep::default() });
         }
         let trace = tracer.finish(|| ("rule".into(), "pass".into())).unwrap();
         let shown = trace.to_string();

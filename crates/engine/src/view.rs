@@ -31,7 +31,7 @@ pub trait View {
     ///
     /// # Errors
     /// When the objects cannot be had.
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError>;
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError>;
 
     /// The place of an object in the order in which a host was given its objects, if it knows.
     fn sequence(&self, object: &ObjectId) -> Option<usize> {
@@ -49,8 +49,8 @@ pub trait View {
     ///
     /// # Errors
     /// When it may not, or when that cannot be known.
-    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
-        let _ = wish;
+    fn permits(&self, access: &AccessRequest<'_>) -> Result<(), ReadError> {
+        let _ = access;
         Ok(())
     }
 
@@ -63,7 +63,7 @@ pub trait View {
 
 /// Something that a policy wants to read.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'w> {
+pub struct AccessRequest<'w> {
     /// The policy.
     pub policy: &'w PolicyId,
     /// What it wants to do: `get`, `list`, `update` what is sent, or `bind` and `escalate` roles by that.
@@ -80,8 +80,8 @@ pub struct Wish<'w> {
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-impl Wish<'_> {
-    /// What whoever writes a role or a binding needs besides the right to write it, since it hands rights out: verbs, and
+impl AccessRequest<'_> {
+    /// What the author of a role or a binding needs besides permission to write it, since it grants permissions: verbs, and
     /// the roles that they are about. Where a binding does not say which role it is for, it may be any.
     // Kubernetes: `bind` counts in the namespace of the binding, for a ClusterRole as well. Unlike the API server, having
     // all the rights that are handed out is not enough.
@@ -123,7 +123,7 @@ pub struct ListQuery<'q> {
 
 /// Some of the objects that were asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct ListPage {
     /// The objects.
     pub objects: Vec<Value>,
     /// Where the next page begins, if there is one.
@@ -132,15 +132,15 @@ pub struct Page {
 
 /// A view of nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
+pub struct EmptyView;
 
-impl View for Nothing {
+impl View for EmptyView {
     fn get(&self, _: &Gvk, _: Option<&str>, _: &str) -> Result<Option<Value>, ReadError> {
         Ok(None)
     }
 
-    fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
-        Ok(Page::default())
+    fn list(&self, _: &ListQuery<'_>) -> Result<ListPage, ReadError> {
+        Ok(ListPage::default())
     }
 }
 
@@ -207,7 +207,7 @@ impl From<Exceeded> for ReadError {
 
 /// Something that a rule has read, so that a host knows what the outcome depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Read {
+pub enum RecordedRead {
     /// One object, whether it was there or not.
     Object(ObjectId),
     /// All objects of a kind that a selector meets.
@@ -229,13 +229,13 @@ pub(crate) struct Gate<'g> {
     pub(crate) policy: &'g PolicyId,
     pub(crate) scope: &'g Scope,
     /// Wildcards for namespaces that objects cannot choose.
-    pub(crate) protected: &'g [Str],
+    pub(crate) protected_namespaces: &'g [Str],
     /// The namespace that the engine lives in.
     pub(crate) home: &'g str,
     /// The namespace of the trigger, whose author may read there.
     pub(crate) trigger_namespace: Str,
     pub(crate) counters: &'g Counters,
-    pub(crate) reads: RefCell<Vec<Read>>,
+    pub(crate) reads: RefCell<Vec<RecordedRead>>,
     pub(crate) seen: RefCell<HashSet<ObjectId>>,
     /// The first failure to read something that a default stands in for.
     pub(crate) unread: RefCell<Option<Failure>>,
@@ -264,10 +264,10 @@ impl Gate<'_> {
         if name.is_empty() {
             return Ok(None);
         }
-        self.wish("get", kind, "", namespace, Some(name))?;
+        self.check_access("get", kind, "", namespace, Some(name))?;
         let found = self.view.get(kind, namespace, name)?;
         if self.seen.borrow_mut().insert(wanted.clone()) {
-            self.reads.borrow_mut().push(Read::Object(wanted));
+            self.reads.borrow_mut().push(RecordedRead::Object(wanted));
         }
         Ok(found)
     }
@@ -290,15 +290,15 @@ impl Gate<'_> {
         namespace: Option<&str>,
         selector: &Selector,
         most: Option<usize>,
-    ) -> Result<Page, ReadError> {
+    ) -> Result<ListPage, ReadError> {
         self.check(namespace, || match namespace {
             Some(namespace) => {
                 format!("the objects of kind {} in namespace {namespace:?}", kind.kind)
             }
             None => format!("the objects of kind {} in all namespaces", kind.kind),
         })?;
-        self.wish("list", kind, "", namespace, None)?;
-        let mut found = Page::default();
+        self.check_access("list", kind, "", namespace, None)?;
+        let mut found = ListPage::default();
         loop {
             self.counters.read()?;
             let left = most.map_or(PAGE, |most| most - found.objects.len());
@@ -327,7 +327,7 @@ impl Gate<'_> {
             found.objects.truncate(most);
             found.resume.get_or_insert_default();
         }
-        let read = Read::List {
+        let read = RecordedRead::List {
             kind: kind.clone(),
             namespace: namespace.map(Str::from),
             selector: selector.clone(),
@@ -344,26 +344,26 @@ impl Gate<'_> {
         object: &Value,
     ) -> Result<(), ReadError> {
         let (namespace, name) = place_of(event, object);
-        self.wish(verb, &event.kind, &event.subresource, namespace, Some(name))
+        self.check_access(verb, &event.kind, &event.subresource, namespace, Some(name))
     }
 
-    /// Whether the policy may make of what is sent what it makes of it: roles and bindings hand rights out, as they were
+    /// Whether the policy may change the request as it does: roles and bindings grant permissions, as they were
     /// and as they become.
-    pub(crate) fn hands_out(&self, event: &Event, patch: &Patch) -> Result<(), ReadError> {
+    pub(crate) fn grants_rights(&self, event: &Event, patch: &Patch) -> Result<(), ReadError> {
         for object in [&patch.before, &patch.after] {
             let (namespace, name) = place_of(event, object);
             let id = ObjectId::new(event.kind.clone(), namespace.unwrap_or_default(), name);
-            for (verb, role) in Wish::for_roles(&id, Some(object)) {
+            for (verb, role) in AccessRequest::for_roles(&id, Some(object)) {
                 let namespace = Some(role.namespace.as_str()).filter(|text| !text.is_empty());
                 let name = Some(role.name.as_str()).filter(|text| !text.is_empty());
-                self.wish(verb, &role.gvk, "", namespace, name)?;
+                self.check_access(verb, &role.gvk, "", namespace, name)?;
             }
         }
         Ok(())
     }
 
     /// Whether the policy may be shown something.
-    fn wish(
+    fn check_access(
         &self,
         verb: &'static str,
         kind: &Gvk,
@@ -372,16 +372,16 @@ impl Gate<'_> {
         name: Option<&str>,
     ) -> Result<(), ReadError> {
         let policy = self.policy;
-        self.view.permits(&Wish { policy, verb, kind, subresource, namespace, name })
+        self.view.permits(&AccessRequest { policy, verb, kind, subresource, namespace, name })
     }
 
     /// Takes note that a default stands in for something that may well be there.
-    pub(crate) fn doubt(&self, failure: Failure) {
+    pub(crate) fn uncertain(&self, failure: Failure) {
         self.unread.borrow_mut().get_or_insert(failure);
     }
 
     /// Takes note of a read.
-    pub(crate) fn note(&self, read: Read) {
+    pub(crate) fn note(&self, read: RecordedRead) {
         // A loop reads the same again and again, mostly right after the last time.
         let mut reads = self.reads.borrow_mut();
         if !reads.iter().rev().take(REMEMBERED).any(|earlier| *earlier == read) {
@@ -396,8 +396,9 @@ impl Gate<'_> {
         names: impl FnOnce(&str) -> bool,
     ) -> Result<(), ReadError> {
         let Some(namespace) = namespace else { return Ok(()) };
-        let is_protected =
-            || self.protected.iter().any(|pattern| wildcard::matches(pattern, namespace));
+        let is_protected = || {
+            self.protected_namespaces.iter().any(|pattern| wildcard::matches(pattern, namespace))
+        };
         if namespace == self.trigger_namespace
             || self.scope.namespace() == Some(namespace)
             || !is_protected()
@@ -408,7 +409,7 @@ impl Gate<'_> {
         Err(ReadError::Protected(namespace.into()))
     }
 
-    /// Whether something is within reach that is no object: what belongs to the whole cluster has no namespace.
+    /// Whether something is within reach that is not an object: what belongs to the whole cluster has no namespace.
     pub(crate) fn check(
         &self,
         namespace: Option<&str>,

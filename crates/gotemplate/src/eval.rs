@@ -431,7 +431,7 @@ fn text_bytes(value: &Dyn) -> u64 {
     }
 }
 
-/// Go names the argument of `call` that is no function.
+/// Go names the argument of `call` that is not a function.
 fn name_callee(fault: Refusal, name: &str, arguments: &[Term]) -> Refusal {
     match (fault, arguments.first()) {
         (Refusal::Failed(message), Some(callee)) if name == "call" => {

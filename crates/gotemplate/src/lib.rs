@@ -100,7 +100,7 @@ pub struct Options {
     pub numbers: Numbers,
 }
 
-/// What a template made of its data.
+/// What a template rendered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendering {
     /// The text.

@@ -1,6 +1,6 @@
 //! Texts that know which of their parts came from the data, and which are the template's own.
 //!
-//! Whoever reads a rendering as YAML needs to know: the template's text makes structure, what the data says never does.
+//! Readers of a rendering as YAML need to know: the template's text makes structure, what the data says never does.
 //! Functions that put texts together keep the marks of each; whatever any other function makes of data is data as a whole,
 //! so that no function can forget.
 
@@ -46,7 +46,7 @@ impl Marked {
         Marked { text: text.into(), marks: Marks::None }
     }
 
-    /// A text of the data, be it empty: what a function makes of it is data, too.
+    /// A text of the data, be it empty: the result of a function on it is data, too.
     pub(crate) fn data(text: impl Into<Str>) -> Self {
         Marked { text: text.into(), marks: Marks::Whole }
     }

@@ -101,7 +101,7 @@ impl Number {
         }
     }
 
-    /// Whether the text can only be a float: it has a point or an exponent and is no hexadecimal integer or character.
+    /// Whether the text can only be a float: it has a point or an exponent and is not a hexadecimal integer or character.
     pub(crate) fn looks_like_float(&self) -> bool {
         let text = self.text.as_str();
         let hexadecimal = text.len() > 2

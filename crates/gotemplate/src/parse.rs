@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
                 Node::Continue
             }
             Kind::Else => {
-                // `else if` and `else with` leave their keyword to whoever asked.
+                // `else if` and `else with` leave their keyword to the caller.
                 if !matches!(self.peek_after_space().kind, Kind::If | Kind::With) {
                     self.expect(Kind::RightDelim, "else")?;
                 }

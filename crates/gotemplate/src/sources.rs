@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 /// Where `now`, `uuidv4`, `randAlpha` and the like get what they need.
 ///
-/// Every method refuses unless it is written, so that a rendering is a pure function of its data until somebody decides
+/// Every method refuses unless it is written, so that a rendering is a pure function of its data until a host decides
 /// otherwise.
 pub trait Sources {
     /// The present time.

@@ -56,7 +56,7 @@ pub(crate) struct List {
 #[derive(Debug, Default)]
 struct Items(Vec<Dyn>);
 
-/// A map with string keys, shared by everybody who holds it.
+/// A map with string keys, shared by all holders.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     /// Whether the values are declared to be strings.
@@ -196,7 +196,7 @@ impl Map {
 }
 
 impl Entries {
-    /// Makes the entries changeable; what they hold is taken over when somebody looks inside.
+    /// Makes the entries changeable; what they hold is taken over on first access.
     fn take_over(&mut self) {
         if let Entries::Shared(map, numbers) = self {
             let own = map

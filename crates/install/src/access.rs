@@ -126,7 +126,7 @@ fn core(component: &str) -> Vec<Value> {
             rules.extend(status(&["get", "update", "patch"]));
             rules.push(requests);
             rules.push(reports);
-            // Whether somebody answers admission requests decides when policies are ready.
+            // Whether a replica answers admission requests decides when policies are ready.
             rules.push(rule(
                 &["admissionregistration.k8s.io"],
                 &["validatingwebhookconfigurations"],
@@ -205,7 +205,7 @@ fn collected(component: &str) -> Value {
                 "app.kubernetes.io/part-of": "kyverno",
             }},
         ]},
-        // The cluster collects its rules, and nobody else is to own them.
+        // The cluster collects its rules, and no other manager is to own them.
     })
 }
 

@@ -36,14 +36,14 @@ pub struct Options {
     pub exceptions: Option<String>,
     /// Whether there is anything that runs: a Deployment and what belongs to it.
     pub workload: bool,
-    /// Whether Prometheus and Grafana, where they run, are told about the engine.
+    /// Whether Prometheus and Grafana, where they run, get to know the engine.
     pub monitoring: bool,
 }
 
 /// What rules may read and write from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// What everybody who may view may read. Users add roles with the aggregation labels for all else.
+    /// What every user with the role view may read. Users add roles with the aggregation labels for all else.
     View,
     /// Also the kinds that rules commonly make: ConfigMaps, Secrets, NetworkPolicies, quotas, limits, roles and
     /// their bindings, namespaces, nodes and pods.

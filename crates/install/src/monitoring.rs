@@ -10,7 +10,7 @@ use crate::{Options, labels};
 /// Where alerts send people.
 const RUNBOOK: &str = "docs/reference/alerts.md";
 
-/// Something that somebody should look at.
+/// Something that an operator should look at.
 struct Alert {
     name: &'static str,
     severity: &'static str,
@@ -36,7 +36,7 @@ const ALERTS: [Alert; 14] = [
         "critical",
         "5m",
         "absent(kiln_build_info)",
-        "No Kiln process is seen: admission requests are answered by nobody.",
+        "No Kiln process is seen: no replica answers admission requests.",
     ),
     alert(
         "KilnNobodyActs",
@@ -415,7 +415,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
         "ca": {"secret": {"name": format!("{service}.kyverno-tls-ca"), "key": "tls.crt"}},
     });
     let answers = options.workload.then(|| scraping("kiln", "admission-controller", trust));
-    // Those who answer no requests serve a certificate that nobody else knows.
+    // Those who answer no requests serve a self-signed certificate.
     let acts = (options.workload && options.split)
         .then(|| scraping(CONTROLLER, "controller", value!({"insecureSkipVerify": true})));
     let rules = value!({

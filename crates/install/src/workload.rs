@@ -37,7 +37,7 @@ pub(crate) fn settings(Options { namespace, exceptions, .. }: &Options) -> Value
 struct Part {
     name: &'static str,
     component: &'static str,
-    /// What else the engine is told.
+    /// Further arguments of the engine.
     args: Vec<String>,
     replicas: u32,
 }
@@ -102,7 +102,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
     });
     let mut objects = vec![service(&named("kyverno-svc"), &answers), deployment(options, &answers)];
     if let Some(acts) = &acts {
-        // Nobody sends reviews there: it is for health and metrics.
+        // No reviews are sent there: it is for health and metrics.
         let about =
             value!({"name": CONTROLLER, "namespace": namespace, "labels": labels("controller")});
         objects.extend([service(&about, acts), deployment(options, acts)]);

@@ -20,7 +20,7 @@ use crate::weight;
 /// Why a part of an expression has no value.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// A map has not the key that this node names. The map is kept for whoever asks what was meant, which copies a
+    /// A map has not the key that this node names. The map is kept for the question what was meant, which copies a
     /// pointer; names at the top have none.
     NotFound(NodeId, Value),
     /// Anything else.

@@ -19,7 +19,7 @@ pub(crate) enum Token<'s> {
     Quoted(String),
     /// `'text'`, already unescaped.
     Raw(Cow<'s, str>),
-    /// The JSON between backticks, with the escaped backticks put right.
+    /// The JSON between backticks, with the escaped backticks unescaped.
     Json(Cow<'s, str>),
     /// Digits with an optional minus.
     Number(&'s str),
@@ -183,7 +183,7 @@ impl<'s> Lexer<'s> {
         let bytes = self.source.as_bytes();
         let mut at = self.at + 1;
         while at < bytes.len() && bytes[at] != delimiter {
-            // The end of the source is no character that a backslash could protect.
+            // The end of the source is not a character that a backslash could protect.
             at += if bytes[at] == b'\\' && at + 1 < bytes.len() { 2 } else { 1 };
         }
         if at >= bytes.len() {

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 /// Where `time_now`, `random` and `is_external_url` get what they need.
 ///
 /// Every method refuses unless it is written, so that a search is a pure function of its input
-/// until somebody decides otherwise.
+/// until a host decides otherwise.
 pub trait Sources {
     /// The present time.
     fn now(&self) -> Option<SystemTime> {

@@ -197,7 +197,7 @@ impl Eval<'_> {
                 };
                 let read = LAYOUTS.iter().find_map(|layout| Time::parse(layout, text).ok());
                 read.map(Item::Time).ok_or_else(|| {
-                    failed(&argument.span, format!("{:?} is no date", text.as_str()))
+                    failed(&argument.span, format!("{:?} is not a date", text.as_str()))
                         .hint("write it as 2006-01-02 or 2006-01-02T15:04:05Z")
                 })
             }
@@ -225,9 +225,9 @@ impl Eval<'_> {
         if prefix == Prefix::Not {
             return Ok(Item::Value(Value::Bool(!self.truth(&item, &inner.span)?)));
         }
-        let number = item
-            .to_float()
-            .ok_or_else(|| failed(&inner.span, format!("a {} is no number", item.type_name())))?;
+        let number = item.to_float().ok_or_else(|| {
+            failed(&inner.span, format!("a {} is not a number", item.type_name()))
+        })?;
         Ok(Item::number(match prefix {
             Prefix::Minus => -number,
             _ => !to_int(number) as f64,

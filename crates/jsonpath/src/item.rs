@@ -14,9 +14,9 @@ pub enum Item {
     Value(Value),
     /// A point in time.
     Time(Time),
-    /// A list with an element that is no plain value.
+    /// A list with an element that is not a plain value.
     List(Vec<Item>),
-    /// A map with a value that is no plain one.
+    /// A map with a value that is not a plain one.
     Map(Vec<(Str, Item)>),
 }
 

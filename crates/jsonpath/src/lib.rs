@@ -83,7 +83,7 @@ pub struct Selection {
     /// The keys that the path took where it had a choice: one for each `*`, filter, slice or list of keys, and one for
     /// each level that `..` went down.
     pub keys: Vec<Str>,
-    /// What is there.
+    /// What is wrong.
     pub item: Item,
 }
 
@@ -138,7 +138,7 @@ impl Expression {
     /// The places that a path selects, in the order of the document; each once.
     ///
     /// # Errors
-    /// When the expression is no path, or the budget is used up.
+    /// When the expression is not a path, or the budget is used up.
     pub fn select(&self, root: &Value, limits: &Limits) -> Result<Vec<Selection>, Error> {
         let NodeKind::Path(path) = &self.0.tree.kind else {
             let span = self.0.tree.span.clone();
@@ -158,7 +158,7 @@ impl Expression {
     }
 }
 
-/// Paths that are compared by `!=`, and those that somebody asks for.
+/// Paths that are compared by `!=`, and those that a caller asks for.
 #[derive(Default)]
 struct Inequalities {
     unequal: Vec<std::ops::Range<usize>>,

@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
                 let plain = !token.text.starts_with("0x") && !token.text.starts_with("0X");
                 let number = float::parse(token.text).filter(|_| plain);
                 let number = number.ok_or_else(|| {
-                    syntax(token.at..token.end(), format!("{} is no decimal number", token.text))
+                    syntax(token.at..token.end(), format!("{} is not a decimal number", token.text))
                 })?;
                 NodeKind::Constant(Item::number(number))
             }
@@ -479,7 +479,7 @@ fn infix(operator: Operator, left: Node, right: Node) -> Result<Node> {
     Ok(Node { kind, span })
 }
 
-/// What somebody may have meant by a function that is not there.
+/// What was probably meant by a function that is not there.
 pub(crate) fn suggest(name: &str) -> Option<String> {
     did_you_mean(name, Function::ALL.iter().map(|(name, _)| *name))
         .map(|near| format!("did you mean {near}?"))

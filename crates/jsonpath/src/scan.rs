@@ -1,4 +1,4 @@
-//! Tokens, by the rules of Go's text scanner: white space and comments are passed over, names and literals are Go's.
+//! Tokens, by the rules of Go's text scanner: white space and comments are skipped, names and literals are Go's.
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

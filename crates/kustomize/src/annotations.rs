@@ -1,6 +1,6 @@
 //! The annotations that kustomize keeps its memory in.
 //!
-//! Here the memory lies beside the objects. These annotations appear only where somebody else expects
+//! Here the memory lies beside the objects. These annotations appear only where other tools expect
 //! them: in what plugins read and write, in objects that carry them from the start, and in the
 //! message about objects that a namespace made equal.
 

@@ -1,4 +1,4 @@
-//! Places in documents, found only when somebody asks.
+//! Places in documents, computed on first use.
 //!
 //! Finding a place reads its document again, so steps carry these instead of places, and a document
 //! that is asked many times is read for that once.
@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use kiln_diagnostic::Place;
+use kiln_diagnostic::SourceLocation;
 use kiln_value::{Path, Segment};
 use kiln_yaml::{Document, Places};
 
@@ -50,12 +50,12 @@ impl At {
     }
 
     /// Where the value is.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<SourceLocation> {
         self.0.as_ref().map(|(document, path)| document.places().value(path))
     }
 
     /// Where the key of the value is.
-    pub(crate) fn key_place(&self) -> Option<Place> {
+    pub(crate) fn key_place(&self) -> Option<SourceLocation> {
         self.0.as_ref().map(|(document, path)| document.places().key(path))
     }
 }

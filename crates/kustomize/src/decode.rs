@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | [`strict`] | refused | refused | the kustomization file |
 //! | [`known`] | refused | becomes text | `configurations` |
-//! | [`lenient`] | passed over | becomes text | configuration of built-in steps |
+//! | [`lenient`] | skipped | becomes text | configuration of built-in steps |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,7 +48,7 @@ pub(crate) trait Decode: Default {
     /// The Go type, for messages.
     fn go_type() -> String;
 
-    /// Reads a value into what is there already; the value is not null.
+    /// Reads a value into an existing one; the value is not null.
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError>;
 
     /// Values of this type, each with this text in one of the places that take any, by the names of the fields on the way:

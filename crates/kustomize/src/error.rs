@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-use kiln_diagnostic::{Diagnostic, Place};
+use kiln_diagnostic::{Diagnostic, SourceLocation};
 
 /// Why a build failed.
 #[derive(Clone, Debug)]
 pub struct Error {
     message: String,
-    place: Option<Place>,
+    place: Option<SourceLocation>,
     hint: Option<String>,
     kind: Kind,
 }
@@ -21,7 +21,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Other,
-    /// The text is no YAML: a file, surely, and no directory need be tried.
+    /// The text is not YAML: a file, surely, and no directory need be tried.
     Malformed,
     /// A remote file could not be had.
     Http,
@@ -36,7 +36,7 @@ impl Error {
         Error { message: message.into(), place: None, hint: None, kind: Kind::Other }
     }
 
-    /// Text that is no YAML.
+    /// Text that is not YAML.
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Error { kind: Kind::Malformed, ..Error::new(message) }
     }
@@ -70,7 +70,7 @@ impl Error {
 
     /// Says where, unless a more exact place is known already.
     #[must_use]
-    pub fn at(mut self, place: Option<Place>) -> Self {
+    pub fn at(mut self, place: Option<SourceLocation>) -> Self {
         self.place = self.place.or(place);
         self
     }
@@ -115,7 +115,7 @@ impl Error {
     }
 
     /// The place in a file, if the failure has one.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&SourceLocation> {
         self.place.as_ref()
     }
 }

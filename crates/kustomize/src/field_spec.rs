@@ -198,7 +198,7 @@ fn leads_on(element: &Value, path: &[String], make: Option<Make>) -> bool {
 /// A list of field specs.
 pub(crate) type Specs = Vec<FieldSpec>;
 
-/// Adds specs; one that is there already (or whose narrower form is) is passed over.
+/// Adds specs; one that is there already (or whose narrower form is) is skipped.
 ///
 /// # Errors
 /// When both differ in whether they create the field.

@@ -32,7 +32,7 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// A path without links, and what is there.
+/// A path without links, and what kind of file it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Absolute, clean, without symbolic links.
@@ -52,10 +52,10 @@ pub trait FileSystem {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// When it is not there, is no regular file, or is larger than `limit` bytes.
+    /// When it is not there, is not a regular file, or is larger than `limit` bytes.
     fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>, FileError>;
 
-    /// Reads a whole file at a path that [`resolve`](FileSystem::resolve) gave, and no other: whoever has put a link on
+    /// Reads a whole file at a path that [`resolve`](FileSystem::resolve) gave, and no other: putting a link on
     /// the way since then leads nowhere.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ pub trait FileSystem {
     /// The files and directories in a directory, in the order of their names; links are left out.
     ///
     /// # Errors
-    /// When it is not there, is no directory, or when this file system cannot tell.
+    /// When it is not there, is not a directory, or when this file system cannot tell.
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         let reason = "this file system does not list directories".to_owned();
         Err(FileError { operation: "open", path: path.to_owned(), reason })
@@ -352,7 +352,7 @@ impl FileSystem for Disk {
     }
 }
 
-/// Reads what was opened: what is there now may be something else.
+/// Reads what was opened: the path may lead to another file by now.
 fn read_opened(file: io::Result<File>, path: &str, limit: usize) -> Result<Vec<u8>, FileError> {
     let error = |operation, reason: String| FileError { operation, path: path.to_owned(), reason };
     let file = file.map_err(|e| error("open", reason(&e)))?;

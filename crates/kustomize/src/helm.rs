@@ -1,6 +1,6 @@
 //! Charts, rendered by the `helm` program.
 //!
-//! Whoever writes a kustomization chooses charts and values, and nothing else: no text of it becomes an option
+//! The author of a kustomization chooses charts and values, and nothing else: no text of it becomes an option
 //! of helm (some of those run programs), no path leads where the kustomization itself may not read, helm runs
 //! in a folder of its own, and a configuration that the kustomization brings counts only where programs may run.
 
@@ -383,7 +383,7 @@ fn refuse_options(chart: &HelmChart, at: &At) -> Result<()> {
 /// A further file of values, as helm is given it.
 fn values_file(path: &str, root: &Root, session: &Session<'_>) -> Result<String> {
     if root.restrictions() == LoadRestrictions::RootOnly && path.contains("://") {
-        return Err(Error::new(format!("'{path}' is no file of this kustomization"))
+        return Err(Error::new(format!("'{path}' is not a file of this kustomization"))
             .hint("download the file and name it as a local one: helm would fetch it unasked"));
     }
     session.files.confined(root, path)

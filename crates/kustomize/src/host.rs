@@ -52,7 +52,7 @@ pub enum Trust {
     /// A plugin that the user installed: it must end in time, and it needs the files of the kustomization and those that
     /// lie beside it, here named.
     Plugin(Vec<String>),
-    /// A program that the kustomization itself names: likewise, but whoever wrote it need not be the user.
+    /// A program that the kustomization itself names: likewise, but its author need not be the user.
     Function {
         /// Where it really lies, if that is not in the folder of the kustomization, and it may.
         elsewhere: Option<String>,

@@ -222,7 +222,7 @@ pub struct Output {
     pub file_names: Vec<String>,
     /// The objects as YAML documents.
     pub yaml: String,
-    /// What was odd, but no error: old fields, patches that hit nothing, vars that nobody uses.
+    /// What was odd, but no error: old fields, patches that hit nothing, unused vars.
     pub warnings: Vec<Diagnostic>,
     /// What was counted and timed.
     pub stats: Stats,

@@ -120,7 +120,7 @@ pub(crate) fn git_words(repository: &Repository) -> Result<Vec<Vec<String>>> {
     };
     // Some options run programs.
     if url.starts_with('-') || reference.starts_with('-') {
-        return Err(Error::new(format!("{url}?ref={reference} is no address of a repository"))
+        return Err(Error::new(format!("{url}?ref={reference} is not an address of a repository"))
             .hint("neither the address nor the revision may begin with a dash"));
     }
     let mut steps: Vec<Vec<&str>> = vec![
@@ -137,7 +137,7 @@ pub(crate) fn git_words(repository: &Repository) -> Result<Vec<Vec<String>>> {
 
 impl Fetch for Git {
     fn get(&self, url: &str) -> Result<Vec<u8>> {
-        // kustomize: an address that is no file may be a repository.
+        // kustomize: an address that is not a file may be a repository.
         if Repository::parse(url).is_some() {
             return Err(Error::new("URL is a git repository"));
         }

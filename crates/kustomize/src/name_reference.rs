@@ -91,7 +91,7 @@ impl<'t> Fields<'t> {
 }
 
 /// Objects by the names they had, and within a name by their namespace, so that a thousand
-/// instances of one base are told apart without looking at all of them.
+/// instances of one base are distinguished without looking at all of them.
 struct Former {
     by_name: FxHashMap<Str, FxHashMap<Str, Bucket>>,
     /// Objects by the namespace they began in.

@@ -27,7 +27,7 @@ pub(crate) enum Purpose {
 /// queues them. What `virtual_resource` gives for a document takes its place, and needs no name.
 ///
 /// # Errors
-/// When a document is no object.
+/// When a document is not an object.
 pub(crate) fn from_documents(
     documents: Vec<Document>,
     purpose: Purpose,

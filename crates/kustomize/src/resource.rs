@@ -1,4 +1,4 @@
-//! One object on its way through a build, and what the build remembers about it.
+//! One object of a build, and what the build remembers about it.
 //!
 //! kustomize writes its memory into annotations of the object and parses it again at every step.
 //! Here it lies beside the object; only plugins, which expect those annotations, get to see them.
@@ -112,7 +112,7 @@ impl Resource {
         &self.object
     }
 
-    /// The object, to be changed. Whoever may change what identifies it goes through
+    /// The object, to be changed. Code that may change its identity goes through
     /// `Resources::update`, which calls [`Resource::refresh_id`] afterwards.
     pub(crate) fn object_mut(&mut self) -> &mut Value {
         &mut self.object

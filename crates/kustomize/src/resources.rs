@@ -215,7 +215,7 @@ impl Resources {
     /// Takes in what a generator made: adds, replaces or merges it as its behaviour says.
     ///
     /// # Errors
-    /// When the behaviour does not fit what is there.
+    /// When the behaviour does not fit the existing objects.
     pub(crate) fn absorb(&mut self, mut resource: Resource, scopes: &Scopes) -> Result<()> {
         let id = resource.id().clone();
         let matches = self.by_any_id(&id);

@@ -124,7 +124,7 @@ impl<'h> Session<'h> {
     /// The objects in a text: documents and the items of lists.
     ///
     /// # Errors
-    /// When it is no YAML, or a document is no object.
+    /// When it is not YAML, or a document is not an object.
     pub(crate) fn read_objects(
         &self,
         name: &str,
@@ -142,7 +142,7 @@ impl<'h> Session<'h> {
     /// The documents of a text, whatever they are.
     ///
     /// # Errors
-    /// When it is no YAML.
+    /// When it is not YAML.
     pub(crate) fn read_documents(&self, name: &str, bytes: &[u8]) -> Result<Vec<Document>> {
         let read = self.reader.borrow_mut().read_bytes(name, bytes);
         let documents = read.or_else(|diagnostic| {

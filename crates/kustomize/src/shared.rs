@@ -1,10 +1,10 @@
 //! Texts that kustomize holds once and shows in several places.
 //!
 //! Its steps for labels and annotations put one and the same node wherever the key was missing: in the
-//! metadata, in selectors, in templates. Whoever changes one of these places in a later layer changes all
+//! metadata, in selectors, in templates. A change of one of these places in a later layer changes all
 //! of them. Selectors cannot be changed in a cluster, so a build that did otherwise would not apply to
 //! what kustomize deployed; here the places are remembered, brought together again after every change,
-//! and the user is told.
+//! and the user gets a warning.
 
 use kiln_diagnostic::Diagnostic;
 use kiln_value::{Path, Segment, Value};

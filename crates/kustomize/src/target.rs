@@ -95,7 +95,7 @@ impl Target {
     /// Chooses the schema that this kustomization names, unless one was chosen before.
     ///
     /// # Errors
-    /// When it is not there, or is no schema.
+    /// When it is not there, or is not a schema.
     pub(crate) fn choose_schema(&self, session: &Session<'_>) -> Result<()> {
         let Some(openapi) = &self.kustomization.openapi else { return Ok(()) };
         let path = openapi.get("path");

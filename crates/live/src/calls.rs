@@ -207,7 +207,7 @@ fn listing(mut answer: Value, kind: &Kind, after: Option<&str>) -> Result<Listin
     let about = |field: &str| answer.str_at(["metadata", field]).unwrap_or_default().to_owned();
     let (revision, resume) = (about("resourceVersion"), about("continue"));
     if after == Some(resume.as_str()) {
-        // Whoever follows it never comes to an end.
+        // Following it would never end.
         let message =
             format!("the list of {} does not go on: `continue` stays the same", kind.plural());
         return Err(ApiError::new(Reason::Unavailable, message));

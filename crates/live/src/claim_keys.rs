@@ -1,8 +1,8 @@
 //! The keys that prove which claims the engine wrote, kept in a Secret beside it.
 //!
-//! Every replica reads the same Secret, so whoever holds the Lease next knows what was signed before. A new key is made
+//! Every replica reads the same Secret, so the next leader knows what was signed before. A new key is made
 //! when there is none and when the newest is [`RENEWED_AFTER`] old; what older ones signed counts as long as they are
-//! kept. Whoever deletes the Secret revokes them all: claims then count as unsigned until their objects are written
+//! kept. Deleting the Secret revokes them all: claims then count as unsigned until their objects are written
 //! again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use kiln_value::{Map, Value, value};
 use tokio::sync::watch;
 
 use crate::calls::carry_out;
-use crate::state::Shared;
+use crate::state::AppState;
 
 /// The Secret. No rule is shown it.
 const NAME: &str = kiln_engine::CLAIM_KEYS;
@@ -34,10 +34,10 @@ const TRIES: u32 = 3;
 const RACES: u32 = 5;
 
 /// What is wrong, by the name under which `/health` tells it. The engine acts all the same.
-const PART: &str = "controller: keys of claims";
+const PART: &str = "controller: keys for claims";
 
 /// Keeps the keys known, from the first time that they were read, or could not be.
-pub(crate) async fn keep(shared: Shared, known: watch::Sender<Option<ClaimKeys>>) {
+pub(crate) async fn keep(shared: AppState, known: watch::Sender<Option<ClaimKeys>>) {
     let mut failures = 0;
     loop {
         let pause = match ensure(&shared).await {
@@ -53,7 +53,7 @@ pub(crate) async fn keep(shared: Shared, known: watch::Sender<Option<ClaimKeys>>
             }
             Err(why) => {
                 failures += 1;
-                tracing::warn!("the keys of claims cannot be had: {why}");
+                tracing::warn!("cannot get the keys for claims: {why}");
                 shared.health.bad(PART, why);
                 if failures >= TRIES {
                     // Nothing that is stored proves anything then, which is safe, and new objects are made.
@@ -69,7 +69,7 @@ pub(crate) async fn keep(shared: Shared, known: watch::Sender<Option<ClaimKeys>>
 }
 
 /// Reads the keys, and stores a new one if one is due.
-async fn ensure(shared: &Shared) -> Result<ClaimKeys, String> {
+async fn ensure(shared: &AppState) -> Result<ClaimKeys, String> {
     let namespace = &shared.options.namespace;
     let id = ObjectId::new(Gvk::new("v1", "Secret"), namespace, NAME);
     let kinds = shared.kinds.borrow().clone();
@@ -97,7 +97,7 @@ async fn ensure(shared: &Shared) -> Result<ClaimKeys, String> {
         };
         match carry_out(&shared.controller, &kinds, &call).await {
             Ok(_) => {
-                tracing::info!(secret = NAME, "a new key of claims is stored");
+                tracing::info!(secret = NAME, "stored a new key for claims");
                 return Ok(ClaimKeys::new(keys));
             }
             // Another replica was faster, and its key is as good.
@@ -123,7 +123,7 @@ fn made_at(key: &ClaimKey) -> i64 {
     key.name.split('-').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
 
-/// The keys of a Secret, the newest first. What is no key is passed over.
+/// The keys of a Secret, the newest first. What is not a key is skipped.
 fn read(secret: &Value) -> Vec<ClaimKey> {
     let data = secret.get("data").and_then(Value::as_map);
     let mut keys: Vec<ClaimKey> = data

@@ -29,7 +29,7 @@ pub struct Client {
     inner: kube::Client,
     user: Option<Arc<str>>,
     server: Arc<str>,
-    /// Where objects are looked for if nobody says where.
+    /// Where objects are looked for by default.
     namespace: Arc<str>,
 }
 
@@ -133,7 +133,7 @@ impl Client {
         self.send(Method::GET, path, None, "").await
     }
 
-    /// Reads something that is no JSON.
+    /// Reads something that is not JSON.
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
@@ -144,18 +144,18 @@ impl Client {
             return Err(read(response)
                 .await
                 .err()
-                .unwrap_or_else(|| unavailable("the answer makes no sense")));
+                .unwrap_or_else(|| unavailable("the response is malformed")));
         }
         let body = Limited::new(response.into_body(), LONGEST_TEXT).collect();
         let body = tokio::time::timeout(PATIENCE, body).await;
         match body {
             Ok(Ok(body)) => Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
-            Ok(Err(error)) => Err(unavailable(&format!("the answer broke off: {error}"))),
-            Err(_) => Err(unavailable("the answer did not come to its end")),
+            Ok(Err(error)) => Err(unavailable(&format!("the response was cut off: {error}"))),
+            Err(_) => Err(unavailable("the response is incomplete")),
         }
     }
 
-    /// Reads something, unless it is as it was when `etag` was told.
+    /// Reads something, unless it still has this `etag`.
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
@@ -205,7 +205,7 @@ impl Client {
         let response = self.respond(request.body(body)).await?;
         tokio::time::timeout(PATIENCE, read(response))
             .await
-            .unwrap_or_else(|_| Err(unavailable("the answer did not come to its end")))
+            .unwrap_or_else(|_| Err(unavailable("the response is incomplete")))
     }
 
     /// Begins an answer without end.
@@ -218,16 +218,15 @@ impl Client {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(read(response).await.err().unwrap_or_else(|| unavailable("the answer makes no sense")))
+        Err(read(response).await.err().unwrap_or_else(|| unavailable("the response is malformed")))
     }
 
     async fn respond(
         &self,
         request: Result<Request<Body>, http::Error>,
     ) -> Result<Response<Body>, ApiError> {
-        let request = request.map_err(|error| {
-            ApiError::new(Reason::Invalid, format!("this cannot be asked: {error}"))
-        })?;
+        let request = request
+            .map_err(|error| ApiError::new(Reason::Invalid, format!("invalid request: {error}")))?;
         match tokio::time::timeout(PATIENCE, self.inner.send(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(unavailable(&describe(&error))),
@@ -288,11 +287,11 @@ async fn read(response: Response<Body>) -> Result<Value, ApiError> {
     let body: Bytes = Limited::new(response.into_body(), LONGEST_ANSWER)
         .collect()
         .await
-        .map_err(|error| unavailable(&format!("the answer broke off: {error}")))?
+        .map_err(|error| unavailable(&format!("the response was cut off: {error}")))?
         .to_bytes();
     let value = json::parse_bytes(&body, &mut KeyTable::new());
     if status.is_success() {
-        return value.map_err(|error| unavailable(&format!("the answer is no JSON: {error}")));
+        return value.map_err(|error| unavailable(&format!("the answer is not JSON: {error}")));
     }
     let mut error = match value {
         Ok(value) if value.str_at(["kind"]) == Some("Status") => sort(status, &value),

@@ -1,7 +1,7 @@
 //! Which kinds a cluster serves.
 //!
-//! The server is asked every two seconds. Whoever has a reason to believe that there is something new says so: a watch of
-//! definitions, a policy that names a kind which nobody knows. Then it is asked at once, and again until it has had the
+//! The server is asked every two seconds. Parts that expect something new say so: a watch of
+//! definitions, a policy that names a kind which is unknown. Then it is asked at once, and again until it has had the
 //! time to tell, because it serves a definition a moment after it has stored it.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 /// How often the server is asked whether something changed. It answers with a tag and nothing else, mostly.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How often, and for how long, when somebody believes that something changed.
+/// How often, and for how long, when a part expects a change.
 const SOON: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(4));
 /// How long to wait before definitions are watched again.
 const WATCH_AGAIN: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl Discovery {
         self.rumours.clone()
     }
 
-    /// Tells about changes for as long as somebody listens.
+    /// Tells about changes for as long as there is a listener.
     pub async fn follow(mut self, client: Client, kinds: watch::Sender<Kinds>) {
         let mut soon_until = Instant::now();
         loop {
@@ -93,7 +93,7 @@ impl Discovery {
             match self.refresh(&client).await {
                 Ok(Some(found)) => drop(kinds.send(found)),
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "cannot ask which kinds are served"),
+                Err(error) => tracing::debug!(%error, "cannot discover the served kinds"),
             }
             let pause = if Instant::now() < soon_until { SOON.0 } else { PAUSE };
             tokio::select! {
@@ -115,7 +115,7 @@ pub(crate) async fn watch_definitions(watcher: Watcher, rumours: Rumours) {
     let subject = Subject::all(kind.clone());
     let standing = watcher.standing(&subject);
     loop {
-        // What is there is known from discovery; only what comes is of interest.
+        // Existing ones are known from discovery; only what comes is of interest.
         let newest = Call::List {
             kind: kind.clone(),
             namespace: None,
@@ -138,7 +138,7 @@ pub(crate) async fn watch_definitions(watcher: Watcher, rumours: Rumours) {
             }
             // The server is asked every so often all the same.
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "definitions cannot be watched"),
+            Err(error) => tracing::debug!(%error, "cannot watch CustomResourceDefinitions"),
         }
         standing.rests();
         tokio::time::sleep(WATCH_AGAIN).await;

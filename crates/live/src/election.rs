@@ -3,7 +3,7 @@
 //! The times are those of Kubernetes' own leader election. A holder renews the Lease every *retry period*, and stops writing
 //! at the *renew deadline*, counted from before the last renewal that succeeded was sent. Others take the Lease over when
 //! it has not changed for its *lease duration*, counted from when they saw it. They cannot have seen it before it was
-//! sent, and the renew deadline is shorter than the lease duration: so whoever cannot renew has stopped before another
+//! sent, and the renew deadline is shorter than the lease duration: so a leader that cannot renew has stopped before another
 //! begins, however long an answer took and whatever the clocks on the walls say. Both count by a clock that only goes
 //! forward.
 //!
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 /// The times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// How long a Lease counts that nobody renews.
+    /// How long a Lease counts that is not renewed.
     pub(crate) lease_duration: Duration,
     /// How long its holder writes without having renewed it.
     pub(crate) renew_deadline: Duration,
@@ -40,7 +40,7 @@ impl Times {
     }
 }
 
-/// Until when somebody may write.
+/// Until when a replica may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Not any more, or not yet.
@@ -63,11 +63,11 @@ pub(crate) struct Election {
 
 /// How an attempt to take or renew the Lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Leadership {
     /// This process acts.
-    Leads,
-    /// Another one does, or nobody knows.
-    StandsBy,
+    Leading,
+    /// Another one does, or it is unknown.
+    Standby,
     /// This one did, and another one has the Lease now.
     Ousted,
     /// This one did, and could not renew the Lease in time.
@@ -108,7 +108,7 @@ impl Election {
         self.is_of(spec) || is_free || now.duration_since(since) > self.duration_of(spec)
     }
 
-    /// How long a Lease counts: as long as its holder was told to think it does, which may be longer than here.
+    /// How long a Lease counts: as long as its holder believes, which may be longer than here.
     fn duration_of(&self, spec: &Value) -> Duration {
         let said = spec.get("leaseDurationSeconds").and_then(Value::as_i64);
         let said = said.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
@@ -126,13 +126,13 @@ impl Election {
         asked: Instant,
         holds: Result<bool, &ApiError>,
         now: Instant,
-    ) -> Standing {
+    ) -> Leadership {
         let led = self.until != Until::Over;
         match holds {
             Ok(true) => self.until = Until::At(asked + self.times.renew_deadline),
             Ok(false) => self.until = Until::Over,
-            // Whoever never held a Lease, because there are none for them, acts without one. Whoever holds one and may not
-            // renew it any more is as late as others are: there may be somebody who may.
+            // A replica that never held a Lease, because it may not, acts without one. A leader that may not
+            // renew it any more is as late as others are: another replica may be permitted.
             Err(error) if matches!(error.reason, Reason::Forbidden | Reason::UnknownKind) => {
                 if !led {
                     self.until = Until::Unlimited;
@@ -141,13 +141,13 @@ impl Election {
             Err(_) => {}
         }
         match self.until {
-            Until::Over if led => Standing::Ousted,
-            Until::Over => Standing::StandsBy,
+            Until::Over if led => Leadership::Ousted,
+            Until::Over => Leadership::Standby,
             Until::At(end) if end <= now => {
                 self.until = Until::Over;
-                if led { Standing::Late } else { Standing::StandsBy }
+                if led { Leadership::Late } else { Leadership::Standby }
             }
-            Until::At(_) | Until::Unlimited => Standing::Leads,
+            Until::At(_) | Until::Unlimited => Leadership::Leading,
         }
     }
 
@@ -165,7 +165,7 @@ impl Election {
     }
 }
 
-/// The one gate that writes of whoever leads go through: open until the renew deadline.
+/// The one gate that writes of the leader go through: open until the renew deadline.
 #[derive(Debug)]
 pub(crate) struct Fence {
     until: watch::Sender<Until>,
@@ -193,7 +193,7 @@ impl Fence {
                 Until::At(end) if end > Instant::now() => Some(end),
                 Until::Unlimited => None,
                 Until::At(_) | Until::Over => {
-                    let why = "this process does not hold the Lease: it writes no more";
+                    let why = "this replica does not hold the Lease; writing nothing";
                     return Err(ApiError::new(Reason::Unavailable, why));
                 }
             };
@@ -249,7 +249,7 @@ mod tests {
         let mut other = election("b");
         assert!(other.may_take(&Value::Null, at(0)), "there is none");
         assert!(other.may_take(&lease("", 0), at(0)), "it was given back");
-        assert!(!other.may_take(&lease("a", 1), at(1)), "since when nobody knows");
+        assert!(!other.may_take(&lease("a", 1), at(1)), "since when is unknown");
         assert!(!other.may_take(&lease("a", 1), at(11)));
         assert!(!other.may_take(&lease("a", 2), at(12)), "it was renewed");
         assert!(!other.may_take(&lease("a", 2), at(22)));
@@ -265,14 +265,14 @@ mod tests {
     fn whoever_cannot_renew_has_stopped_before_another_begins() {
         let start = Instant::now();
         let at = |tenths: u32| start + tenths * SECOND / 10;
-        // Answers take between nothing and as long as anybody waits for them.
+        // Answers take between nothing and as long as callers wait for them.
         for latency in [0, 1, 10, 30, 69] {
             let (mut holder, mut other) = (election("a"), election("b"));
             assert!(holder.may_take(&Value::Null, at(0)));
             // It is stored at some time between the question and the answer, and seen at once.
             let seen = at(0);
             let standing = holder.tried(at(0), Ok(true), at(latency));
-            assert_eq!(standing, Standing::Leads);
+            assert_eq!(standing, Leadership::Leading);
             assert!(!other.may_take(&lease("a", 1), seen));
             let Until::At(end) = holder.until() else { panic!("{:?}", holder.until()) };
             assert_eq!(end, at(70), "counted from before it was sent");
@@ -280,21 +280,21 @@ mod tests {
             let mut now = at(latency);
             let standing = loop {
                 let (again, give_up) = holder.next(now);
-                assert!(again <= end && give_up <= end, "nobody waits past the deadline");
+                assert!(again <= end && give_up <= end, "no wait passes the deadline");
                 now = give_up;
                 let standing = holder.tried(again, Err(&unavailable()), now);
-                if standing != Standing::Leads {
+                if standing != Leadership::Leading {
                     break standing;
                 }
             };
-            assert_eq!((standing, holder.until()), (Standing::Late, Until::Over));
+            assert_eq!((standing, holder.until()), (Leadership::Late, Until::Over));
             assert!(now <= end);
             let taken = (0..).map(at).find(|now| other.may_take(&lease("a", 1), *now)).unwrap();
             assert!(taken - now >= 3 * SECOND, "{latency}: {:?}", taken - now);
         }
         // One whose first answer comes too late never began.
         let mut late = election("a");
-        assert_eq!(late.tried(at(0), Ok(true), at(70)), Standing::StandsBy);
+        assert_eq!(late.tried(at(0), Ok(true), at(70)), Leadership::Standby);
         assert_eq!(late.until(), Until::Over);
     }
 
@@ -303,15 +303,19 @@ mod tests {
         let now = Instant::now();
         let forbidden = ApiError::new(Reason::Forbidden, "no");
         let mut without = election("a");
-        assert_eq!(without.tried(now, Err(&unavailable()), now), Standing::StandsBy);
-        assert_eq!(without.tried(now, Err(&forbidden), now), Standing::Leads);
+        assert_eq!(without.tried(now, Err(&unavailable()), now), Leadership::Standby);
+        assert_eq!(without.tried(now, Err(&forbidden), now), Leadership::Leading);
         assert_eq!(without.until(), Until::Unlimited);
-        assert_eq!(without.tried(now, Err(&unavailable()), now), Standing::Leads);
-        assert_eq!(without.tried(now, Ok(false), now), Standing::Ousted, "there is one after all");
+        assert_eq!(without.tried(now, Err(&unavailable()), now), Leadership::Leading);
+        assert_eq!(
+            without.tried(now, Ok(false), now),
+            Leadership::Ousted,
+            "there is one after all"
+        );
         let mut holder = election("a");
-        assert_eq!(holder.tried(now, Ok(true), now), Standing::Leads);
-        assert_eq!(holder.tried(now, Err(&forbidden), now + 6 * SECOND), Standing::Leads);
-        assert_eq!(holder.tried(now, Err(&forbidden), now + 7 * SECOND), Standing::Late);
+        assert_eq!(holder.tried(now, Ok(true), now), Leadership::Leading);
+        assert_eq!(holder.tried(now, Err(&forbidden), now + 6 * SECOND), Leadership::Leading);
+        assert_eq!(holder.tried(now, Err(&forbidden), now + 7 * SECOND), Leadership::Late);
     }
 
     #[tokio::test(start_paused = true)]
@@ -327,7 +331,7 @@ mod tests {
             }
         };
         let zero = Duration::ZERO;
-        assert!(fence.write(write(zero)).await.is_err(), "nobody leads yet");
+        assert!(fence.write(write(zero)).await.is_err(), "there is no leader yet");
         fence.set(Until::At(Instant::now() + 7 * SECOND));
         assert!(fence.write(write(6 * SECOND)).await.is_ok());
         let began = Instant::now();
@@ -344,7 +348,7 @@ mod tests {
         };
         let (long, ()) = tokio::join!(fence.write(write(3 * SECOND)), renewing);
         assert!(long.is_ok());
-        // Whoever is ousted stops at once.
+        // A leader that lost the Lease stops at once.
         let ousted = async {
             tokio::time::sleep(SECOND / 2).await;
             fence.set(Until::Over);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cluster::Call;
-use kiln_controller::News;
+use kiln_controller::ControllerEvent;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Dialect, PolicyId, RuleId};
 use kiln_text::time::Time;
@@ -11,9 +11,9 @@ use kiln_value::{Map, Value, value};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::calls::carry_out;
-use crate::drive::now;
-use crate::registry::Registry;
-use crate::state::Shared;
+use crate::controller_loop::now;
+use crate::policy_store::Registry;
+use crate::state::AppState;
 
 const CONTROLLER: &str = "kyverno-generate";
 /// The reason of events about what went well.
@@ -25,7 +25,7 @@ const LONGEST_NOTE: usize = 1024;
 #[derive(Clone, Debug)]
 pub enum Happened {
     /// The controller tells.
-    Told(News),
+    Told(ControllerEvent),
     /// A rule changed an object before it was stored.
     Mutated {
         /// The rule.
@@ -60,7 +60,7 @@ struct Said {
 }
 
 /// Writes events about news for as long as some come.
-pub(crate) async fn write(shared: Shared, happened: Arc<Mutex<mpsc::Receiver<Happened>>>) {
+pub(crate) async fn write(shared: AppState, happened: Arc<Mutex<mpsc::Receiver<Happened>>>) {
     let mut happened = happened.lock().await;
     let mut number = 0_u64;
     let settings = kiln_admission::Settings::new(&shared.options.namespace);
@@ -120,7 +120,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
         }
     };
     match news {
-        News::Made { rule, target } => {
+        ControllerEvent::Made { rule, target } => {
             let key = rule.policy.key();
             vec![
                 Said {
@@ -142,15 +142,15 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
                 },
             ]
         }
-        News::Changed { rule, target } => vec![mutated(rule, target)],
-        News::Failed { rule, trigger, condition } => vec![Said {
+        ControllerEvent::Changed { rule, target } => vec![mutated(rule, target)],
+        ControllerEvent::Failed { rule, trigger, condition } => vec![Said {
             regarding: policy(&rule.policy, registry),
             related: trigger.as_ref().map(|trigger| reference(trigger, None)),
             reason: "PolicyError",
             action: "None",
             note: format!("policy {}/{} error: {}", rule.policy.name, rule.rule, condition.message),
         }],
-        News::SourceMissing { rule, trigger, message } => {
+        ControllerEvent::SourceMissing { rule, trigger, message } => {
             let note = format!("policy {}/{} waits: {message}", rule.policy.name, rule.rule);
             let said = |regarding: Value, related: Option<Value>| Said {
                 regarding,
@@ -161,11 +161,11 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             };
             let policy = policy(&rule.policy, registry);
             let trigger = trigger.as_ref().map(|trigger| reference(trigger, None));
-            // Whoever looks at the trigger asks why nothing is made of it.
+            // Users look at the trigger to see why nothing is generated.
             let of_trigger = trigger.clone().map(|trigger| said(trigger, Some(policy.clone())));
             [said(policy, trigger)].into_iter().chain(of_trigger).collect()
         }
-        News::OwnerElsewhere { rule, target, owner } => vec![Said {
+        ControllerEvent::OwnerElsewhere { rule, target, owner } => vec![Said {
             regarding: policy(&rule.policy, registry),
             related: Some(reference(target, None)),
             reason: "PolicyError",
@@ -265,7 +265,7 @@ mod tests {
     fn a_failure_is_told_about_the_policy() {
         let policy =
             PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "Rbac:Policy".into() };
-        let news = News::Failed {
+        let news = ControllerEvent::Failed {
             rule: RuleId { policy, rule: "r".into() },
             trigger: Some(ObjectId::new(Gvk::new("v1", "Namespace"), "", "a")),
             condition: Condition { reason: Waiting::Failed, message: "x".repeat(2_000) },
@@ -288,8 +288,8 @@ mod tests {
         let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
         let rule = RuleId { policy, rule: "r".into() };
         let target = ObjectId::new(Gvk::new("v1", "Secret"), "a", "b");
-        let made = News::Made { rule: rule.clone(), target: target.clone() };
-        let changed = News::Changed { rule: rule.clone(), target: target.clone() };
+        let made = ControllerEvent::Made { rule: rule.clone(), target: target.clone() };
+        let changed = ControllerEvent::Changed { rule: rule.clone(), target: target.clone() };
         let at_admission = Happened::Mutated { rule, object: target };
         let told = |happened: &Happened, on: &str, actions: &str| -> Vec<&'static str> {
             let config =

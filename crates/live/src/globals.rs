@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason};
-use kiln_engine::{Entry, Globals};
+use kiln_engine::{CachedGlobal, Globals};
 use kiln_jmespath::Expression;
 use kiln_object::{Gvk, Kind, Kinds, ObjectId, metadata};
 use kiln_value::{Map, Str, Value, value};
@@ -17,8 +17,8 @@ use tokio::task::AbortHandle;
 
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::registry::{News, Registry, follow, global_kind};
-use crate::state::Shared;
+use crate::policy_store::{News, Registry, follow, global_kind};
+use crate::state::AppState;
 use crate::status::{covers, rfc3339, timed};
 use crate::supervisor::pass_on;
 use crate::watch::{Subject, Watcher};
@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Changes that come together are one.
 const TOGETHER: Duration = Duration::from_millis(100);
 /// What is said of an entry of which nothing is known.
-const NOTHING_YET: &str = "nothing was read yet";
+const NOTHING_YET: &str = "not loaded yet";
 /// How often an entry asks if it does not say.
 const USUAL: Duration = Duration::from_secs(600);
 
@@ -94,7 +94,7 @@ impl Written {
     }
 }
 
-/// What the entries hold, read once: for whoever does not stay to follow them.
+/// What the entries hold, read once: for commands that do not follow them.
 pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals, ApiError> {
     let mut globals = Globals::default();
     if kinds.get(&global_kind()).is_none() {
@@ -110,7 +110,11 @@ pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals,
     Ok(globals)
 }
 
-async fn value_now(client: &Client, kinds: &Kinds, written: &Written) -> Result<Entry, String> {
+async fn value_now(
+    client: &Client,
+    kinds: &Kinds,
+    written: &Written,
+) -> Result<CachedGlobal, String> {
     let value = match &written.source {
         Source::Answer { path, .. } => client.get(path).await,
         Source::Objects { group, version, resource, namespace } => {
@@ -120,7 +124,7 @@ async fn value_now(client: &Client, kinds: &Kinds, written: &Written) -> Result<
             listed.map(|listing| Value::from_iter(listing.objects))
         }
     };
-    Entry::of(value.map_err(|error| error.to_string())?, &written.projections)
+    CachedGlobal::of(value.map_err(|error| error.to_string())?, &written.projections)
 }
 
 fn unknown(group: &str, version: &str, resource: &str) -> String {
@@ -130,22 +134,22 @@ fn unknown(group: &str, version: &str, resource: &str) -> String {
 fn interval(written: &str) -> Result<Duration, String> {
     let parsed = kiln_text::duration::Duration::parse(written);
     let parsed = parsed.map_err(|error| format!("apiCall.refreshInterval: {error}"))?;
-    // Asking without a pause helps nobody.
+    // Asking without a pause does not help.
     Ok(Duration::try_from_secs_f64(parsed.as_secs_f64()).unwrap_or(AGAIN).max(AGAIN))
 }
 
 /// What came of an entry: its life, and what it holds.
-type Came = (Str, String, Result<Entry, String>);
+type Came = (Str, String, Result<CachedGlobal, String>);
 
 /// Keeps the global context as the entries say, until the process is to end.
-pub(crate) async fn keep(shared: Shared, watcher: Watcher) {
+pub(crate) async fn keep(shared: AppState, watcher: Watcher) {
     let (came, mut told) = mpsc::channel::<Came>(64);
     let mut registry = shared.registry.clone();
     let mut shutdown = shared.shutdown.clone();
     let mut running: BTreeMap<Str, (String, AbortHandle)> = BTreeMap::new();
     let mut tasks = tokio::task::JoinSet::new();
     let mut globals = Globals::default();
-    // Whoever begins again goes on with what was read before.
+    // A restarted part goes on with what was read before.
     let mut before = Some(shared.globals.borrow().clone());
     loop {
         let stored = registry.borrow_and_update().clone();
@@ -210,7 +214,7 @@ pub(crate) fn are_read(stored: &Registry, globals: &Globals) -> bool {
     stored.globals.iter().all(|entry| globals.entry(&name_of(entry)).is_some_and(is_known))
 }
 
-fn is_known(held: &Result<Entry, String>) -> bool {
+fn is_known(held: &Result<CachedGlobal, String>) -> bool {
     held.as_ref().err().is_none_or(|why| why != NOTHING_YET)
 }
 
@@ -242,7 +246,7 @@ async fn follow_entry(
             let mut known = false;
             loop {
                 let (held, wait) = match watcher.client.get(path).await {
-                    Ok(answer) => (Entry::of(answer, &written.projections), *every),
+                    Ok(answer) => (CachedGlobal::of(answer, &written.projections), *every),
                     Err(error) => (Err(error.to_string()), AGAIN),
                 };
                 // What was had stays while it cannot be had anew.
@@ -292,7 +296,7 @@ async fn follow_entry(
                         more.take_into(&mut objects);
                     }
                     let all = Value::from_iter(objects.values().cloned());
-                    if told(Entry::of(all, &written.projections)).await.is_err() {
+                    if told(CachedGlobal::of(all, &written.projections)).await.is_err() {
                         return;
                     }
                 }
@@ -303,7 +307,7 @@ async fn follow_entry(
 }
 
 /// Writes the status of an entry.
-async fn say(shared: &Shared, client: &Client, entry: &Value, problem: Option<&String>) {
+async fn say(shared: &AppState, client: &Client, entry: &Value, problem: Option<&String>) {
     let Ok(id) = ObjectId::of(entry) else { return };
     let asks = entry.get_path(["spec", "apiCall"]).is_some();
     let status = status(problem.map(String::as_str));
@@ -354,14 +358,14 @@ mod tests {
         let every = Duration::from_secs(5_400);
         assert_eq!(call.source, Source::Answer { path: "/api/v1/namespaces".into(), every });
         let answer = value!({"items": [{"metadata": {"name": "a"}}]});
-        let held = Entry::of(answer.clone(), &call.projections).unwrap();
+        let held = CachedGlobal::of(answer.clone(), &call.projections).unwrap();
         assert_eq!((held.value, held.projections["names"].clone()), (answer, value!(["a"])));
         let objects = value!({"group": "apps", "version": "v1", "resource": "deployments"});
         let objects = read(value!({"kubernetesResource": objects})).unwrap();
         assert!(
             matches!(objects.source, Source::Objects { resource, .. } if resource == "deployments")
         );
-        assert_eq!(interval("1ms").unwrap(), AGAIN, "nobody is asked without a pause");
+        assert_eq!(interval("1ms").unwrap(), AGAIN, "there is a pause between calls");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Part {
         match self {
             Part::Bad(why) => Some(why.clone()),
             Part::Good { until: Some(until) } if *until < now => {
-                Some("nothing was heard of it for too long".to_owned())
+                Some("it received nothing for too long".to_owned())
             }
             Part::Good { .. } => None,
         }
@@ -112,9 +112,9 @@ impl Health {
         problems
     }
 
-    /// A part that is forgotten when nobody cares for it any more.
-    pub fn part(self: &Arc<Self>, name: String) -> Standing {
-        Standing { health: Arc::clone(self), name }
+    /// A part that is forgotten when its handle is dropped.
+    pub fn part(self: &Arc<Self>, name: String) -> HealthPart {
+        HealthPart { health: Arc::clone(self), name }
     }
 
     /// The parts that cannot do their work or do not run, each with the reason.
@@ -138,12 +138,12 @@ impl Health {
 
 /// How one part is.
 #[derive(Debug)]
-pub struct Standing {
+pub struct HealthPart {
     health: Arc<Health>,
     name: String,
 }
 
-impl Standing {
+impl HealthPart {
     /// What the part is called.
     pub fn name(&self) -> &str {
         &self.name
@@ -165,7 +165,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for HealthPart {
     fn drop(&mut self) {
         self.health.forget(&self.name);
     }
@@ -185,7 +185,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(
             health.problems(),
-            ["watch of Pod: forbidden", "watch of Secret: nothing was heard of it for too long"]
+            ["watch of Pod: forbidden", "watch of Secret: it received nothing for too long"]
         );
         health.good("watch of Pod", Some(Duration::from_secs(60)));
         health.forget("watch of Secret");
@@ -196,12 +196,12 @@ mod tests {
     fn a_part_that_does_not_run_is_told_and_keeps_nobody_from_answering() {
         let health = Health::default();
         assert!(health.not_running().is_empty());
-        health.bad("controller", "it has not read everything yet");
+        health.bad("controller", "its caches are not synced yet");
         assert!(health.not_running().is_empty(), "it runs");
         health.down("status", "it panicked");
         health.runs("controller", Duration::ZERO);
         std::thread::sleep(Duration::from_millis(2));
-        let stuck = "controller: nothing was heard of it for too long";
+        let stuck = "controller: it received nothing for too long";
         assert_eq!(health.not_running(), [stuck, "status: it panicked"]);
         assert_eq!(health.problems().len(), 3);
         assert!(health.keeps_from_answering().is_empty());

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use crate::calls::carry_out;
 use crate::client::Client;
-use crate::drive::now;
-use crate::election::{Election, Fence, Standing, Times, Until};
+use crate::controller_loop::now;
+use crate::election::{Election, Fence, Leadership, Times, Until};
 use crate::options::Options;
 
 /// The Lease of an engine that lives in a namespace.
@@ -67,7 +67,7 @@ impl Term {
         let fence = Arc::new(Fence::new());
         let gate = Arc::clone(&fence);
         let run = move || {
-            // On a runtime of its own, so that its connections and timers are nobody else's.
+            // On a runtime of its own, so that its connections and timers are its own.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(run_term(&options, kinds, identity, &gate, &tell, resigned));
             Ok::<_, std::io::Error>(())
@@ -84,7 +84,7 @@ impl Term {
             };
         };
         if let Err(error) = thread::Builder::new().name("lease".to_owned()).spawn(work) {
-            resume_unwind(Box::new(format!("the system gives no thread: {error}")));
+            resume_unwind(Box::new(format!("cannot create a thread: {error}")));
         }
         Term { phase, fence, resign: Some(resign), panicked }
     }
@@ -107,7 +107,7 @@ impl Term {
         self.end().comes().await;
     }
 
-    /// Ends it. Whoever waits for the Lease waits until it has run out: something may be under way still. A panic of its
+    /// Ends it. Other replicas wait until the Lease has expired: something may be under way still. A panic of its
     /// thread goes on here.
     pub(crate) async fn leave(mut self) {
         self.resign = None;
@@ -121,7 +121,7 @@ impl Term {
 impl TermEnd {
     /// Waits for the end.
     pub(crate) async fn comes(&mut self) {
-        // Nobody is left to tell when the thread has ended.
+        // No receiver is left when the thread has ended.
         while *self.0.borrow_and_update() != Phase::Over && self.0.changed().await.is_ok() {}
     }
 
@@ -143,7 +143,7 @@ async fn run_term(
     let client = loop {
         match Client::connect(options, options.as_controller.as_deref()).await {
             Ok(client) => break client,
-            Err(error) => tracing::warn!(%error, "cannot ask for the Lease"),
+            Err(error) => tracing::warn!(%error, "cannot read the Lease"),
         }
         tokio::select! {
             () = tokio::time::sleep(times.retry_period) => {}
@@ -181,38 +181,42 @@ impl Lease {
             let asked = Instant::now();
             // A server that does not answer in time is no reason to go on without the Lease.
             let answer = tokio::time::timeout_at(give_up, self.try_once()).await;
-            let late = || Err(ApiError::new(Reason::Unavailable, "no answer in time"));
+            let late = || Err(ApiError::new(Reason::Unavailable, "timed out"));
             let holds = answer.unwrap_or_else(|_| late());
             let standing = self.election.tried(asked, holds.as_ref().copied(), Instant::now());
             fence.set(self.election.until());
             let led = *phase.borrow() == Phase::Leads;
             match (standing, &holds) {
-                (Standing::Leads, Ok(_)) if !led => {
+                (Leadership::Leading, Ok(_)) if !led => {
                     tracing::info!(holder = self.election.identity(), "holds the Lease");
                 }
-                (Standing::Leads, Err(error)) if !led => {
-                    tracing::warn!(%error, "acts without a Lease: no second process may run");
+                (Leadership::Leading, Err(error)) if !led => {
+                    tracing::warn!(%error, "acting without a Lease; no second replica may run");
                 }
-                (Standing::Leads, Err(error)) => tracing::debug!(%error, "cannot renew the Lease"),
-                (Standing::Leads, Ok(_)) => {}
-                (Standing::StandsBy, Ok(_)) if !told => {
+                (Leadership::Leading, Err(error)) => {
+                    tracing::debug!(%error, "cannot renew the Lease");
+                }
+                (Leadership::Leading, Ok(_)) => {}
+                (Leadership::Standby, Ok(_)) if !told => {
                     told = true;
-                    tracing::info!("another process holds the Lease; this one stands by");
+                    tracing::info!("another replica holds the Lease; standing by");
                 }
-                (Standing::StandsBy, Ok(_)) => {}
-                (Standing::StandsBy, Err(error)) => {
-                    tracing::warn!(%error, "cannot ask for the Lease");
+                (Leadership::Standby, Ok(_)) => {}
+                (Leadership::Standby, Err(error)) => {
+                    tracing::warn!(%error, "cannot read the Lease");
                 }
-                (Standing::Ousted, _) => tracing::warn!("another process took the Lease"),
-                (Standing::Late, Err(error)) => {
-                    tracing::warn!(%error, "could not renew the Lease in time");
+                (Leadership::Ousted, _) => tracing::warn!("another replica took the Lease"),
+                (Leadership::Late, Err(error)) => {
+                    tracing::warn!(%error, "could not renew the Lease before the renew deadline");
                 }
-                (Standing::Late, Ok(_)) => tracing::warn!("the Lease was renewed too late"),
+                (Leadership::Late, Ok(_)) => {
+                    tracing::warn!("renewed the Lease after the renew deadline");
+                }
             }
             match standing {
-                Standing::Leads if !led => drop(phase.send_replace(Phase::Leads)),
-                Standing::Leads | Standing::StandsBy => {}
-                Standing::Ousted | Standing::Late => {
+                Leadership::Leading if !led => drop(phase.send_replace(Phase::Leads)),
+                Leadership::Leading | Leadership::Standby => {}
+                Leadership::Ousted | Leadership::Late => {
                     phase.send_replace(Phase::Over);
                     return;
                 }

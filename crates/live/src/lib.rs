@@ -15,9 +15,9 @@
 //! | `discovery` | which kinds a cluster serves |
 //! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
 //! | `watch` | follows a kind for as long as the process lives |
-//! | `registry` | the policies, exceptions and configuration that are stored, compiled, for everybody |
+//! | `policy_store` | the policies, exceptions and configuration that are stored, compiled, for all parts |
 //! | `globals` | what the entries of the global context hold |
-//! | `drive`, `tasks` | owns the controller: gives it events, carries out its calls |
+//! | `controller_loop`, `tasks` | owns the controller: gives it events, carries out its calls |
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
@@ -44,14 +44,14 @@
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
 //! controller's.
 
+mod author_access;
 pub mod calls;
 mod claim_keys;
 pub mod client;
+mod controller_loop;
 pub mod discovery;
-mod drive;
 mod election;
 pub mod events;
-mod gauges;
 mod globals;
 pub mod health;
 mod lease;
@@ -59,9 +59,9 @@ pub mod metrics;
 pub mod options;
 pub mod path;
 mod plan;
+pub mod policy_store;
+mod process_metrics;
 pub mod reader;
-pub mod registry;
-mod rights;
 mod run;
 pub mod serve;
 pub mod state;
@@ -71,15 +71,15 @@ mod tasks;
 mod uninstall;
 pub mod watch;
 
+pub use author_access::Rights;
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
+pub use kiln_controller::dry_run::{DryRunResult, NotApplied, Planned};
 pub use kiln_controller::provenance;
-pub use kiln_controller::rehearsal::{Planned, Rehearsed, Undone};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
-pub use plan::{Around, Play, plan, take_refused};
+pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};
 pub use reader::Reader;
-pub use rights::Rights;
 pub use run::{RunError, logs, run, run_blocking, run_seen};
-pub use state::{Shared, Work};
+pub use state::{ActivityState, AppState};
 pub use uninstall::{Uninstall, uninstall, webhook_configurations};

@@ -73,14 +73,14 @@ pub const FAMILIES: [Family; 22] = [
         "kiln_watch_restarts_total",
         Form::Counter,
         &["kind", "reason"],
-        "Watches that were begun again, by kind and reason.",
+        "Restarted watches, by kind and reason.",
     ),
-    family("kiln_watch_events_total", Form::Counter, &["kind"], "What watches told, by kind."),
+    family("kiln_watch_events_total", Form::Counter, &["kind"], "Watch events, by kind."),
     family(
         "kiln_rule_results_total",
         Form::Counter,
         &["policy", "rule", "result"],
-        "What came of rules, by policy, rule and result.",
+        "Results of rules, by policy, rule and result.",
     ),
     family("kiln_policies", Form::Gauge, &["state"], "Policies, by state."),
     family(
@@ -89,24 +89,29 @@ pub const FAMILIES: [Family; 22] = [
         &["operation"],
         "Rules of stored policies that are not run, by what they would do.",
     ),
-    family("kiln_keys", Form::Gauge, &[], "Pairs of a rule and a trigger that are looked after."),
+    family(
+        "kiln_keys",
+        Form::Gauge,
+        &[],
+        "Pairs of a rule and a trigger in the work queue or reconciled.",
+    ),
     family(
         "kiln_conditions",
         Form::Gauge,
         &["reason"],
-        "Pairs of a rule and a trigger whose work is not done, by reason.",
+        "Pairs of a rule and a trigger that are not reconciled yet, by reason.",
     ),
     family(
         "kiln_hints_total",
         Form::Counter,
         &[],
-        "Requests that the admission side told the controller of its own process about.",
+        "Admission requests that were passed to the controller of the same process.",
     ),
     family(
         "kiln_requests_written_total",
         Form::Counter,
         &["outcome"],
-        "Requests that were written down for whoever acts, by outcome.",
+        "Admission requests that were stored for the leader, by outcome.",
     ),
     family(
         "kiln_admission_requests_total",
@@ -120,50 +125,25 @@ pub const FAMILIES: [Family; 22] = [
         &["path"],
         "How long admission requests took, by path.",
     ),
-    family(
-        "kiln_acting",
-        Form::Gauge,
-        &[],
-        "1 in the process that generates and synchronises, 0 in those that stand by.",
-    ),
-    family(
-        "kiln_problems",
-        Form::Gauge,
-        &["part"],
-        "What keeps the process from doing its work, by part.",
-    ),
-    family(
-        "kiln_panics_total",
-        Form::Counter,
-        &["part"],
-        "Mistakes in Kiln itself that it got over, by the part that panicked.",
-    ),
+    family("kiln_acting", Form::Gauge, &[], "1 in the leader, 0 in standby replicas."),
+    family("kiln_problems", Form::Gauge, &["part"], "Unhealthy parts of the process, by part."),
+    family("kiln_panics_total", Form::Counter, &["part"], "Recovered panics, by part."),
     family(
         "kiln_certificate_end_seconds",
         Form::Gauge,
         &[],
-        "When the certificate of the webhooks ends, in seconds since 1970.",
+        "Expiry of the serving certificate, in seconds since 1970.",
     ),
-    family("kiln_build_info", Form::Gauge, &["version"], "The version that runs; always 1."),
+    family("kiln_build_info", Form::Gauge, &["version"], "The running version; always 1."),
     family(
         "process_start_time_seconds",
         Form::Gauge,
         &[],
-        "When the process began, in seconds since 1970.",
+        "Start time of the process, in seconds since 1970.",
     ),
-    family("process_resident_memory_bytes", Form::Gauge, &[], "Memory that the process holds."),
-    family(
-        "process_cpu_seconds_total",
-        Form::Counter,
-        &[],
-        "Processor time that the process took.",
-    ),
-    family(
-        "process_open_fds",
-        Form::Gauge,
-        &[],
-        "Files and connections that the process holds open.",
-    ),
+    family("process_resident_memory_bytes", Form::Gauge, &[], "Resident memory of the process."),
+    family("process_cpu_seconds_total", Form::Counter, &[], "CPU time of the process."),
+    family("process_open_fds", Form::Gauge, &[], "Open file descriptors of the process."),
 ];
 
 impl Metrics {
@@ -228,7 +208,7 @@ impl Metrics {
         debug_assert!(
             FAMILIES.iter().any(|family| family.name == name
                 && family.labels.iter().eq(labels.iter().map(|(label, _)| label))),
-            "{name} with {labels:?} is no known family"
+            "{name} with {labels:?} is not a known family"
         );
         let key = (name, labels_text(labels));
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);

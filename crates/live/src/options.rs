@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 
 use crate::serve::ClientAuthority;
 
@@ -36,20 +36,20 @@ pub struct Options {
     pub config_map: String,
     /// The address that the HTTPS server listens on.
     pub listen: SocketAddr,
-    /// The address at which the API server reaches the webhook, when that is no Service in the cluster.
+    /// The address at which the API server reaches the webhook, when that is not a Service in the cluster.
     pub webhook_url: Option<String>,
     /// The Service through which the API server reaches the webhook.
     pub service: String,
-    /// Whose certificates clients show before their reviews are answered; none when nobody has to.
+    /// Whose certificates clients show before their reviews are answered; none when no certificate is required.
     pub client_ca: Option<ClientAuthority>,
     /// The webhook configurations stay when the process ends, because others answer at the same address.
     pub leave_webhooks: bool,
-    /// How long the process goes on answering when it is told to end, until nobody asks it any more.
+    /// How long the process goes on answering after SIGTERM, until no requests come any more.
     pub linger: Duration,
     /// How long the Lease of a process counts that does not renew it: so long others wait before they take over.
     pub lease: Duration,
     /// The services that rules may ask, besides those that the ConfigMap allows.
-    pub services: Allowed,
+    pub services: HostAllowlist,
     /// The most calls to the API server at once.
     pub calls_at_once: usize,
     /// A watch that tells nothing for so long is begun anew.
@@ -73,7 +73,7 @@ impl Default for Options {
             leave_webhooks: false,
             linger: Duration::ZERO,
             lease: Duration::from_secs(10),
-            services: Allowed::default(),
+            services: HostAllowlist::default(),
             calls_at_once: 16,
             stale_after: Duration::from_secs(180),
         }

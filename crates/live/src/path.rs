@@ -1,6 +1,6 @@
 //! The one function that builds every address at an API server, from typed parts.
 //!
-//! Names come from objects, and objects from anybody: each part is checked before it becomes a part of a
+//! Names come from objects, and objects from any user: each part is checked before it becomes a part of a
 //! path, so that no name can lead to another resource.
 
 use std::fmt;

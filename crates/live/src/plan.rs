@@ -4,24 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::rehearsal::{Admit, Audience, Rehearsal, Rehearsed, Undone, rehearse};
+use kiln_controller::dry_run::{Admit, ClusterReader, DryRun, DryRunResult, NotApplied, rehearse};
 use kiln_controller::{Compile, Settings};
 use kiln_diagnostic::Severity;
 use kiln_engine::{Globals, WithGlobals};
 use kiln_object::identity::describe;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, Policy};
-use kiln_services::{Allowed, Services};
+use kiln_services::{HostAllowlist, Services};
 use kiln_value::Value;
 
 use crate::calls::carry_out;
-use crate::drive::{configure, now};
+use crate::controller_loop::{configure, now};
 use crate::globals;
+use crate::policy_store;
 use crate::reader::Reader;
-use crate::registry;
 
 /// What is to be rehearsed.
-pub struct Play<'p> {
+pub struct PlanInput<'p> {
     /// The kinds that there are.
     pub kinds: &'p Kinds,
     /// The only policies that act; none for those of the cluster.
@@ -33,12 +33,12 @@ pub struct Play<'p> {
     /// The namespace that the engine lives in.
     pub namespace: &'p str,
     /// What is around the rules.
-    pub around: &'p Around,
+    pub around: &'p RuleEnvironment,
     /// What rules at admission make of writes.
     pub admit: &'p Admit<'p>,
 }
 
-impl fmt::Debug for Play<'_> {
+impl fmt::Debug for PlanInput<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Play").field("policies", &self.policies).finish_non_exhaustive()
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Play<'_> {
 
 /// What rules have besides objects, as a running engine would give it to them, read once.
 #[derive(Debug)]
-pub struct Around {
+pub struct RuleEnvironment {
     /// What the ConfigMap says.
     pub settings: kiln_admission::Settings,
     /// The global context.
@@ -55,10 +55,10 @@ pub struct Around {
     pub services: Services,
 }
 
-impl Around {
+impl RuleEnvironment {
     /// What rules may ask besides objects.
-    pub fn outside(&self) -> WithGlobals<'_, Services> {
-        WithGlobals { outside: &self.services, globals: &self.globals }
+    pub fn external_data(&self) -> WithGlobals<'_, Services> {
+        WithGlobals { external_data: &self.services, globals: &self.globals }
     }
 }
 
@@ -67,38 +67,42 @@ impl Reader {
     ///
     /// # Errors
     /// When the settings or the entries of the global context cannot be read.
-    pub fn around(&self, namespace: &str, services: &Allowed) -> Result<Around, ApiError> {
+    pub fn around(
+        &self,
+        namespace: &str,
+        services: &HostAllowlist,
+    ) -> Result<RuleEnvironment, ApiError> {
         let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
         let config = self.object(&config)?;
         let (settings, _) = kiln_admission::Settings::new(namespace).read(config.as_ref());
         let globals = self.runtime.block_on(globals::read_once(&self.client, &self.kinds))?;
         let services = Services::new(services.clone().and(&settings.services));
-        Ok(Around { settings, globals: Arc::new(globals), services })
+        Ok(RuleEnvironment { settings, globals: Arc::new(globals), services })
     }
 }
 
 /// Takes away the policies that may not take the place of the stored ones: the cluster would refuse them. Each is given
 /// with why.
-pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId, Undone)> {
+pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId, NotApplied)> {
     let mut refused = Vec::new();
     policies.retain(|policy| {
         let why = || refused_update(&stored(reader, policy)?, policy);
         let (Ok(id), Some(why)) = (ObjectId::of(policy), why()) else { return true };
-        refused.push((id, Undone { what: describe(policy), why }));
+        refused.push((id, NotApplied { what: describe(policy), why }));
         false
     });
     refused
 }
 
 /// Finds out what rules would do, and does none of it.
-pub fn plan(reader: &Reader, play: Play<'_>) -> Rehearsed {
-    let Play { kinds, policies, exceptions, all, namespace, around, admit } = play;
+pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
+    let PlanInput { kinds, policies, exceptions, all, namespace, around, admit } = play;
     let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
     configure(&mut settings, &around.settings);
-    // Nobody sends anything here whom the settings may keep out.
+    // There is no sender here whom the settings could exclude.
     settings.patience = 0;
     settings.services = !around.services.are_off();
-    let rehearsal = Rehearsal {
+    let rehearsal = DryRun {
         audience: reader,
         kinds,
         settings: &settings,
@@ -121,14 +125,14 @@ fn refused_update(old: &Value, new: &Value) -> Option<String> {
     if old.get("spec") == new.get("spec") {
         return None;
     }
-    let (old, new) = (registry::documents(old).ok()?, registry::documents(new).ok()?);
+    let (old, new) = (policy_store::documents(old).ok()?, policy_store::documents(new).ok()?);
     let found = kiln_dialects::kyverno::check_update(old.first()?, new.first()?);
     let refused = found.into_iter().find(|found| found.severity == Severity::Error)?;
     let hint = refused.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
     Some(format!("the update is refused: {}{hint}", refused.message))
 }
 
-impl Audience for Reader {
+impl ClusterReader for Reader {
     fn all(&self, kind: &Gvk) -> Result<Vec<Value>, ApiError> {
         Reader::all(self, kind, "")
     }
@@ -146,7 +150,7 @@ impl Reader {
     /// Carries out a call that changes nothing.
     fn ask(&self, call: &Call) -> Result<Reply, ApiError> {
         if call.changes() {
-            let message = "a reader changes nothing";
+            let message = "a read-only connection changes nothing";
             return Err(ApiError::new(kiln_cluster::Reason::Forbidden, message));
         }
         self.runtime.block_on(carry_out(&self.client, &self.kinds, call))
@@ -160,11 +164,11 @@ struct Stored {
 
 impl Compile for Stored {
     fn kinds(&self) -> Vec<Gvk> {
-        registry::policy_kinds()
+        policy_store::policy_kinds()
     }
 
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        let policy = registry::compile(policy, kinds)?;
+        let policy = policy_store::compile(policy, kinds)?;
         if !self.all {
             return Ok(policy);
         }

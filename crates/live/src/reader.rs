@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_engine::{ListQuery, Page, ReadError, User, View};
+use kiln_engine::{ListPage, ListQuery, ReadError, User, View};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Str, Value, value};
 use tokio::runtime::{Builder, Runtime};
@@ -20,12 +20,12 @@ use crate::path::{Address, BadPart, path};
 /// How long an engine may take to say how it is.
 const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where somebody asks who they are.
+/// Where a client asks who it is.
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Who passes a question on to an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum ProbeTarget<'a> {
     /// A Service: one of the engines behind it that are ready, whichever.
     Service(&'a str),
     /// A pod, ready or not.
@@ -54,11 +54,11 @@ impl Reader {
     /// Connects, and asks which kinds are served.
     ///
     /// # Errors
-    /// When there are no credentials, or nobody answers.
+    /// When there are no credentials, or the server does not answer.
     pub fn connect(options: &Options) -> Result<Self, ConnectError> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| ConnectError {
-                message: format!("cannot begin: {error}"),
+                message: format!("cannot start: {error}"),
                 hint: "is the system out of files?".to_owned(),
             })?;
         let client = runtime.block_on(Client::connect(options, None))?;
@@ -68,7 +68,10 @@ impl Reader {
                 Ok(Reader { runtime, client, kinds: kinds.unwrap_or_else(Kinds::builtin) })
             }
             Err(error) => Err(ConnectError {
-                message: format!("{} does not say which kinds it serves: {error}", client.server()),
+                message: format!(
+                    "cannot discover the kinds that {} serves: {error}",
+                    client.server()
+                ),
                 hint: "check that the cluster is up and the credentials are valid".to_owned(),
             }),
         }
@@ -90,7 +93,7 @@ impl Reader {
         let call =
             Call::Update { object: object.clone(), subresource: Str::default(), dry_run: true };
         match self.runtime.block_on(carry_out(&self.client, &self.kinds, &call)) {
-            // A webhook of somebody else that knows no dry runs says nothing about the object.
+            // Another webhook without dry-run support says nothing about the object.
             Err(error)
                 if error.reason == Reason::Invalid
                     && !error.message.contains("does not support dry run") =>
@@ -135,7 +138,7 @@ impl Reader {
         self.runtime.block_on(self.client.get("/openapi/v2"))
     }
 
-    /// The answer to a SubjectAccessReview: whether somebody may do something. Nothing is stored by asking.
+    /// The answer to a SubjectAccessReview: whether a user may do something. Nothing is stored by asking.
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
@@ -165,10 +168,10 @@ impl Reader {
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
-    pub fn health(&self, namespace: &str, asked: Asked<'_>) -> Result<String, ApiError> {
+    pub fn health(&self, namespace: &str, asked: ProbeTarget<'_>) -> Result<String, ApiError> {
         let (plural, name) = match asked {
-            Asked::Service(name) => ("services", format!("https:{name}:443")),
-            Asked::Pod { name, port } => ("pods", format!("https:{name}:{port}")),
+            ProbeTarget::Service(name) => ("services", format!("https:{name}:443")),
+            ProbeTarget::Pod { name, port } => ("pods", format!("https:{name}:{port}")),
         };
         let health = Address {
             version: "v1",
@@ -181,7 +184,7 @@ impl Reader {
         let path = path(&health, &[]).map_err(|bad| unaskable(&bad))?;
         self.runtime.block_on(async {
             let asked = tokio::time::timeout(HEALTH_PATIENCE, self.client.text(&path)).await;
-            let late = || ApiError::new(Reason::Unavailable, "no answer came in time");
+            let late = || ApiError::new(Reason::Unavailable, "timed out");
             asked.unwrap_or_else(|_| Err(late()))
         })
     }
@@ -198,7 +201,7 @@ impl View for Reader {
         self.object(&id).map_err(|error| read_error(&error))
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let call = Call::List {
             kind: query.kind.clone(),
             namespace: query.namespace.map(Into::into),
@@ -211,8 +214,8 @@ impl View for Reader {
             .block_on(carry_out(&self.client, &self.kinds, &call))
             .map_err(|error| read_error(&error))?
         {
-            Reply::List(list) => Ok(Page { objects: list.objects, resume: list.resume }),
-            _ => Ok(Page::default()),
+            Reply::List(list) => Ok(ListPage { objects: list.objects, resume: list.resume }),
+            _ => Ok(ListPage::default()),
         }
     }
 

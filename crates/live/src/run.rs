@@ -5,28 +5,28 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_controller::{Compile, Hint, ResourceFilter, Settings};
+use kiln_controller::{Compile, ObservedRequest, ResourceFilter, Settings};
 use kiln_object::Kinds;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, ConnectError};
+use crate::controller_loop::{Ended, Stored};
 use crate::discovery::Discovery;
-use crate::drive::{Ended, Stored};
 use crate::health::Health;
 use crate::lease::{self, Term};
 use crate::metrics::Metrics;
 use crate::options::{Only, Options};
-use crate::registry::{self, Registry};
-use crate::state::{Shared, Work};
+use crate::policy_store::{self, Registry};
+use crate::state::{ActivityState, AppState};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
-use crate::{discovery, drive, events, gauges, globals, serve, status};
+use crate::{controller_loop, discovery, events, globals, process_metrics, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
 
-/// Why a process ended that nobody told to, or did not begin, and what to do about it.
+/// Why a process ended unasked, or did not begin, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
     /// What went wrong.
@@ -49,14 +49,14 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
     run_seen(options, end, |_| {}).await
 }
 
-/// Runs until `end` comes, and shows what its parts share to somebody in the same process.
+/// Runs until `end` comes, and shows what its parts share to the caller in the same process.
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
 pub async fn run_seen(
     options: Options,
     end: impl Future<Output = ()>,
-    show: impl FnOnce(&Shared),
+    show: impl FnOnce(&AppState),
 ) -> Result<(), RunError> {
     run_with(options, Acting::default(), end, show).await
 }
@@ -76,11 +76,22 @@ impl Default for Acting {
     }
 }
 
+/// Starts all parts, waits for the end, and stops them.
+///
+/// The order of starting is the order of need. Discovery comes first, because without kinds nothing can be watched; it is the
+/// only thing that can fail the start, so that wrong credentials are an error message and not a pod that is never ready.
+/// Then the parts that read (definitions, global context, policies), then those that report. The server starts before
+/// the controller has the Lease: every replica answers admission requests, only the leader writes.
+///
+/// The order of stopping is the other way round: `stop` makes the replica unready; the server drains; the controller
+/// finishes calls under way and releases the Lease, so that another replica takes over at once; parts that only read are
+/// cut off last. A panic of the server ends the process, because a replica that is ready and does not answer would block
+/// the API server; every other part is restarted on its own.
 pub(crate) async fn run_with(
     options: Options,
     acting: Acting,
     end: impl Future<Output = ()>,
-    show: impl FnOnce(&Shared),
+    show: impl FnOnce(&AppState),
 ) -> Result<(), RunError> {
     // The first to set it wins; it is ring either way.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -89,15 +100,15 @@ pub(crate) async fn run_with(
     let admission = Client::connect(&options, options.as_admission.as_deref()).await?;
     let mut served = Discovery::default();
     let found = served.refresh(&controller).await.map_err(|error| RunError {
-        message: format!("cannot ask {} what it serves: {error}", controller.server()),
-        hint: "check that the cluster runs and that the credentials are good".to_owned(),
+        message: format!("cannot discover what {} serves: {error}", controller.server()),
+        hint: "check that the cluster is up and the credentials are valid".to_owned(),
     })?;
     let (kinds_sender, kinds) = watch::channel(found.unwrap_or_else(Kinds::builtin));
     let (registry_sender, registry) = watch::channel(Arc::new(Registry::default()));
     let (stop, shutdown) = watch::channel(false);
     let (hints, told_hints) = mpsc::channel(4096);
     let (happened, told) = mpsc::channel(1024);
-    let shared = Shared {
+    let shared = AppState {
         options: Arc::clone(&options),
         controller,
         admission,
@@ -116,7 +127,7 @@ pub(crate) async fn run_with(
         shutdown,
     };
     show(&shared);
-    gauges::begin(&shared.metrics);
+    process_metrics::begin(&shared.metrics);
     tracing::info!(server = shared.controller.server(), only = ?options.only, "starts");
     let acts = options.only != Some(Only::Admission);
     let admits = options.only != Some(Only::Controller);
@@ -126,7 +137,7 @@ pub(crate) async fn run_with(
         let (client, mut served) = (shared.controller.clone(), Some(served));
         let rumours = shared.rumours.clone();
         move || {
-            // Whoever begins again knows nothing.
+            // A restarted part knows nothing.
             let served = served.take().unwrap_or_else(|| Discovery::hearing(rumours.clone()));
             served.follow(client.clone(), kinds_sender.clone())
         }
@@ -151,7 +162,7 @@ pub(crate) async fn run_with(
     });
     parts.restarted("rules", move || {
         let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());
-        registry::keep(watcher.clone(), namespace, config_map, registry_sender.clone())
+        policy_store::keep(watcher.clone(), namespace, config_map, registry_sender.clone())
     });
     parts.restarted("status", {
         let (shared, reader) = (shared.clone(), reader.clone());
@@ -179,7 +190,7 @@ pub(crate) async fn run_with(
                 let (settings, hints) = (settings.clone(), Arc::clone(&hints));
                 act(shared.clone(), acting.clone(), settings, hints, identity.clone())
             };
-            supervisor.keep(drive::PART, OnPanic::Restart, act).await;
+            supervisor.keep(controller_loop::PART, OnPanic::Restart, act).await;
         })
     });
     let failed = tokio::select! {
@@ -195,14 +206,14 @@ pub(crate) async fn run_with(
         }
     };
     if tokio::time::timeout(LAST_CALLS + shared.options.linger, last).await.is_err() {
-        tracing::warn!("some calls did not come to their end");
+        tracing::warn!("some calls did not finish");
     }
     parts.tasks.shutdown().await;
     match failed {
         None => Ok(()),
         Some(part) => Err(RunError {
             message: format!("the {part} of this process panicked"),
-            hint: "the log says where: please report it, and start the process anew".to_owned(),
+            hint: "see the log for the location, report it, and restart the process".to_owned(),
         }),
     }
 }
@@ -226,10 +237,10 @@ impl Parts {
 
 /// Lets the controller act whenever this process holds the Lease, until the process is to end.
 async fn act(
-    shared: Shared,
+    shared: AppState,
     acting: Acting,
     settings: Settings,
-    hints: Arc<Mutex<mpsc::Receiver<Hint>>>,
+    hints: Arc<Mutex<mpsc::Receiver<ObservedRequest>>>,
     identity: String,
 ) {
     let mut shutdown = shared.shutdown.clone();
@@ -237,7 +248,7 @@ async fn act(
     loop {
         stands_by(&shared);
         shared.health.good("controller", None);
-        shared.health.up(drive::PART);
+        shared.health.up(controller_loop::PART);
         let mut term = Term::begin(Arc::clone(&lease), shared.kinds.clone(), identity.clone());
         {
             let mut hints = hints.lock().await;
@@ -247,20 +258,20 @@ async fn act(
                 tokio::select! {
                     () = &mut leads => break,
                     _ = shutdown.wait_for(|end| *end) => return,
-                    // Whoever stands by has nothing to do with requests.
+                    // A standby replica has nothing to do with requests.
                     Some(_) = hints.recv() => {}
                 }
             }
         }
-        gauges::acts(&shared.metrics, true);
+        process_metrics::acts(&shared.metrics, true);
         let mut end = term.end();
-        let driving = supervisor::on_own_thread(drive::PART, {
+        let driving = supervisor::on_own_thread(controller_loop::PART, {
             let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
             let (fence, end) = (Arc::clone(&term.fence), term.end());
             move || async move {
                 let mut hints = hints.lock_owned().await;
                 let compile = (acting.compile)();
-                drive::drive(shared, settings, compile, &mut hints, fence, end).await
+                controller_loop::drive(shared, settings, compile, &mut hints, fence, end).await
             }
         });
         tokio::pin!(driving);
@@ -269,7 +280,7 @@ async fn act(
             () = end.comes() => {
                 // Nothing is written any more; an evaluation may be under way that knows nothing of it.
                 stands_by(&shared);
-                shared.health.bad("controller", "it lost the Lease, and is in the middle of something");
+                shared.health.bad("controller", "it lost the Lease during a write");
                 driving.await
             }
         };
@@ -278,33 +289,33 @@ async fn act(
                 stands_by(&shared);
                 return term.give_back().await;
             }
-            // Whoever stands for election is ready to act.
+            // A candidate is ready to lead.
             Ended::LeaseLost => term.leave().await,
         }
     }
 }
 
 /// Tells that this process does not act.
-fn stands_by(shared: &Shared) {
-    gauges::acts(&shared.metrics, false);
+fn stands_by(shared: &AppState) {
+    process_metrics::acts(&shared.metrics, false);
     shared.troubles.send_replace(None);
-    shared.work.send_replace(Work::Waits);
+    shared.work.send_replace(ActivityState::Standby);
 }
 
-/// Runs on a runtime of its own until the process is told to end: by SIGTERM, or Ctrl-C.
+/// Runs on a runtime of its own until SIGTERM or Ctrl-C.
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
 pub fn run_blocking(options: Options) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| RunError {
-        message: format!("cannot begin: {error}"),
-        hint: "the system gives no threads".to_owned(),
+        message: format!("cannot start: {error}"),
+        hint: "cannot create threads".to_owned(),
     })?;
     runtime.block_on(run(options, told_to_end()))
 }
 
-/// Comes when the process is told to end.
+/// Completes on SIGTERM or Ctrl-C.
 async fn told_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {

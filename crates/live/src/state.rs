@@ -3,39 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kiln_controller::Hint;
+use kiln_controller::ObservedRequest;
 use kiln_engine::Globals;
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Str;
 use tokio::sync::{mpsc, watch};
 
+use crate::author_access::Rights;
 use crate::client::Client;
 use crate::discovery::Rumours;
 use crate::events::Happened;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::registry::Registry;
-use crate::rights::Rights;
+use crate::policy_store::Registry;
 
 /// What keeps policies from firing, by policy: kinds that cannot be followed.
 pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
 
 /// How far the controller is with what it knows of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Work {
+pub enum ActivityState {
     /// It does not act: it reads what is stored, or another process acts.
     #[default]
-    Waits,
+    Standby,
     /// Something is to be done.
-    Goes,
+    Busy,
     /// Nothing is to be done now.
-    Rests,
+    Idle,
 }
 
 /// What the parts of a running process share. Cloning copies pointers.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct AppState {
     /// What the user decided.
     pub options: Arc<Options>,
     /// The connection of the controller's side.
@@ -51,16 +51,16 @@ pub struct Shared {
     /// What the global context holds.
     pub globals: watch::Sender<Arc<Globals>>,
     /// Where the admission side tells what only a request knows.
-    pub hints: mpsc::Sender<Hint>,
+    pub hints: mpsc::Sender<ObservedRequest>,
     /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
     /// admission side tells, and a policy becomes ready by it.
     pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
-    /// Where everybody tells what users may want to read of.
+    /// Receives what users may want to read.
     pub happened: mpsc::Sender<Happened>,
     /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
     pub troubles: watch::Sender<Option<Troubles>>,
     /// How far the controller is.
-    pub work: watch::Sender<Work>,
+    pub work: watch::Sender<ActivityState>,
     /// What the API server answered of late about the rights of authors.
     pub rights: Arc<Rights>,
     /// Whether the process can do its work.

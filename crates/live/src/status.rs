@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::registration::Registration;
+use kiln_admission::webhook_needs::WebhookNeeds;
 use kiln_admission::webhooks::POLICY_VALIDATING;
 use kiln_cluster::{Call, ObjectPatch, Reason};
 use kiln_dialects::not_run_in_words;
@@ -15,10 +15,10 @@ use kiln_value::{Str, Value, value};
 
 use crate::calls::carry_out;
 use crate::client::Client;
-use crate::drive::now;
+use crate::controller_loop::now;
 use crate::events::Happened;
-use crate::registry::{Registry, StoredPolicy};
-use crate::state::{Shared, Troubles};
+use crate::policy_store::{Registry, StoredPolicy};
+use crate::state::{AppState, Troubles};
 
 /// How often a process without webhooks looks whether another one has them.
 const LOOK: Duration = Duration::from_secs(5);
@@ -29,12 +29,12 @@ enum Admission<'a> {
     Here(&'a BTreeMap<ObjectId, (Str, i64)>),
     /// Another one, which says when policies are ready.
     Elsewhere,
-    /// Nobody.
+    /// No replica.
     Nowhere,
 }
 
 /// Keeps the status of all policies as it should be, until the process is to end.
-pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
+pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) {
     let mut registry = shared.registry.clone();
     let mut webhooks = shared.webhooks.subscribe();
     let mut troubles = shared.troubles.subscribe();
@@ -107,14 +107,14 @@ pub(crate) async fn keep(shared: Shared, client: Client, with_webhooks: bool) {
 }
 
 /// Whether some process answers requests: then there is a webhook for policies.
-async fn is_admission_elsewhere(shared: &Shared, client: &Client) -> bool {
+async fn is_admission_elsewhere(shared: &AppState, client: &Client) -> bool {
     let kind = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
     let call = Call::Get(ObjectId::new(kind, "", POLICY_VALIDATING));
     let kinds = shared.kinds.borrow().clone();
     carry_out(client, &kinds, &call).await.is_ok()
 }
 
-fn count(shared: &Shared, stored: &Registry) {
+fn count(shared: &AppState, stored: &Registry) {
     let broken = stored.policies.iter().filter(|policy| policy.compiled.is_err()).count();
     #[allow(clippy::cast_precision_loss, reason = "a count for people")]
     for (state, number) in [("broken", broken), ("sound", stored.policies.len() - broken)] {
@@ -132,14 +132,14 @@ fn count(shared: &Shared, stored: &Registry) {
 }
 
 impl StoredPolicy {
-    /// Whether its status says already that it names kinds which nobody serves.
+    /// Whether its status says already that it names kinds which the cluster does not serve.
     fn is_known_to_be_incomplete(&self) -> bool {
         let status = self.object.get("status").map(kiln_value::json::to_string).unwrap_or_default();
         status.contains(UNSERVED)
     }
 }
 
-/// Begins the message about kinds that nobody serves.
+/// Begins the message about kinds that the cluster does not serve.
 const UNSERVED: &str = "the cluster serves no ";
 
 /// The status that a policy should have; none while it is not known, or another process says it.
@@ -189,11 +189,11 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
     })
 }
 
-const NOBODY: &str = "nobody answers admission requests; rules act on what is stored";
+const NOBODY: &str = "no replica answers admission requests; rules act on what is stored";
 
-/// Why a policy does not do all that it says where nobody answers requests; none when it does.
+/// Why a policy does not do all that it says where no replica answers requests; none when it does.
 fn needs_requests(policy: &Policy) -> Option<String> {
-    let asks = Registration::of(policy).asks_for_request;
+    let asks = WebhookNeeds::of(policy).asks_for_request;
     let needs = |rule: &&Arc<Rule>| {
         let named = rule.trigger.named_operations();
         let kinds = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
@@ -208,7 +208,7 @@ fn needs_requests(policy: &Policy) -> Option<String> {
         policy.rules.iter().filter(needs).map(|rule| rule.id.rule.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "nobody answers admission requests, which these rules need: {}; run `kiln run` without \
+            "no replica answers admission requests, which these rules need: {}; run `kiln run` without \
              `--only controller`, or beside it `kiln run --only admission`",
             names.join(", ")
         )
@@ -255,7 +255,7 @@ fn with_troubles(policy: &StoredPolicy, mut status: Value, troubles: Option<&Tro
 const ALL_RUN: &str = "AllRulesRun";
 const NOT_RUN: &str = "RulesNotRun";
 
-/// Adds which rules are not run, so that nobody takes them for rules at work.
+/// Adds which rules are not run, so that they are not taken for running rules.
 fn with_not_run(policy: &StoredPolicy, mut status: Value) -> Value {
     if let Some(message) = not_run_message(policy)
         && let Some(list) = status.get("conditions").and_then(Value::as_list)
@@ -402,7 +402,7 @@ mod tests {
             kiln_yaml::read_bytes("p", text.as_bytes(), kiln_yaml::ReadOptions::kubernetes());
         let object = read.unwrap().remove(0).into_value();
         let kinds = kiln_object::Kinds::builtin();
-        let (compiled, not_run) = crate::registry::compile_whole(&object, &kinds);
+        let (compiled, not_run) = crate::policy_store::compile_whole(&object, &kinds);
         StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled, not_run }
     }
 
@@ -527,7 +527,7 @@ mod tests {
             list.iter().map(|c| c.str_at(["type"]).unwrap().to_owned()).collect()
         };
         assert_eq!(conditions(&said), ["Ready", READABLE]);
-        // Those that stand by keep it, and whoever acts takes it back.
+        // Those that stand by keep it, and the leader takes it back.
         policy.object.set(["status"], said.clone()).unwrap();
         assert_eq!(with_troubles(&policy, good.clone(), None), said);
         assert_eq!(with_troubles(&policy, good.clone(), Some(&Troubles::new())), good);

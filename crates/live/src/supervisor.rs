@@ -7,7 +7,7 @@
 //! | `discovery`, `rules`, `global context` | begins again | what was read goes on to count until it is read anew |
 //! | `status`, `events` | begins again | they are for people: nothing depends on them |
 //! | `webhooks` | begins again | reviews are answered by the rules and the certificate that are there |
-//! | `server` | ends the process | without it nobody can be answered or told, and no probe sees why; whoever started the process starts it anew |
+//! | `server` | ends the process | without it no request is answered, and no probe sees why; the kubelet restarts the process |
 //!
 //! What one question, call, connection, review or evaluation of a rule for one object does is smaller than a part: a panic
 //! there fails that one, and is counted as well ([`caught`], `kiln_controller`, `kiln_admission`).
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::state::Shared;
+use crate::state::AppState;
 
 /// The first and the longest pause before a part begins again. Kubernetes' probes give up on a process after half a minute
 /// in which `/healthz` is not well: one that panics again and again is started anew as a whole.
@@ -56,7 +56,7 @@ pub(crate) const COUNTED: [&str; 14] = [
 pub(crate) enum OnPanic {
     /// It begins again, after a pause.
     Restart,
-    /// The process ends; it is told here which part it was.
+    /// The process ends; the part is recorded here.
     EndProcess(mpsc::UnboundedSender<&'static str>),
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn of(shared: &Shared) -> Self {
+    pub(crate) fn of(shared: &AppState) -> Self {
         Supervisor {
             health: Arc::clone(&shared.health),
             metrics: Arc::clone(&shared.metrics),
@@ -116,17 +116,17 @@ impl Supervisor {
             }
             let what = match (&ended, &on_panic) {
                 (None, OnPanic::EndProcess(ends)) => {
-                    self.health.down(part, "it panicked, and the process ends");
+                    self.health.down(part, "it panicked; the process exits");
                     let _ = ends.send(part);
                     return;
                 }
                 (None, OnPanic::Restart) => "panicked",
-                // Nobody told it to.
+                // It was not asked to.
                 (Some(()), _) => "ended by itself",
             };
             let pause = backoff.after(began.elapsed());
-            tracing::error!(part, "{what}; it begins again in {} s", pause.as_secs());
-            self.health.down(part, format!("it {what}, and begins again in a moment"));
+            tracing::error!(part, "{what}; restarting in {} s", pause.as_secs());
+            self.health.down(part, format!("it {what}; restarting"));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = shutdown.wait_for(|end| *end) => return,
@@ -159,14 +159,14 @@ pub(crate) fn count(metrics: &Metrics, part: &str, panics: u64) {
     }
 }
 
-/// Lets the panic of a task go on in whoever began the task: nothing is left that ran without being watched.
+/// Lets the panic of a task go on in its parent: nothing is left that ran without being watched.
 /// None for a task that was stopped.
 pub(crate) fn pass_on<T>(ended: Result<T, JoinError>) -> Option<T> {
     ended.map_err(|error| error.try_into_panic().map(|panic| resume_unwind(panic))).ok()
 }
 
 /// Runs something on a thread of its own: however long it computes, it keeps no task of the runtime from going on. Tasks
-/// that it spawns, and its timers, are the runtime's. Its panic goes on in whoever waits for it.
+/// that it spawns, and its timers, are the runtime's. Its panic goes on in its caller.
 pub(crate) async fn on_own_thread<T: Send + 'static, F: Future<Output = T>>(
     name: &str,
     begin: impl FnOnce() -> F + Send + 'static,
@@ -178,16 +178,16 @@ pub(crate) async fn on_own_thread<T: Send + 'static, F: Future<Output = T>>(
         let _ = tell.send(std::panic::catch_unwind(run));
     });
     if let Err(error) = spawned {
-        resume_unwind(Box::new(format!("the system gives no thread: {error}")));
+        resume_unwind(Box::new(format!("cannot create a thread: {error}")));
     }
     match told.await {
         Ok(Ok(done)) => done,
         Ok(Err(panic)) => resume_unwind(panic),
-        Err(_) => resume_unwind(Box::new("a thread ended without a word")),
+        Err(_) => resume_unwind(Box::new("a thread ended unexpectedly")),
     }
 }
 
-/// What somebody said when they panicked.
+/// The message of a panic.
 pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
@@ -241,7 +241,7 @@ mod tests {
         at(500).await;
         assert!(health.not_running().is_empty());
         at(1000).await;
-        let told = "status: it panicked, and begins again in a moment";
+        let told = "status: it panicked; restarting";
         assert_eq!(health.not_running(), [told], "after a second it panicked");
         at(1000).await;
         assert_eq!((begun.load(Ordering::SeqCst), health.not_running().len()), (2, 0));
@@ -250,12 +250,12 @@ mod tests {
         let counted = "kiln_panics_total{part=\"status\"} 2\n";
         assert!(supervisor.metrics.text().contains(counted), "{}", supervisor.metrics.text());
         at(2500).await;
-        let told = "status: it ended by itself, and begins again in a moment";
+        let told = "status: it ended by itself; restarting";
         at(1000).await;
         assert_eq!((begun.load(Ordering::SeqCst), health.not_running()), (3, vec![told.into()]));
         at(5000).await;
         assert_eq!((begun.load(Ordering::SeqCst), health.not_running().len()), (4, 0));
-        assert!(supervisor.metrics.text().contains(counted), "nobody panicked");
+        assert!(supervisor.metrics.text().contains(counted), "nothing panicked");
         stop.send(true).unwrap();
         keeping.await.unwrap();
     }
@@ -267,7 +267,7 @@ mod tests {
         let part = || async { panic!("a mistake") };
         supervisor.keep("server", OnPanic::EndProcess(ends), part).await;
         assert_eq!(must_end.recv().await, Some("server"));
-        let told = ["server: it panicked, and the process ends"];
+        let told = ["server: it panicked; the process exits"];
         assert_eq!(supervisor.health.not_running(), told);
         assert!(supervisor.metrics.text().contains("kiln_panics_total{part=\"server\"} 1\n"));
     }

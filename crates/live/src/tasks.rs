@@ -39,14 +39,14 @@ pub(crate) async fn answer_in_thread<T: Send + 'static>(
     caught(metrics, "call", asking).await.flatten().unwrap_or_else(|| failure(PANICKED))
 }
 
-/// Tells an answer. Whoever hears of it when the process ends counts permits to see whether it was the last one.
+/// Passes an answer on. The receiver counts, when the process ends, permits to see whether it was the last one.
 pub(crate) async fn tell_answer<T>(
     permit: SemaphorePermit<'_>,
     answers: &mpsc::Sender<T>,
     answer: T,
 ) {
     drop(permit);
-    // Nobody waits for it when the process ends.
+    // Nothing waits for it when the process ends.
     let _ = answers.send(answer).await;
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let mut telling =
             std::pin::pin!(tell_answer(permits.acquire().await.unwrap(), &answers, 2));
         let told = telling.as_mut().now_or_never();
-        assert!(told.is_none(), "nobody has heard of the first");
+        assert!(told.is_none(), "the first was not reported");
         assert_eq!(permits.available_permits(), 1);
         assert_eq!(answered.recv().await, Some(1));
         telling.await;
@@ -186,13 +186,13 @@ mod tests {
             let error = call(&client, &kinds, &write, None, &metrics, &fence).await.unwrap_err();
             assert!(error.to_string().contains("does not hold the Lease"), "{error}");
         }
-        assert!(listener.accept().is_err(), "nobody was even connected to");
-        // Nobody answers here: that it was sent is enough.
+        assert!(listener.accept().is_err(), "no connection was made");
+        // Nothing answers here: that it was sent is enough.
         let moment = Duration::from_millis(500);
         let read = Call::Get(id);
         let reading = call(&client, &kinds, &read, None, &metrics, &fence);
         assert!(tokio::time::timeout(moment, reading).await.is_err());
-        assert!(listener.accept().is_ok(), "whoever reads disturbs nobody");
+        assert!(listener.accept().is_ok(), "a reader disturbs no other");
         fence.set(Until::Unlimited);
         let write = Call::create(object);
         let writing = call(&client, &kinds, &write, None, &metrics, &fence);

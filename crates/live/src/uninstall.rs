@@ -1,7 +1,7 @@
 //! Takes an installation off a cluster, in the order that leaves what rules made.
 //!
-//! First everything that speaks against it is looked for, so that nothing is gone when the answer is no. Then whoever
-//! acts ends: while a controller runs, a policy that goes takes along what it made. When nobody acts any more,
+//! First everything that speaks against it is looked for, so that nothing is gone when the answer is no. Then the replica that
+//! acts ends: while a controller runs, a policy that goes takes along what it made. When no replica acts any more,
 //! webhooks, rights and definitions can go, and what rules made stays, with its labels.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::discovery::Discovery;
 use crate::lease;
 use crate::options::Options;
 
-/// How long whoever acts may take to end.
+/// How long the leader may take to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long Kubernetes may take to tell pods to end whose Deployment is gone.
 const COLLECTING: Duration = Duration::from_secs(10);
@@ -50,20 +50,20 @@ pub fn webhook_configurations() -> impl Iterator<Item = ObjectId> {
 /// Takes an installation off a cluster, and says what it does as it does it.
 ///
 /// # Errors
-/// When the cluster cannot be reached, a right is missing, or somebody still acts.
+/// When the cluster cannot be reached, a permission is missing, or a replica still acts.
 pub fn uninstall(
     options: &Options,
     plan: &Uninstall,
     said: &mut dyn FnMut(&str),
 ) -> Result<(), ConnectError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-        stopped(format!("cannot begin: {error}"), "is the system out of files?")
+        stopped(format!("cannot start: {error}"), "is the system out of files?")
     })?;
     runtime.block_on(async {
         let client = Client::connect(options, None).await?;
         let kinds = Discovery::default().refresh(&client).await.map_err(|error| {
             let message =
-                format!("{} does not say which kinds it serves: {error}", client.server());
+                format!("cannot discover the kinds that {} serves: {error}", client.server());
             stopped(message, "check that the cluster is up and the credentials are valid")
         })?;
         let kinds = kinds.unwrap_or_else(Kinds::builtin);
@@ -112,7 +112,7 @@ impl Remover<'_> {
             if !ending.is_empty() {
                 self.wait_for_lease(self.namespace, &[]).await?;
             }
-            said("nobody acts any more");
+            said("no replica acts any more");
         }
         for id in webhook_configurations() {
             self.delete(&id, said).await?;
@@ -129,7 +129,7 @@ impl Remover<'_> {
         Ok(())
     }
 
-    /// What becomes of an object of the installation. One that is called the same and is somebody else's stays.
+    /// What becomes of an object of the installation. One that is called the same and belongs to others stays.
     async fn fate(&self, id: &ObjectId) -> Result<Fate, ConnectError> {
         let found = match carry_out(&self.client, &self.kinds, &Call::Get(id.clone())).await {
             Ok(reply) => reply.object().unwrap_or(Value::Null),
@@ -195,7 +195,7 @@ impl Remover<'_> {
                     Some((name, Fate::Stays(why))) => {
                         Some(format!("its Deployment {name} stays: {why}"))
                     }
-                    _ => Some("belongs to no Deployment that goes".to_owned()),
+                    _ => Some("belongs to no Deployment that is deleted".to_owned()),
                 };
                 let name = metadata::name(pod).unwrap_or_default();
                 if let Some(why) = goes_on {
@@ -235,7 +235,8 @@ impl Remover<'_> {
             resume: None,
         };
         let listed = carry_out(&self.client, &self.kinds, &call).await;
-        let listed = listed.map_err(|error| failed("cannot see whether pods still run", &error))?;
+        let listed =
+            listed.map_err(|error| failed("cannot find out whether pods still run", &error))?;
         let mut pods = listed.listing().unwrap_or_default().objects;
         pods.retain(|pod| !matches!(pod.str_at(["status", "phase"]), Some("Succeeded" | "Failed")));
         Ok(pods)
@@ -250,7 +251,7 @@ impl Remover<'_> {
                 return Ok(());
             }
             if begin.elapsed() > PATIENCE {
-                return Err(still_acting(&format!("{left} pods of the engine do not end")));
+                return Err(still_acting(&format!("{left} pods of the engine do not stop")));
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -267,13 +268,14 @@ impl Remover<'_> {
             resume: None,
         };
         let listed = carry_out(&self.client, &self.kinds, &call).await;
-        let listed = listed.map_err(|error| failed("cannot see whether somebody acts", &error))?;
+        let listed =
+            listed.map_err(|error| failed("cannot find out whether a replica acts", &error))?;
         let found = listed.listing().unwrap_or_default().objects;
         let named = found.iter().filter(|lease| metadata::name(lease) == Some(ours.name.as_str()));
         Ok(named.filter_map(metadata::namespace).map(str::to_owned).collect())
     }
 
-    /// Waits until the Lease runs out or is given back, or is held by a pod that will end. Somebody else who renews it
+    /// Waits until the Lease runs out or is given back, or is held by a pod that will end. Another replica that renews it
     /// acts from elsewhere.
     async fn wait_for_lease(&self, namespace: &str, ending: &[String]) -> Result<(), ConnectError> {
         let call = Call::Get(lease::id(namespace));
@@ -283,7 +285,7 @@ impl Remover<'_> {
             let spec = match carry_out(&self.client, &self.kinds, &call).await {
                 Ok(reply) => reply.object().and_then(|object| object.get("spec").cloned()),
                 Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(failed("cannot see whether somebody acts", &error)),
+                Err(error) => return Err(failed("cannot find out whether a replica acts", &error)),
             };
             let Some(spec) = spec else { return Ok(()) };
             let holder = spec.str_at(["holderIdentity"]).unwrap_or_default().to_owned();
@@ -325,15 +327,15 @@ fn stopped(message: String, hint: &str) -> ConnectError {
 
 fn failed(what: &str, error: &ApiError) -> ConnectError {
     let hint = match error.reason {
-        Reason::Forbidden => "uninstalling takes the rights of whoever installed",
-        _ => "run it again: what is gone already is passed over",
+        Reason::Forbidden => "uninstalling needs the same permissions as installing",
+        _ => "run it again: what is already gone is skipped",
     };
     stopped(format!("{what}: {error}"), hint)
 }
 
 fn still_acting(who: &str) -> ConnectError {
     let message = format!(
-        "{who}; rules would go on, and with --all what they made would go with their policies"
+        "{who}; it would go on reconciling, and with --all it would delete downstreams along with their policies"
     );
-    stopped(message, "end it first, and uninstall then")
+    stopped(message, "stop it first, then uninstall")
 }

@@ -1,7 +1,7 @@
 //! Follows one kind for as long as the process lives.
 //!
 //! A watch goes on where it ended, is begun anew when it falls silent, and gives up only when the server no
-//! longer knows what happened since: then whoever listens has to list again. Where watching is forbidden
+//! longer knows what happened since: then the listener has to list again. Where watching is forbidden
 //! and listing is not, it gives up after every pause, so that listing takes its place.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::calls::collection_path;
 use crate::client::{Client, sort};
-use crate::health::{Health, Standing};
+use crate::health::{Health, HealthPart};
 use crate::metrics::Metrics;
 
 /// The longest event that is read.
@@ -29,7 +29,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum WatchNews {
     /// Something happened to an object.
     Event(WatchEvent),
     /// Nothing happened up to this revision.
@@ -84,25 +84,25 @@ pub struct Watcher {
 }
 
 enum End {
-    /// The server ended it, or nobody listens any more.
+    /// The server ended it, or the listener is gone.
     Usual,
     Silent,
     Failed(ApiError),
 }
 
 impl Watcher {
-    /// How a watch is, for as long as somebody cares for it.
-    pub fn standing(&self, subject: &Subject) -> Standing {
+    /// How a watch is, for as long as its handle lives.
+    pub fn standing(&self, subject: &Subject) -> HealthPart {
         self.health.part(format!("{}: {subject}", self.purpose))
     }
 
-    /// Follows a kind from a revision on, until it is lost or nobody listens.
+    /// Follows a kind from a revision on, until it is lost or the listener is gone.
     pub async fn follow(
         &self,
         subject: &Subject,
         from: u64,
-        told: &mpsc::Sender<(Gvk, Told)>,
-        standing: &Standing,
+        told: &mpsc::Sender<(Gvk, WatchNews)>,
+        standing: &HealthPart,
     ) {
         let mut revision = from;
         let mut pause = PAUSES.0;
@@ -131,7 +131,7 @@ impl Watcher {
                 End::Silent => {
                     tracing::warn!(
                         watch = standing.name(),
-                        "nothing was heard for too long, begins anew"
+                        "received nothing for too long; restarting the watch"
                     );
                     trusted = false;
                     standing.bad("it fell silent");
@@ -145,10 +145,10 @@ impl Watcher {
                         )
                     {
                         if forbidden {
-                            tracing::debug!(watch = standing.name(), %error, "is listed instead");
+                            tracing::debug!(watch = standing.name(), %error, "listing instead");
                             tokio::time::sleep(LISTING_PAUSE).await;
                         }
-                        let _ = told.send((subject.gvk.clone(), Told::Lost)).await;
+                        let _ = told.send((subject.gvk.clone(), WatchNews::Lost)).await;
                         return;
                     }
                     tracing::warn!(watch = standing.name(), %error, "is tried again");
@@ -164,8 +164,8 @@ impl Watcher {
         &self,
         subject: &Subject,
         revision: &mut u64,
-        told: &mpsc::Sender<(Gvk, Told)>,
-        standing: &Standing,
+        told: &mpsc::Sender<(Gvk, WatchNews)>,
+        standing: &HealthPart,
         trusted: &mut bool,
     ) -> End {
         let from = revision.to_string();
@@ -204,7 +204,7 @@ impl Watcher {
                 Err(_) => return End::Silent,
                 Ok(None) => return End::Usual,
                 Ok(Some(Err(error))) => {
-                    let message = format!("the watch broke off: {error}");
+                    let message = format!("the watch ended: {error}");
                     return End::Failed(ApiError::new(Reason::Unavailable, message));
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
@@ -217,7 +217,7 @@ impl Watcher {
             }
             while let Some(line) = lines.next() {
                 let Ok(value) = json::parse_bytes(&line, &mut keys) else {
-                    let message = "the watch told something that is no JSON".to_owned();
+                    let message = "the watch sent something that is not JSON".to_owned();
                     return End::Failed(ApiError::new(Reason::Unavailable, message));
                 };
                 let news = match read(value) {
@@ -225,15 +225,15 @@ impl Watcher {
                     Err(error) => return End::Failed(error),
                 };
                 match &news {
-                    Told::Event(event) => {
+                    WatchNews::Event(event) => {
                         *revision = (*revision).max(event.revision);
                         self.metrics.count(
                             "kiln_watch_events_total",
                             &[("kind", subject.gvk.kind.as_str())],
                         );
                     }
-                    Told::Upto(upto) => *revision = (*revision).max(*upto),
-                    Told::Lost => {}
+                    WatchNews::Upto(upto) => *revision = (*revision).max(*upto),
+                    WatchNews::Lost => {}
                 }
                 if told.send((subject.gvk.clone(), news)).await.is_err() {
                     return End::Usual;
@@ -243,7 +243,7 @@ impl Watcher {
     }
 }
 
-fn read(mut value: Value) -> Result<Told, ApiError> {
+fn read(mut value: Value) -> Result<WatchNews, ApiError> {
     let word = value.str_at(["type"]).unwrap_or_default().to_owned();
     let object = value.as_map_mut().and_then(|map| map.remove("object")).unwrap_or(Value::Null);
     let revision =
@@ -252,7 +252,7 @@ fn read(mut value: Value) -> Result<Told, ApiError> {
         "ADDED" => Change::Added,
         "MODIFIED" => Change::Modified,
         "DELETED" => Change::Deleted,
-        "BOOKMARK" => return Ok(Told::Upto(revision())),
+        "BOOKMARK" => return Ok(WatchNews::Upto(revision())),
         _ => {
             let code = object.get("code").and_then(Value::as_i64).unwrap_or(500);
             let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
@@ -260,7 +260,7 @@ fn read(mut value: Value) -> Result<Told, ApiError> {
         }
     };
     let revision = revision();
-    Ok(Told::Event(WatchEvent { change, object, revision }))
+    Ok(WatchNews::Event(WatchEvent { change, object, revision }))
 }
 
 /// Bytes as they come, cut into lines.
@@ -318,10 +318,10 @@ mod tests {
         let added = read(r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}"#);
         assert!(matches!(
             added,
-            Ok(Told::Event(WatchEvent { change: Change::Added, revision: 7, .. }))
+            Ok(WatchNews::Event(WatchEvent { change: Change::Added, revision: 7, .. }))
         ));
         let bookmark = read(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#);
-        assert!(matches!(bookmark, Ok(Told::Upto(9))));
+        assert!(matches!(bookmark, Ok(WatchNews::Upto(9))));
         let gone =
             read(r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#);
         assert_eq!(gone.unwrap_err().reason, Reason::Gone);

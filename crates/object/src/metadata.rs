@@ -37,7 +37,7 @@ pub fn resource_version(object: &Value) -> Option<&str> {
     text(object, "resourceVersion")
 }
 
-/// Whether the object is on its way out: someone deleted it, and finalizers hold it.
+/// Whether the object is being deleted: it has a deletion timestamp, and finalizers hold it.
 pub fn is_deleted(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }

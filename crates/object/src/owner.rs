@@ -94,7 +94,7 @@ pub fn set_owners(object: &mut Value, owners: &[OwnerReference]) {
         object.remove(path);
     } else {
         let entries: Vec<Value> = owners.iter().map(OwnerReference::to_value).collect();
-        // Only an object whose metadata is no map refuses, and that has no owners either way.
+        // Only an object whose metadata is not a map refuses, and that has no owners either way.
         let _ = object.set(path, entries);
     }
 }

@@ -1,11 +1,11 @@
 //! Runs rules over given objects: what a cluster would do, without one.
 //!
-//! Every given resource is taken as just created (or as the values say). What rules make of it joins the
+//! Every given resource is taken as just created (or as the values say). What rules generate joins the
 //! objects, and is itself an event for the rules that listen to such objects, as it would be live.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `objects` | the given objects, and what was made of them: the engine's view |
+//! | `objects` | the given objects, and what rules generated: the engine's view |
 //! | `values` | Kyverno's values and user files: what a cluster or a request would have known |
 //! | `run` | every resource through every rule |
 //! | `report` | what came of it |

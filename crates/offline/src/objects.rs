@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_engine::{ListPage, ListQuery, ReadError, View};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::usual_plural;
 use kiln_value::{Str, Value};
@@ -53,14 +53,14 @@ fn whole_key(id: &ObjectId) -> [Str; 4] {
     [id.gvk.group.clone(), id.gvk.kind.clone(), id.namespace.clone(), id.name.clone()]
 }
 
-/// Puts a namespaced object that names no namespace into `default`, as clients do. A kind that nobody knows counts as
+/// Puts a namespaced object that names no namespace into `default`, as clients do. An unknown kind counts as
 /// namespaced, as it does to Kyverno.
 pub fn with_namespace(mut object: Value, kinds: &Kinds) -> Value {
     let namespaced = Gvk::of(&object)
         .and_then(|gvk| kinds.get(&gvk).map(kiln_object::Kind::is_namespaced))
         .unwrap_or(true);
     if namespaced && metadata::namespace(&object).is_none_or(str::is_empty) {
-        // Hosts refuse what is no object, so there is always metadata to put it in.
+        // Hosts refuse what is not an object, so there is always metadata to put it in.
         let _ = object.set(["metadata", "namespace"], "default");
     }
     object
@@ -96,12 +96,12 @@ impl View for Objects {
         !self.only_given_kinds || self.by_kind.contains_key(&kind_key(kind))
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let Some(objects) = self.by_kind.get(&kind_key(query.kind)) else {
-            return Ok(Page::default());
+            return Ok(ListPage::default());
         };
         let after = query.resume.and_then(|resume| resume.split_once('/'));
-        let mut page = Page::default();
+        let mut page = ListPage::default();
         for ((namespace, name), object) in objects {
             let wanted = query.namespace.is_none_or(|wanted| namespace == wanted)
                 && after.is_none_or(|after| (namespace.as_str(), name.as_str()) > after)

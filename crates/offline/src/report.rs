@@ -1,7 +1,7 @@
 //! What came of a run.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{Answer, Status, Step};
+use kiln_engine::{Status, TraceAnswer, TraceStep};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Value;
@@ -35,7 +35,7 @@ pub struct RuleResult {
     pub status: Status,
     /// Why it ended so, where one sentence says it.
     pub why: Option<String>,
-    /// What a rule that refuses the resource says to whoever sent it.
+    /// The message of a rule that denies the resource.
     pub refusal: Option<String>,
     /// What it made.
     pub made: Vec<Made>,
@@ -44,7 +44,7 @@ pub struct RuleResult {
     /// What failed, and where in the rule.
     pub problems: Vec<Diagnostic>,
     /// Why it ended so, if a trace was asked for.
-    pub trace: Option<Step>,
+    pub trace: Option<TraceStep>,
 }
 
 /// An object that a rule made.
@@ -143,9 +143,10 @@ impl RuleResult {
 }
 
 /// What kept a rule from running, in words: an exclusion that applied, or else what was not met.
-pub fn blocked_by(trace: &Step) -> Option<String> {
-    let is_excluded = trace.steps.last().is_some_and(|last| last.answer == Answer::Yes);
-    let (answer, how) = if is_excluded { (Answer::Yes, "excluded by ") } else { (Answer::No, "") };
+pub fn blocked_by(trace: &TraceStep) -> Option<String> {
+    let is_excluded = trace.steps.last().is_some_and(|last| last.answer == TraceAnswer::Yes);
+    let (answer, how) =
+        if is_excluded { (TraceAnswer::Yes, "excluded by ") } else { (TraceAnswer::No, "") };
     let step = innermost(trace, &answer)?;
     Some(match &step.why {
         Some(why) => format!("{how}{}: {why}", step.what),
@@ -154,7 +155,7 @@ pub fn blocked_by(trace: &Step) -> Option<String> {
 }
 
 /// The innermost of the steps that gave this answer last.
-fn innermost<'s>(step: &'s Step, answer: &Answer) -> Option<&'s Step> {
+fn innermost<'s>(step: &'s TraceStep, answer: &TraceAnswer) -> Option<&'s TraceStep> {
     let found = step.steps.iter().rfind(|step| step.answer == *answer)?;
     Some(innermost(found, answer).unwrap_or(found))
 }

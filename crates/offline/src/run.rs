@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    Effect, Ensure, Event, Existing, Limits, ObjectRef, Outcome, Outside, Patch, PatchTarget,
-    RuleSet, Status, User, World, evaluate,
+    Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
+    RuleOutcome, RuleSet, Status, User, evaluate,
 };
 use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Program, RuleId, Targets};
@@ -32,7 +32,7 @@ pub struct Job<'j> {
     /// What each evaluation may cost, and whether it is traced.
     pub limits: Limits,
     /// Services, registries, and answers of the API server that are ready.
-    pub outside: &'j dyn Outside,
+    pub external_data: &'j dyn ExternalData,
     /// Whether to report rules that do not match, too.
     pub explain: bool,
     /// Whether listing objects of a kind of which nothing is given is an error, rather than an empty list.
@@ -135,7 +135,7 @@ impl State<'_> {
         {
             event.object = Some(object.clone());
         }
-        let mutated = self.job.rules.mutate_each(&event, &self.world(), |rule, event| {
+        let mutated = self.job.rules.mutate_each(&event, &self.eval_env(), |rule, event| {
             self.prepare(event, &rule.id, &trigger)
         });
         let before = event.object.take();
@@ -152,7 +152,7 @@ impl State<'_> {
             self.objects.remove(&trigger);
             self.report.refused.push(trigger.clone());
         } else {
-            let others = self.job.rules.evaluate_each(&event, &self.world(), |rule, event| {
+            let others = self.job.rules.evaluate_each(&event, &self.eval_env(), |rule, event| {
                 self.prepare(event, &rule.id, &trigger)
             });
             outcomes.extend(others.into_iter().map(|outcome| (outcome, None)));
@@ -183,7 +183,7 @@ impl State<'_> {
 
     /// Warns of rules that would change an object again which they have changed already: every update of the object
     /// would add to it.
-    fn note_repeats(&mut self, outcomes: &[Outcome]) {
+    fn note_repeats(&mut self, outcomes: &[RuleOutcome]) {
         let mut warnings = Vec::new();
         for outcome in outcomes {
             let Some(rule) = self.job.rules.rule(&outcome.rule) else { continue };
@@ -193,7 +193,7 @@ impl State<'_> {
             for effect in &outcome.effects {
                 let Effect::Patch(patch) = effect else { continue };
                 let again = Event::updated(patch.after.clone(), patch.after.clone());
-                let again = evaluate(rule, &again, &self.world());
+                let again = evaluate(rule, &again, &self.eval_env());
                 if again.effects.iter().any(|effect| matches!(effect, Effect::Patch(_))) {
                     let id = ObjectRef::of(&patch.after).id;
                     let message = format!(
@@ -209,14 +209,14 @@ impl State<'_> {
         warnings.into_iter().for_each(|warning| self.warn(warning));
     }
 
-    fn world(&self) -> World<'_> {
-        World {
+    fn eval_env(&self) -> EvalEnv<'_> {
+        EvalEnv {
             view: &self.objects,
             kinds: self.job.kinds,
             sources: self.sources,
-            outside: self.job.outside,
+            external_data: self.job.external_data,
             limits: self.job.limits,
-            protected: &[],
+            protected_namespaces: &[],
             home: "",
         }
     }
@@ -249,7 +249,7 @@ impl State<'_> {
 
     fn carry_out(
         &mut self,
-        mut outcome: Outcome,
+        mut outcome: RuleOutcome,
         left: Option<Value>,
         given: bool,
         trigger: &ObjectId,
@@ -307,7 +307,7 @@ impl State<'_> {
 
     /// A rule that changes all objects that match it comes to each given resource in that resource's own turn. Whether
     /// there is nothing else to it.
-    fn leave_others_their_turn(&self, outcome: &mut Outcome, trigger: &ObjectId) -> bool {
+    fn leave_others_their_turn(&self, outcome: &mut RuleOutcome, trigger: &ObjectId) -> bool {
         let rule = self.job.rules.rule(&outcome.rule);
         let Some(Program::Mutate(Mutate { targets, .. })) = rule.map(|rule| &rule.program) else {
             return false;
@@ -373,7 +373,7 @@ impl State<'_> {
 }
 
 /// For each outcome, the object as all rules of its policy left it.
-fn left_by_policies(object: Option<&Value>, outcomes: &[Outcome]) -> Vec<Option<Value>> {
+fn left_by_policies(object: Option<&Value>, outcomes: &[RuleOutcome]) -> Vec<Option<Value>> {
     let mut object = object.cloned();
     let mut left = Vec::with_capacity(outcomes.len());
     for of_policy in outcomes.chunk_by(|a, b| a.rule.policy == b.rule.policy) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, did_you_mean};
+use kiln_diagnostic::{Diagnostic, SourceLocation, did_you_mean};
 use kiln_engine::User;
 use kiln_object::Gvk;
 use kiln_rules::{Operation, RuleId};
@@ -105,7 +105,7 @@ pub fn remark_kind(document: &Document, what: &str, kind: &str) -> Option<Diagno
         }
         Some(_) if value.get("apiVersion").is_some() => return None,
         _ => Diagnostic::warning(format!("the {what} does not say what it is"))
-            .at(Place::new(Arc::clone(document.source()), 0..0)),
+            .at(SourceLocation::new(Arc::clone(document.source()), 0..0)),
     };
     let hint = format!("begin it with apiVersion: cli.kyverno.io/v1alpha1 and kind: {kind}");
     Some(remark.hint(hint))
@@ -253,7 +253,7 @@ fn check_operation(name: &str, value: &Value) -> Result<(), Diagnostic> {
         Some(meant) => format!("did you mean {meant:?}?"),
         None => "use CREATE, UPDATE, DELETE or CONNECT".to_owned(),
     };
-    Err(Diagnostic::error(format!("{OPERATION} {shown:?} is no operation")).hint(hint))
+    Err(Diagnostic::error(format!("{OPERATION} {shown:?} is not an operation")).hint(hint))
 }
 
 fn extend(given: &mut Map, more: &Map) {

@@ -70,7 +70,7 @@ impl std::error::Error for StructuredError {}
 /// Merges a patch into an object.
 ///
 /// # Errors
-/// When the patch holds what it may not, or its elements cannot be told apart.
+/// When the patch holds what it may not, or its elements cannot be identified.
 pub fn structured_merge(
     object: &mut Value,
     patch: &Value,
@@ -165,7 +165,7 @@ impl Merge {
         }
     }
 
-    /// Merges lists whose elements are told apart by keys.
+    /// Merges lists whose elements are identified by keys.
     ///
     /// Elements that only the object has keep their places; shared ones stand in the order of the patch;
     /// new ones stand before the next shared one of the patch, or at the end.
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(
             after.get("env").unwrap().as_list().unwrap().len(),
             3,
-            "duplicates that nobody touches stay"
+            "duplicates that are not touched stay"
         );
         assert_eq!(after.str_at(["image"]), Some("y"));
         let after = container(merged(

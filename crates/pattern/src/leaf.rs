@@ -23,7 +23,7 @@ impl Numbers {
 }
 
 /// Whether a value meets a pattern, as a condition of a patch asks. Maps only ask for a map, whatever is in it;
-/// lists are no patterns.
+/// lists are not patterns.
 ///
 /// ```
 /// use kiln_pattern::value_matches;
@@ -83,7 +83,7 @@ enum Operator {
 }
 
 impl Operator {
-    /// The operator of a pattern, and the rest. One character alone is no operator.
+    /// The operator of a pattern, and the rest. One character alone is not an operator.
     fn split(pattern: &str) -> (Self, &str) {
         let table = [
             (">=", Operator::MoreEqual),
@@ -133,7 +133,7 @@ impl<'v> Operand<'v> {
                 }
             },
             Value::Bool(b) => (Some(b.to_string().into()), None),
-            // Kyverno: null is no text, and counts as 0.
+            // Kyverno: null is not text, and counts as 0.
             Value::Null => (None, Some("0".into())),
             Value::List(_) | Value::Map(_) => (None, None),
         };

@@ -1,7 +1,7 @@
 //! An object against a tree of patterns.
 //!
 //! Maps ask for what they name and leave the rest alone; one map in a list asks it of every element. Anchors
-//! are asked first: a condition that does not hold passes over the list element it stands in, or over the
+//! are asked first: a condition that does not hold skips the list element it stands in, or the
 //! equality anchor it stands below if another anchor beside that one holds; every other mismatch ends the match.
 
 use std::fmt;
@@ -218,7 +218,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Elements whose conditions do not hold are passed over, as long as one is left.
+    /// Elements whose conditions do not hold are skipped, as long as one is left.
     fn elements<'v>(
         &mut self,
         pairs: impl Iterator<Item = (&'v Value, &'v Value)>,

@@ -19,7 +19,7 @@ pub struct ContextEntry {
 /// Where the value of a context entry comes from.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// From what is there already.
+    /// From the context so far.
     Variable {
         /// A document to fill.
         value: Option<Template>,
@@ -36,7 +36,7 @@ pub enum Load {
         namespace: Option<Template>,
     },
     /// An answer of the API server, or of a service.
-    Call(Box<Call>),
+    Call(Box<ApiCall>),
     /// A value that the host keeps for all rules.
     Global {
         /// Its name, perhaps with the name of a projection behind a dot.
@@ -68,7 +68,7 @@ impl Load {
 
 /// A request whose answer is a value.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ApiCall {
     /// Whom to ask.
     pub callee: Callee,
     /// Whether something is sent (`POST`) or only asked for (`GET`).
@@ -104,7 +104,7 @@ pub enum Method {
     Get,
     /// Sends.
     Post,
-    /// Sends, in the place of what is there.
+    /// Sends, replacing what exists.
     Put,
 }
 

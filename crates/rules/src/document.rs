@@ -6,41 +6,43 @@ use crate::script::Expression;
 
 /// A part of a document.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum DocumentPart {
     /// Without expressions.
     Plain(Value),
     /// The value of an expression, whatever its type.
     Whole(Expression),
     /// Text with the values of expressions in it.
-    Text(Vec<Piece>),
+    Text(Vec<TextPiece>),
     /// A map.
-    Map(Vec<(Key, Part)>),
+    Map(Vec<(Key, DocumentPart)>),
     /// A list.
-    List(Vec<Part>),
+    List(Vec<DocumentPart>),
 }
 
 /// A piece of a text.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum TextPiece {
     /// As written.
     Plain(String),
     /// The value of an expression, which must be text, a number or a boolean.
     Value(Expression),
 }
 
-impl Part {
+impl DocumentPart {
     /// The value at a path, if it is known before anything runs.
     pub fn plain<const N: usize>(&self, path: [&str; N]) -> Option<&Value> {
         let mut part = self;
         for (at, key) in path.iter().enumerate() {
             part = match part {
-                Part::Plain(value) => return value.get_path(path[at..].iter().copied()),
-                Part::Map(entries) => &entries.iter().find(|(known, _)| known.as_str() == *key)?.1,
+                DocumentPart::Plain(value) => return value.get_path(path[at..].iter().copied()),
+                DocumentPart::Map(entries) => {
+                    &entries.iter().find(|(known, _)| known.as_str() == *key)?.1
+                }
                 _ => return None,
             };
         }
         match part {
-            Part::Plain(value) => Some(value),
+            DocumentPart::Plain(value) => Some(value),
             _ => None,
         }
     }

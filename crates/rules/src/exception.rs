@@ -4,7 +4,7 @@ use kiln_text::wildcard;
 use kiln_value::Str;
 use kiln_variables::Conditions;
 
-use crate::script::Named;
+use crate::script::NamedExpression;
 use crate::{Dialect, Filters, Origin, RuleId};
 
 /// Objects that some rules leave alone.
@@ -19,7 +19,7 @@ pub struct Exception {
     /// What must hold besides, if anything.
     pub guard: Option<Conditions>,
     /// What must hold besides, in CEL. Unlike a guard, one that fails is a failure of the rule.
-    pub conditions: Vec<Named>,
+    pub conditions: Vec<NamedExpression>,
     /// What the exception gives.
     pub exempts: Exempts,
     /// Of several exceptions, that with the highest number decides what is reported.
@@ -34,7 +34,7 @@ pub struct Exception {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exempts {
     /// The rule does nothing.
-    All(Reported),
+    All(ReportResult),
     /// The rule runs, and its expressions see what is allowed.
     Some {
         /// Wildcards for images.
@@ -46,7 +46,7 @@ pub enum Exempts {
 
 /// How a rule that does nothing because of an exception is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reported {
+pub enum ReportResult {
     /// As skipped.
     Skip,
     /// As passed.

@@ -35,24 +35,29 @@ mod scope;
 mod script;
 mod trigger;
 
-pub use context::{Call, Callee, ContextEntry, Load, Method, QueryText};
-pub use document::{Part, Piece};
-pub use exception::{ExceptedRules, Exception, Exempts, Reported};
+pub use context::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
+pub use document::{DocumentPart, TextPiece};
+pub use exception::{ExceptedRules, Exception, Exempts, ReportResult};
 pub use id::{Dialect, PolicyId, RuleId};
 pub use kiln_object::kinds::usual_plural;
 pub use kind_pattern::{KindPattern, is_version};
 pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
-pub use modify::{Act, MatchItem, Modify, PatchAction, PatchItem, Quantifier, Reach, Test};
+pub use modify::{
+    MatchItem, Modify, ModifyAction, NamespaceReach, PatchAction, PatchItem, Quantifier, ValueTest,
+};
 pub use mutate::{
-    AskedTargets, Change, ChangeLoop, Mutate, MutateTarget, Order, Patch, PatchBody, PatchForm,
-    ScriptedPatch, TakenTargets, Targets,
+    ExpressionTargets, FilteredTargets, ForEachOrder, Mutate, MutateTarget, Mutation, MutationLoop,
+    Patch, PatchBody, PatchForm, ScriptedPatch, Targets,
 };
 pub use operation::{Operation, Operations, UnknownOperation};
 pub use origin::Origin;
 pub use program::{
-    Block, CloneSelect, Emitter, ForEach, Generate, Program, Source, Target, TargetNamespace, What,
+    Block, CloneSelect, Emission, Emitter, ForEach, Generate, Program, Source, Target,
+    TargetNamespace,
 };
-pub use rule::{Apply, Policy, Rule};
+pub use rule::{ApplyRules, Policy, Rule};
 pub use scope::Scope;
-pub use script::{Expression, FindParams, MissingParams, Named, Params, Script, Unmet};
-pub use trigger::{Filter, Filters, Reading, Subject, Trigger, UserFilter, any_pair_matches};
+pub use script::{Expression, FindParams, MissingParams, NamedExpression, Params, Script, Unmet};
+pub use trigger::{
+    Filter, FilterSemantics, Filters, Subject, Trigger, UserFilter, any_pair_matches,
+};

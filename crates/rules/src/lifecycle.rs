@@ -11,7 +11,7 @@ pub struct Lifecycle {
     /// What happens to synchronised objects when the policy or the rule goes away.
     pub on_policy_delete: OnPolicyDelete,
     /// What to do with objects that are there already.
-    pub over: Existing,
+    pub on_conflict: Existing,
     /// How objects are written.
     pub write: Write,
     /// Which ownership labels downstream objects carry.
@@ -52,7 +52,7 @@ pub enum Existing {
     Keep,
     /// Make it as the rule says if the rule made it, of the same trigger; leave any other alone.
     UpdateOwn,
-    /// Make it as the rule says; one that nobody made is taken over.
+    /// Make it as the rule says; one without an owner is adopted.
     Update,
 }
 

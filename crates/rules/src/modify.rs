@@ -12,13 +12,13 @@ use kiln_value::{Path, Str};
 #[derive(Clone, Debug)]
 pub struct Modify {
     /// Which namespaces the rule looks at, beyond its scope.
-    pub reach: Reach,
+    pub reach: NamespaceReach,
     /// Rules of lower tiers come first.
     pub tier: i16,
     /// What the object must be like: all items must hold.
     pub items: Vec<MatchItem>,
     /// What to do with it.
-    pub act: Act,
+    pub action: ModifyAction,
     /// Whether the rule looks at objects that belong to the object: its namespace, the node of a Pod.
     pub asks_for_references: bool,
 }
@@ -26,16 +26,16 @@ pub struct Modify {
 impl Modify {
     /// Whether it changes the object of the event, before that is stored.
     pub fn changes_trigger(&self) -> bool {
-        matches!(self.act, Act::Patch(_))
+        matches!(self.action, ModifyAction::Patch(_))
     }
 
     /// Whether an object of this kind can be what the items ask for, as far as those about its kind tell.
     pub fn may_take_kind(&self, kind: &str) -> bool {
         self.items.iter().filter(|item| item.is_about_kind()).all(|item| {
             let held = match &item.test {
-                Test::Any => true,
-                Test::Values(values) => values.iter().any(|value| value == kind),
-                Test::Regex(regex) => regex.is_match(kind),
+                ValueTest::Any => true,
+                ValueTest::Values(values) => values.iter().any(|value| value == kind),
+                ValueTest::Regex(regex) => regex.is_match(kind),
             };
             held != item.negate
         })
@@ -45,8 +45,8 @@ impl Modify {
     pub fn named_kinds(&self) -> Option<&[Str]> {
         self.items.iter().filter(|item| item.is_about_kind() && !item.negate).find_map(|item| {
             match &item.test {
-                Test::Values(values) => Some(values.as_slice()),
-                Test::Any | Test::Regex(_) => None,
+                ValueTest::Values(values) => Some(values.as_slice()),
+                ValueTest::Any | ValueTest::Regex(_) => None,
             }
         })
     }
@@ -60,7 +60,7 @@ impl MatchItem {
 
 /// Which namespaces a rule looks at. A Namespace is in none.
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum NamespaceReach {
     /// Those of its scope.
     Scope,
     /// Its own, and those whose name matches; that of a cluster-scoped object is the empty text. Without an expression,
@@ -79,7 +79,7 @@ pub struct MatchItem {
     /// What to look at. A boolean is the verdict itself; null, undefined, an error or an empty list is no.
     pub select: Expression,
     /// What the values must be like, as text.
-    pub test: Test,
+    pub test: ValueTest,
     /// How many of several values must pass.
     pub quantifier: Quantifier,
     /// Whether the verdict is inverted.
@@ -90,7 +90,7 @@ pub struct MatchItem {
 
 /// What a value must be like, as text.
 #[derive(Clone, Debug)]
-pub enum Test {
+pub enum ValueTest {
     /// Anything.
     Any,
     /// One of these.
@@ -110,7 +110,7 @@ pub enum Quantifier {
 
 /// What to do with an object.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum ModifyAction {
     /// Patch it. All operations are computed from the object before the rule, and apply together or not at all.
     Patch(Vec<PatchItem>),
     /// Refuse it, with a message to fill in.
@@ -139,9 +139,9 @@ pub struct PatchItem {
 pub enum PatchAction {
     /// Sets a member, or inserts an element; missing parents are made.
     Add,
-    /// Sets what is there.
+    /// Sets an existing value.
     Replace,
-    /// Takes away what is there, if it is.
+    /// Removes an existing value, if any.
     Remove,
     /// Nothing of the rule is done unless this is there.
     Test,

@@ -8,7 +8,7 @@ use kiln_variables::{Conditions, Template};
 
 use crate::context::ContextEntry;
 use crate::program::ForEach;
-use crate::script::{Expression, Named};
+use crate::script::{Expression, NamedExpression};
 use crate::trigger::Filters;
 
 /// Changes objects.
@@ -17,8 +17,8 @@ pub struct Mutate {
     /// The stored objects to change; none for the object of the event itself.
     pub targets: Option<Targets>,
     /// What to change in them.
-    pub change: Change,
-    /// A rule that finds nothing to change has done its work, and is not passed over.
+    pub change: Mutation,
+    /// A rule that finds nothing to change has done its work, and is not skipped.
     pub pass_unchanged: bool,
 }
 
@@ -28,35 +28,35 @@ pub enum Targets {
     /// Found by kind, name, namespace and labels.
     Named(Vec<MutateTarget>),
     /// All that filters take.
-    Taken(Box<TakenTargets>),
+    Filtered(Box<FilteredTargets>),
     /// All that match the rule itself and its conditions.
     Matching {
-        /// Another rule of the policy has changed the object of a request on its way, so only the others are left to
+        /// Another rule of the policy has changed the object of a request at admission, so only the others are left to
         /// change.
         but_the_trigger: bool,
     },
     /// What an expression gives.
-    Asked(Box<AskedTargets>),
+    FromExpression(Box<ExpressionTargets>),
 }
 
 /// Stored objects that filters take.
 #[derive(Clone, Debug)]
-pub struct TakenTargets {
+pub struct FilteredTargets {
     /// What must match. Which operations are named does not matter.
     pub include: Filters,
     /// What must then not match.
     pub exclude: Filters,
     /// What must hold for a target, which is `object` to the conditions.
-    pub conditions: Vec<Named>,
+    pub conditions: Vec<NamedExpression>,
 }
 
 /// Stored objects that an expression gives.
 #[derive(Clone, Debug)]
-pub struct AskedTargets {
+pub struct ExpressionTargets {
     /// Gives an object, a List of objects, or null.
     pub expression: Expression,
     /// What must hold for a target, which is `object` to the conditions.
-    pub conditions: Vec<Named>,
+    pub conditions: Vec<NamedExpression>,
 }
 
 impl Mutate {
@@ -76,12 +76,12 @@ impl Mutate {
 
 /// What to change in an object.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum Mutation {
     /// One patch.
     Patch(Patch),
     /// Loops, one after the other. Each sees what those before it left; within one, `request.object` (or
     /// `target`) stays as it was when the loop began.
-    Loops(Vec<ChangeLoop>),
+    Loops(Vec<MutationLoop>),
     /// Patches that expressions give, one after the other, each on what the one before left.
     Steps(Vec<ScriptedPatch>),
 }
@@ -129,18 +129,18 @@ pub enum PatchBody {
 
 /// A change for each element of a list.
 #[derive(Clone, Debug)]
-pub struct ChangeLoop {
+pub struct MutationLoop {
     /// The list, its context and guard.
     pub foreach: ForEach,
     /// Which element comes first.
-    pub order: Order,
+    pub order: ForEachOrder,
     /// The change.
-    pub change: Change,
+    pub change: Mutation,
 }
 
 /// Which element of a list comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ForEachOrder {
     /// The first.
     Ascending,
     /// The last.

@@ -38,7 +38,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A word that is no operation.
+/// A word that is not an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownOperation(pub String);
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kiln_diagnostic::{Diagnostic, Place};
+use kiln_diagnostic::{Diagnostic, SourceLocation};
 use kiln_value::{Path, Value};
 use kiln_yaml::{Document, part_of};
 
@@ -30,17 +30,17 @@ impl Origin {
     }
 
     /// Where it is. Reads the document again, so ask only to show it.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourceLocation {
         self.document.locate(&self.path)
     }
 
     /// Where another path of the same document is, counted from its root.
-    pub fn place_of(&self, path: &Path) -> Place {
+    pub fn place_of(&self, path: &Path) -> SourceLocation {
         self.document.locate(path)
     }
 
     /// Where a part of the text at a path of the same document is.
-    pub fn place_of_part(&self, path: &Path, part: Range<usize>) -> Place {
+    pub fn place_of_part(&self, path: &Path, part: Range<usize>) -> SourceLocation {
         let place = self.place_of(path);
         match self.document.value().get_path(path).and_then(Value::as_str) {
             Some(text) => part_of(&place, text, part),

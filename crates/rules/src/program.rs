@@ -8,7 +8,7 @@ use kiln_value::{Path, Str};
 use kiln_variables::{Conditions, Template};
 
 use crate::context::{ContextEntry, QueryText};
-use crate::document::Part;
+use crate::document::DocumentPart;
 use crate::modify::Modify;
 use crate::mutate::Mutate;
 use crate::script::Expression;
@@ -83,7 +83,7 @@ impl Generate {
     /// Whether every object is a copy of a source.
     pub fn only_copies(&self) -> bool {
         self.emitters().all(|(_, _, emitter)| {
-            matches!(emitter.what, What::Clone { .. } | What::CloneSelect(_))
+            matches!(emitter.emission, Emission::Clone { .. } | Emission::CloneSelect(_))
         })
     }
 }
@@ -91,18 +91,19 @@ impl Generate {
 impl Emitter {
     /// The kinds that it makes, as far as they are known before it runs.
     pub fn target_kinds(&self) -> Vec<Gvk> {
-        match &self.what {
-            What::Data { target, .. } | What::Clone { target, .. } => {
+        match &self.emission {
+            Emission::Data { target, .. } | Emission::Clone { target, .. } => {
                 kind(&target.api_version, &target.kind).into_iter().collect()
             }
-            What::CloneSelect(select) => select.plain_kinds().collect(),
-            What::Asked { named, .. } => named.clone(),
-            What::Documents(documents) => {
-                let text = |part: &Part, key: &str| {
+            Emission::CloneSelect(select) => select.plain_kinds().collect(),
+            Emission::FromExpression { named, .. } => named.clone(),
+            Emission::Documents(documents) => {
+                let text = |part: &DocumentPart, key: &str| {
                     part.plain([key]).and_then(|value| value.as_str().map(str::to_owned))
                 };
-                let kind =
-                    |part: &Part| Some(Gvk::new(&text(part, "apiVersion")?, &text(part, "kind")?));
+                let kind = |part: &DocumentPart| {
+                    Some(Gvk::new(&text(part, "apiVersion")?, &text(part, "kind")?))
+                };
                 documents.iter().filter_map(kind).collect()
             }
         }
@@ -110,12 +111,14 @@ impl Emitter {
 
     /// The kinds that it copies from, as far as they are known before it runs.
     pub fn source_kinds(&self) -> Vec<Gvk> {
-        match &self.what {
-            What::Data { .. } | What::Asked { .. } | What::Documents(_) => Vec::new(),
-            What::Clone { source, .. } => {
+        match &self.emission {
+            Emission::Data { .. } | Emission::FromExpression { .. } | Emission::Documents(_) => {
+                Vec::new()
+            }
+            Emission::Clone { source, .. } => {
                 kind(&source.api_version, &source.kind).into_iter().collect()
             }
-            What::CloneSelect(select) => select.plain_kinds().collect(),
+            Emission::CloneSelect(select) => select.plain_kinds().collect(),
         }
     }
 }
@@ -141,7 +144,7 @@ pub struct Block {
 /// A list to run for. `element` and `elementIndex` are set for each run.
 #[derive(Clone, Debug)]
 pub struct ForEach {
-    /// The list. What is not a list counts as its only element; null elements are passed over.
+    /// The list. What is not a list counts as its only element; null elements are skipped.
     pub list: QueryText,
     /// Named values of each run.
     pub context: Vec<ContextEntry>,
@@ -155,7 +158,7 @@ pub struct ForEach {
 #[derive(Clone, Debug)]
 pub struct Emitter {
     /// What it makes.
-    pub what: What,
+    pub emission: Emission,
     /// The name that its author gave it.
     pub name: Option<Str>,
     /// Where it was written, from the root of the rule's document.
@@ -164,7 +167,7 @@ pub struct Emitter {
 
 /// What an emitter makes.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Emission {
     /// An object with this content.
     Data {
         /// What it is called.
@@ -182,14 +185,14 @@ pub enum What {
     /// A copy of each object that is found.
     CloneSelect(Box<CloneSelect>),
     /// Whatever an expression asks for while it runs.
-    Asked {
+    FromExpression {
         /// The expression.
         expression: Expression,
         /// The kinds that it, or a value it may use, names.
         named: Vec<Gvk>,
     },
     /// Documents to fill in, each an object.
-    Documents(Vec<Part>),
+    Documents(Vec<DocumentPart>),
 }
 
 /// What a made object is called.

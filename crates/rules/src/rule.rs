@@ -6,13 +6,13 @@ use kiln_object::Kinds;
 use kiln_variables::Conditions;
 
 use crate::{
-    ContextEntry, KindPattern, Lifecycle, Origin, PolicyId, Program, RuleId, Scope, Script,
-    Trigger, What,
+    ContextEntry, Emission, KindPattern, Lifecycle, Origin, PolicyId, Program, RuleId, Scope,
+    Script, Trigger,
 };
 
 /// One compiled unit of any language.
 ///
-/// Everything that makes languages differ is a field of the rule or of one of its parts, so that whoever
+/// Everything that makes languages differ is a field of the rule or of one of its parts, so that code that
 /// runs it never asks where it came from.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -50,7 +50,7 @@ impl Rule {
             || (self.trigger.own_namespace && is_namespace == self.scope.namespace())
     }
 
-    /// The kinds that the rule names, to fire on or to make, and that nobody serves.
+    /// The kinds that the rule names, to fire on or to make, and that the cluster does not serve.
     pub fn unserved_kinds(&self, kinds: &Kinds) -> Vec<String> {
         let is_served = |pattern: &KindPattern| {
             // A resource whose kind was not known when the rule was read is known when it is read again.
@@ -73,7 +73,10 @@ impl Rule {
         if let Program::Generate(generate) = &self.program {
             // What expressions make is known when they have run.
             let written = generate.emitters().filter(|(_, _, emitter)| {
-                !matches!(emitter.what, What::Asked { .. } | What::Documents(_))
+                !matches!(
+                    emitter.emission,
+                    Emission::FromExpression { .. } | Emission::Documents(_)
+                )
             });
             let made = written.flat_map(|(_, _, emitter)| emitter.target_kinds());
             unserved.extend(
@@ -96,13 +99,13 @@ pub struct Policy {
     /// The rules, in the order they were written.
     pub rules: Vec<Arc<Rule>>,
     /// How many of the rules act on one trigger.
-    pub apply: Apply,
+    pub apply: ApplyRules,
     /// Where it was written.
     pub origin: Origin,
 }
 
 impl Policy {
-    /// The kinds that its rules name and that nobody serves.
+    /// The kinds that its rules name and that the cluster does not serve.
     pub fn unserved_kinds(&self, kinds: &Kinds) -> Vec<String> {
         let mut all: Vec<String> =
             self.rules.iter().flat_map(|rule| rule.unserved_kinds(kinds)).collect();
@@ -114,7 +117,7 @@ impl Policy {
 
 /// How many rules of a policy act on one trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Apply {
+pub enum ApplyRules {
     /// All that fire.
     #[default]
     All,

@@ -17,7 +17,7 @@ pub struct Expression {
 
 /// An expression with a name.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedExpression {
     /// The name.
     pub name: Str,
     /// The expression.
@@ -31,13 +31,13 @@ pub struct Script {
     /// What the expressions may mention.
     pub env: Env,
     /// Values, each seeing those before it.
-    pub variables: Vec<Named>,
+    pub variables: Vec<NamedExpression>,
     /// What must hold. A condition that is false counts more than one that fails.
-    pub conditions: Vec<Named>,
+    pub conditions: Vec<NamedExpression>,
     /// What it means that a condition is false.
     pub unmet: Unmet,
     /// Values for reports, computed once the rule has done its work.
-    pub annotations: Vec<Named>,
+    pub annotations: Vec<NamedExpression>,
     /// Some expression looks at the namespace of the trigger.
     pub asks_for_namespace: bool,
     /// Some condition looks at who made the request.
@@ -75,7 +75,7 @@ pub enum FindParams {
 /// What it means that there are no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingParams {
-    /// The rule is passed over.
+    /// The rule is skipped.
     Skip,
     /// The rule fails.
     Fail,
@@ -86,13 +86,13 @@ pub enum MissingParams {
 pub enum Unmet {
     /// The event is none of the rule's business.
     NoMatch,
-    /// The rule is passed over.
+    /// The rule is skipped.
     Skip,
 }
 
 impl Script {
     /// The value of this name, as `variables.name` or `name`.
-    pub fn variable(&self, name: &str) -> Option<&Named> {
+    pub fn variable(&self, name: &str) -> Option<&NamedExpression> {
         let name = name.strip_prefix("variables.").unwrap_or(name);
         self.variables.iter().find(|variable| variable.name == name)
     }

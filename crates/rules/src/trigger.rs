@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_diagnostic::Place;
+use kiln_diagnostic::SourceLocation;
 use kiln_object::Gvk;
 use kiln_object::selector::WildcardSelector;
 use kiln_text::wildcard;
@@ -18,18 +18,18 @@ pub struct Trigger {
     pub include: Filters,
     /// What must then not match.
     pub exclude: Filters,
-    /// Pass over requests that the engine itself made, so that rules do not fire on each other's
+    /// Skip requests that the engine itself made, so that rules do not fire on each other's
     /// objects.
     pub ignore_own_requests: bool,
     /// A policy that lives in a namespace is also fired by that Namespace itself.
     pub own_namespace: bool,
     /// What must match besides, if something narrows the rule.
-    pub narrowed: Option<Filters>,
+    pub narrow_include: Option<Filters>,
     /// What narrows the rule by what must not match.
-    pub narrowed_exclude: Filters,
+    pub narrow_exclude: Filters,
     /// Conditions on the request that come before everything else. One that fails counts as one that is
     /// false: an API server does not ask about such a request.
-    pub admitted: Option<Arc<Script>>,
+    pub match_conditions: Option<Arc<Script>>,
     /// Only objects that are there when the rule comes fire it, and not what happens to others later.
     pub existing_only: bool,
 }
@@ -42,9 +42,9 @@ impl Trigger {
             exclude,
             ignore_own_requests: false,
             own_namespace: false,
-            narrowed: None,
-            narrowed_exclude: Filters::NONE,
-            admitted: None,
+            narrow_include: None,
+            narrow_exclude: Filters::NONE,
+            match_conditions: None,
             existing_only: false,
         }
     }
@@ -84,7 +84,7 @@ impl Trigger {
         let asks = |filters: &Filters| filters.filters().iter().any(|f| !f.user.is_empty());
         asks(&self.include)
             || asks(&self.exclude)
-            || self.admitted.as_ref().is_some_and(|script| script.asks_for_user)
+            || self.match_conditions.as_ref().is_some_and(|script| script.asks_for_user)
     }
 }
 
@@ -140,14 +140,14 @@ pub struct Filter {
     /// Who made the request.
     pub user: UserFilter,
     /// How attributes are read that languages read differently.
-    pub reading: Reading,
+    pub reading: FilterSemantics,
     /// Where the filter was written.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 /// What languages decide differently about the attributes of a filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct FilterSemantics {
     /// The labels of its namespace are, for a Namespace, its own, and do not matter for anything else
     /// that is in no namespace. Otherwise such objects never meet them.
     pub own_labels_of_namespaces: bool,

@@ -1,6 +1,6 @@
 //! What clients send: how many bytes of all bodies are there at once.
 //!
-//! Whoever announces much and sends nothing takes no room: bytes count as they come, and until the request is answered.
+//! A client that announces much and sends nothing takes no room: bytes count as they come, and until the request is answered.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Bodies {
         Bodies(Arc::new(Semaphore::new(most)))
     }
 
-    /// Whether somebody waits for room, or soon has to.
+    /// Whether a request waits for room, or soon has to.
     pub(crate) fn is_full(&self) -> bool {
         self.0.available_permits() < 1 << 16
     }

@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use kiln_apiserver::{Answer, LONGEST_BODY, Request, Response, Server, Watch};
+use kiln_apiserver::{LONGEST_BODY, Request, Response, ResponseOrWatch, Server, Watch};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ type Answered = http::Response<UnsyncBoxBody<Bytes, Infallible>>;
 pub(crate) struct Host {
     pub(crate) server: Arc<Server>,
     pub(crate) journal: Option<Arc<Journal>>,
-    /// Held by everybody who writes: the end waits for them.
+    /// Held by all writers: the end waits for them.
     pub(crate) writing: Arc<RwLock<()>>,
     pub(crate) bodies: Bodies,
     pub(crate) revisions: watch::Receiver<u64>,
@@ -102,7 +102,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, host: Host) {
         let host = host.clone();
         async move { Ok::<_, Infallible>(host.respond(request).await) }
     });
-    // Before the first request nobody else counts the time: whoever says nothing is let go.
+    // Before the first request nothing else counts the time: a silent client is disconnected.
     let silence = async move {
         if tokio::time::timeout(HEAD, first.wait_for(|asked| *asked)).await.is_ok() {
             std::future::pending::<()>().await;
@@ -113,7 +113,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, host: Host) {
     tokio::select! {
         served = serving.as_mut() => {
             if let Err(error) = served {
-                tracing::debug!(%error, "a connection broke off");
+                tracing::debug!(%error, "a connection was cut off");
             }
         }
         () = silence => tracing::debug!("a connection said nothing"),
@@ -154,7 +154,7 @@ fn refusal(status: u16, message: &str) -> Answered {
 }
 
 impl Host {
-    /// Keeps what was written, if it is to be kept; whoever asked may be told when this returns.
+    /// Keeps what was written, if it is to be kept; the client may be answered when this returns.
     pub(crate) fn keep(&self) -> Result<(), String> {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.keep(&self.server))
     }
@@ -190,7 +190,7 @@ impl Host {
             match tokio::time::timeout(BODY, received).await {
                 Ok(Ok(received)) => (request.body, room) = received,
                 Ok(Err(Unread::TooLong)) => return too_large(),
-                Ok(Err(Unread::BrokeOff)) => return refusal(400, "the body broke off"),
+                Ok(Err(Unread::BrokeOff)) => return refusal(400, "the body was cut off"),
                 Err(_) if self.bodies.is_full() => {
                     return refusal(503, "too many large requests at once; try again later");
                 }
@@ -219,7 +219,7 @@ impl Host {
                     return refusal(500, "the write cannot be kept on disk");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a request broke off");
+                    tracing::error!(%error, "a request was cut off");
                     return refusal(500, "an error in the sandbox itself");
                 }
             }
@@ -227,8 +227,8 @@ impl Host {
             self.server.handle(&request)
         };
         match answer {
-            Answer::Response(response) => full(response),
-            Answer::Watch(watch) => self.follow(*watch),
+            ResponseOrWatch::Response(response) => full(response),
+            ResponseOrWatch::Watch(watch) => self.follow(*watch),
         }
     }
 
@@ -245,7 +245,7 @@ impl Host {
     }
 }
 
-/// A watch on its way to a client.
+/// A watch that is sent to a client.
 struct Follower {
     host: Host,
     watch: Watch,

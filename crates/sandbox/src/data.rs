@@ -18,9 +18,9 @@ use crate::journal::{Batch, Key, Storage};
 
 const OBJECTS: TableDefinition<'_, &str, &str> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
-/// There while nobody has written since a clean end.
+/// Exists while nothing has been written since a clean shutdown.
 const ENDED: &str = "ended";
-/// How far the revision goes on after a kill: further than anybody gets between two commits.
+/// How far the revision goes on after a kill: further than writes get between two commits.
 const AFTER_KILL: u64 = 1_000_000;
 
 /// The certificates of a sandbox.
@@ -54,7 +54,7 @@ fn text_of((group, plural, namespace, name): &Key) -> String {
 }
 
 impl Data {
-    /// Opens a folder, and reads what is in it. Nobody else may read what is made here: it holds Secrets.
+    /// Opens a folder, and reads what is in it. No other user may read these files: it holds Secrets.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), StartError> {
         let shown = folder.display();
         let wrong = |message: String, hint: &str| StartError { message, hint: hint.to_owned() };

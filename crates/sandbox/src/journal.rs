@@ -1,7 +1,7 @@
-//! Puts what the server writes on disk, before anybody is told of it.
+//! Puts what the server writes on disk, before clients see it.
 //!
 //! Records are taken from the server and committed under one lock: they reach the disk in the order in which they were
-//! made, and whoever has waited for the lock knows that everything up to its own write is there. Many who wait
+//! made, and a writer that has waited for the lock knows that everything up to its own write is there. Many who wait
 //! share one commit, made by the first of them.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub(crate) struct Journal {
 struct Writer {
     /// None when it is closed.
     storage: Option<Box<dyn Storage>>,
-    /// What was taken from the server and could not be kept yet: whoever comes next tries again, so that nobody is
+    /// What was taken from the server and could not be kept yet: the next writer tries again, so that no client is
     /// told of something that a failure before them has lost.
     pending: Batch,
 }
@@ -82,7 +82,7 @@ impl Journal {
         writer.commit(records)
     }
 
-    /// Keeps what is left and lets go of the disk: who writes later is told that it is not kept.
+    /// Keeps what is left and releases the disk: later writers get an error that it is not kept.
     pub(crate) fn close(&self, server: &Server) -> Result<(), String> {
         let mut writer = self.writer();
         writer.commit(server.take_records())?;
@@ -97,7 +97,7 @@ impl Writer {
             return Ok(());
         }
         let Some(storage) = &mut self.storage else {
-            return Err("cannot write the data: the sandbox has ended".to_owned());
+            return Err("cannot write the data: the sandbox has stopped".to_owned());
         };
         storage.commit(&self.pending)?;
         self.pending = Batch::default();

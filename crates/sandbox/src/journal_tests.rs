@@ -56,7 +56,7 @@ fn config_map(name: &str, step: usize) -> Value {
     value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"step": (step.to_string())}})
 }
 
-/// One writer and its object: each step writes it anew, every third one deletes it. The last step that it was told
+/// One writer and its object: each step writes it anew, every third one deletes it. The last step that was acknowledged
 /// of as done, and the last that it tried.
 fn write(server: &Server, journal: &Journal, name: &str, steps: usize) -> (usize, usize) {
     let one = format!("{CONFIG_MAPS}/{name}");
@@ -75,7 +75,7 @@ fn write(server: &Server, journal: &Journal, name: &str, steps: usize) -> (usize
     (acknowledged, steps)
 }
 
-/// Lets writers loose on a disk, and compares what they were told with what is there.
+/// Lets writers loose on a disk, and compares the acknowledged writes with the stored ones.
 fn compare(fate: impl FnMut() -> Fate + Send + 'static) {
     const WRITERS: usize = 8;
     const STEPS: usize = 12;
@@ -204,7 +204,7 @@ fn the_revision_does_not_come_again() {
     assert_eq!(clean, server.revision());
     assert_eq!(send(&server, "POST", CONFIG_MAPS, &config_map("a", 1)), 201);
     journal.keep(&server).unwrap();
-    // Somebody sees a write that never reaches the disk.
+    // A client sees a write that never reaches the disk.
     assert_eq!(send(&server, "POST", CONFIG_MAPS, &config_map("b", 1)), 201);
     drop(journal);
     assert!(begin().1 > server.revision());

@@ -4,19 +4,19 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `outside` | the clock, chance, and calls to webhooks |
+//! | `host` | the clock, chance, and calls to webhooks |
 //! | `bodies` | what clients send, and how much of it at once |
 //! | `connection` | requests in, answers and watches out |
-//! | `journal` | brings what is written to the disk, in order, before anybody is told of it |
+//! | `journal` | brings what is written to the disk, in order, before clients see it |
 //! | `data` | what is stored, on disk |
 //! | `kubeconfig` | what clients need to find and trust the server |
 
 mod bodies;
 mod connection;
 mod data;
+mod host;
 mod journal;
 mod kubeconfig;
-mod outside;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ use tokio::sync::{RwLock, watch};
 use tokio_rustls::TlsAcceptor;
 
 use data::Data;
+use host::SandboxHost;
 use journal::Journal;
 pub use kubeconfig::HEADER as KUBECONFIG_HEADER;
-use outside::World;
 
 /// Why a sandbox does not start, in words for the user.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct Options {
     pub authorization: Authorization,
     /// The namespace of the kubeconfig's context.
     pub namespace: String,
-    /// Requests wait until [`Sandbox::open`]; those of whoever has [`Sandbox::inner_kubeconfig`] do not.
+    /// Requests wait until [`Sandbox::open`]; those of clients with [`Sandbox::inner_kubeconfig`] do not.
     pub hold: bool,
 }
 
@@ -109,7 +109,7 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Sandbox {
     server: Arc<Server>,
-    world: Arc<outside::Shared>,
+    host_state: Arc<host::HostState>,
     journal: Option<Arc<Journal>>,
     writing: Arc<RwLock<()>>,
     address: SocketAddr,
@@ -137,8 +137,8 @@ impl Sandbox {
         };
         let own = |message: String| StartError { message, hint: "begin anew".to_owned() };
         let certificates = certificates(kept.certificates.as_ref(), address).map_err(own)?;
-        let token = kept.token.clone().map_or_else(outside::secret, Ok)?;
-        let signing_key = kept.signing_key.clone().map_or_else(outside::secret, Ok)?;
+        let token = kept.token.clone().map_or_else(host::secret, Ok)?;
+        let signing_key = kept.signing_key.clone().map_or_else(host::secret, Ok)?;
         let full = |message: String| StartError { message, hint: "is the disk full?".to_owned() };
         if let Some(data) = &data {
             data.keep_identity(&token, &signing_key, &certificates).map_err(full)?;
@@ -151,9 +151,12 @@ impl Sandbox {
             ca: certificates.authority.certificates.clone(),
             ..Settings::default()
         };
-        let world = Arc::new(outside::Shared::default());
-        let server =
-            Server::with_records(settings, Box::new(World(Arc::clone(&world))), kept.records);
+        let host_state = Arc::new(host::HostState::default());
+        let server = Server::with_records(
+            settings,
+            Box::new(SandboxHost(Arc::clone(&host_state))),
+            kept.records,
+        );
         let server = Arc::new(server);
         let journal = data.map(|data| Arc::new(Journal::new(Box::new(data))));
         if let Some(journal) = &journal {
@@ -170,7 +173,7 @@ impl Sandbox {
             journal: journal.clone(),
             writing: Arc::default(),
             bodies: connection::bodies(),
-            revisions: world.revisions.subscribe(),
+            revisions: host_state.revisions.subscribe(),
             open: open.subscribe(),
             stopped,
         };
@@ -187,7 +190,7 @@ impl Sandbox {
         let kubeconfig = config(address);
         Ok(Sandbox {
             server,
-            world,
+            host_state,
             journal,
             writing,
             address,
@@ -313,7 +316,7 @@ impl Sandbox {
 
     /// Waits for something to be written after a revision.
     pub async fn changed_after(&self, revision: u64) {
-        let mut revisions = self.world.revisions.subscribe();
+        let mut revisions = self.host_state.revisions.subscribe();
         let _ = revisions.wait_for(|now| *now > revision).await;
     }
 
@@ -381,7 +384,7 @@ async fn settle(host: connection::Host) {
         match settled.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "cannot write to disk"),
-            Err(_) => tracing::error!("a controller of the sandbox broke off"),
+            Err(_) => tracing::error!("a controller of the sandbox panicked"),
         }
         tokio::select! {
             changed = revisions.changed() => if changed.is_err() { return },
@@ -407,7 +410,7 @@ fn certificates(
         namespace: "default".into(),
         others: vec!["localhost".to_owned(), "127.0.0.1".to_owned(), address.ip().to_string()],
     };
-    let (now, _) = outside::now();
+    let (now, _) = host::now();
     let made = Certificates::ensure(&stored, &names, now).map_err(|error| error.to_string())?;
     Ok(data::Identity { authority: made.authority, serving: made.serving })
 }
@@ -424,7 +427,7 @@ fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
         .map_err(|error| error.to_string())?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| format!("certificate and key do not fit: {error}"))?;
+        .map_err(|error| format!("certificate and key do not match: {error}"))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -47,7 +47,7 @@ impl<'s> Node<'s> {
         path.into_iter().try_fold(self, Node::field)
     }
 
-    /// How the list merges; `None` when this is no list.
+    /// How the list merges; `None` when this is not a list.
     pub fn list_type(self) -> Option<ListType> {
         self.shape.is_list.then_some(self.shape.list_type)
     }

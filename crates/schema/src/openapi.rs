@@ -13,14 +13,14 @@ use crate::table::{Field, Kind, ListType, MapType, PatchStrategy, Shape, ShapeId
 use crate::table::{Table, UNKNOWN};
 use crate::{Scope, builtin};
 
-/// A document that is no OpenAPI document or no CustomResourceDefinition.
+/// A document that is not an OpenAPI document or no CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaError {
     /// Where in the document.
     pub path: Path,
     /// What had to be there.
     pub wanted: &'static str,
-    /// What is there: a [`Value::type_name`], or `nothing`.
+    /// What was found: a [`Value::type_name`], or `nothing`.
     pub found: &'static str,
 }
 

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use crate::Scope;
 
-/// How the elements of a list are told apart when it is merged.
+/// How the elements of a list are identified when it is merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListType {
     /// The list is one value.

@@ -1,16 +1,16 @@
 //! Asks services for rules: only those that users allow, and within limits.
 //!
-//! Rules ask through [`kiln_engine::Outside`], which is the one gate: a context entry's `apiCall.service` and CEL's
+//! Rules ask through [`kiln_engine::ExternalData`], which is the one gate: a context entry's `apiCall.service` and CEL's
 //! `http` library alike. Nothing is asked unless its host is on the list; what a name leads to is looked at before
-//! anybody connects, and the address that was looked at is the one that is connected to. Redirects are not followed,
+//! a connection is made, and the address that was looked at is the one that is connected to. Redirects are not followed,
 //! and no credentials are added.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`allowed`] | the list of hosts, and addresses that nobody reaches by a name |
+//! | [`allowlist`] | the list of hosts, and addresses that are not reached by a name |
 //! | here | the request itself |
 
-pub mod allowed;
+pub mod allowlist;
 
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use kiln_engine::{Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{ExternalData, ExternalDataError, ServiceAnswer, ServiceRequest};
 use kiln_rules::Method;
 use kiln_value::{KeyTable, Value, json};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -27,14 +27,14 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body, http};
 
-pub use allowed::{Allowed, Host};
+pub use allowlist::{Host, HostAllowlist};
 
 /// How long a service may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MOST_BYTES: u64 = 2 << 20;
-/// The most lookups of names at once, in the whole process: each has a thread, and the system's resolver cannot be told
-/// to stop, so a lookup goes on when nobody waits for it any more.
+/// The most lookups of names at once, in the whole process: each has a thread, and the system's resolver cannot be asked
+/// to stop, so a lookup goes on when no caller waits for it any more.
 const MOST_LOOKUPS: usize = 128;
 /// The lookups that are under way.
 static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
@@ -42,14 +42,14 @@ static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 /// Asks the services that users allow.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
-    allowed: Arc<Allowed>,
+    allowed: Arc<HostAllowlist>,
     timeout: Option<Duration>,
     most_bytes: Option<u64>,
 }
 
 impl Services {
     /// Asks the services of a list.
-    pub fn new(allowed: Allowed) -> Self {
+    pub fn new(allowed: HostAllowlist) -> Self {
         Services { allowed: Arc::new(allowed), timeout: None, most_bytes: None }
     }
 
@@ -71,18 +71,18 @@ impl Services {
         self.allowed.is_empty()
     }
 
-    fn ask(&self, request: &ServiceRequest<'_>) -> Result<http::Response<Body>, OutsideError> {
+    fn ask(&self, request: &ServiceRequest<'_>) -> Result<http::Response<Body>, ExternalDataError> {
         let url = request.url;
-        let uri: http::Uri = url
-            .parse()
-            .map_err(|error| OutsideError::refused(format!("{url:?} is no address: {error}")))?;
-        let host = self.allowed.permits(&uri).map_err(OutsideError::refused)?;
+        let uri: http::Uri = url.parse().map_err(|error| {
+            ExternalDataError::refused(format!("{url:?} is not an address: {error}"))
+        })?;
+        let host = self.allowed.permits(&uri).map_err(ExternalDataError::refused)?;
         let config = Agent::config_builder()
-            .tls_config(tls(request.ca_bundle).map_err(OutsideError::failed)?)
+            .tls_config(tls(request.ca_bundle).map_err(ExternalDataError::failed)?)
             .timeout_global(Some(self.timeout.unwrap_or(TIMEOUT)))
             .http_status_as_error(false)
             .max_idle_connections(0)
-            // Where a redirect leads, nobody has allowed.
+            // The target of a redirect is not on the allowlist.
             .max_redirects(0)
             .max_redirects_will_error(false)
             // A proxy would look up names itself.
@@ -96,7 +96,7 @@ impl Services {
             builder = builder.header(name.as_str(), value.as_str());
         }
         let unsendable = |error: &http::Error| {
-            OutsideError::refused(format!("{url} cannot be asked like this: {error}"))
+            ExternalDataError::refused(format!("{url} cannot be asked like this: {error}"))
         };
         let answer = match request.method {
             Method::Get => {
@@ -114,28 +114,34 @@ impl Services {
             }
         };
         answer.map_err(|error| match error {
-            // What the resolver refuses is no failure of the network.
-            ureq::Error::Other(why) if why.is::<allowed::Kept>() => {
-                OutsideError::refused(format!("{url}: {why}"))
+            // What the resolver refuses is not a failure of the network.
+            ureq::Error::Other(why) if why.is::<allowlist::Kept>() => {
+                ExternalDataError::refused(format!("{url}: {why}"))
             }
-            error => OutsideError::failed(format!("{url} does not answer: {error}")),
+            error => ExternalDataError::failed(format!("{url} does not answer: {error}")),
         })
     }
 }
 
-impl Outside for Services {
-    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+impl ExternalData for Services {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
         self.exchange(request)?.good(request.url)
     }
 
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, ExternalDataError> {
         let mut answer = self.ask(request)?;
         let most = self.most_bytes.unwrap_or(MOST_BYTES);
         let bytes = read_within(answer.body_mut(), most).map_err(|error| {
-            OutsideError::failed(format!("the answer of {} broke off: {error}", request.url))
+            ExternalDataError::failed(format!(
+                "the response of {} was cut off: {error}",
+                request.url
+            ))
         })?;
         let bytes = bytes.ok_or_else(|| {
-            OutsideError::failed(format!("{} answers with more than {most} bytes", request.url))
+            ExternalDataError::failed(format!(
+                "{} answers with more than {most} bytes",
+                request.url
+            ))
         })?;
         let body = json::parse_bytes(&bytes, &mut KeyTable::new()).ok();
         Ok(ServiceAnswer { status: answer.status().as_u16(), body })

@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use kiln_engine::{Outside as _, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{ExternalData as _, ExternalDataError, ServiceAnswer, ServiceRequest};
 use kiln_rules::Method;
-use kiln_services::{Allowed, Services};
+use kiln_services::{HostAllowlist, Services};
 use kiln_value::{Str, Value, value};
 
 /// A service that gives one answer to each who asks, and hands over what it was asked.
@@ -30,7 +30,7 @@ fn service(
     (port, questions)
 }
 
-fn ask(services: &Services, url: &str) -> Result<Value, OutsideError> {
+fn ask(services: &Services, url: &str) -> Result<Value, ExternalDataError> {
     services.call(&request(url, Method::Get, &[], None))
 }
 
@@ -44,7 +44,7 @@ fn request<'r>(
 }
 
 fn allowing(list: &str) -> Services {
-    Services::new(Allowed::read(list).unwrap()).within(Duration::from_millis(500), 1000)
+    Services::new(HostAllowlist::read(list).unwrap()).within(Duration::from_millis(500), 1000)
 }
 
 /// A text of 20,002 bytes in JSON, compressed by gzip to less than a hundred.
@@ -86,7 +86,7 @@ fn what_is_not_allowed_is_not_asked() {
         let refused = ask(&allowing(list), &url).unwrap_err();
         assert!(refused.refused, "{list:?} {url}: {refused}");
     }
-    assert!(questions.try_recv().is_err(), "nobody connected");
+    assert!(questions.try_recv().is_err(), "no connection was made");
     assert!(Services::default().are_off());
 }
 
@@ -100,7 +100,7 @@ fn redirects_are_not_followed() {
     let services = allowing("127.0.0.1");
     let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();
     assert!(error.message.contains("redirect 302"), "{error}");
-    assert!(questions.try_recv().is_err(), "nobody went there");
+    assert!(questions.try_recv().is_err(), "no request was sent there");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn answers_have_a_most_of_bytes_and_time() {
     assert!(began.elapsed() < Duration::from_secs(10));
     for (answer, says) in [
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "status 404"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno", "no JSON"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno", "not JSON"),
     ] {
         let (port, _asked) = service(answer, Duration::ZERO);
         let error = ask(&services, &format!("http://127.0.0.1:{port}/")).unwrap_err();

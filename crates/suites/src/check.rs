@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
-use kiln_engine::{Limits, Outside};
+use kiln_engine::{ExternalData, Limits};
 use kiln_jmespath::Sources;
 use kiln_object::ObjectId;
-use kiln_offline::{Change, Job, Made, Report as Offline, RuleResult, Status, run as run_offline};
+use kiln_offline::{
+    Change, Job, Made, Report as NoExternalData, RuleResult, Status, run as run_offline,
+};
 use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
 use kiln_yaml::{Document, Places, ReadOptions, Reader};
 
-use crate::answers::Asked;
 use crate::compare::{difference, find, same};
 use crate::files::Files;
-use crate::format::{Expectation, Named, Wanted};
+use crate::format::{Expectation, ExpectedStatus, ResourceName};
 use crate::load::{Expected, Loaded, load, read_suites};
+use crate::mock_responses::MockedServices;
 use crate::names::{
     describe, is_named, means_key, means_name, means_policy, means_rule, shown, shown_name,
 };
@@ -31,7 +33,7 @@ pub struct Options<'o> {
     /// How files are read.
     pub read: ReadOptions,
     /// Who is asked for what a suite says no answer to.
-    pub services: &'o dyn Outside,
+    pub services: &'o dyn ExternalData,
     /// Definitions of custom resources that all suites may use.
     pub definitions: &'o [Document],
 }
@@ -108,12 +110,12 @@ struct Checking<'c> {
 
 /// What rules did, found by the names of the objects that it is about.
 struct Ran {
-    report: Offline,
+    report: NoExternalData,
     by_name: HashMap<Str, Vec<usize>>,
 }
 
 impl Ran {
-    fn new(report: Offline) -> Self {
+    fn new(report: NoExternalData) -> Self {
         let mut by_name: HashMap<Str, Vec<usize>> = HashMap::new();
         for (at, result) in report.results.iter().enumerate() {
             let made = result.made.iter().map(|made| &made.id.name);
@@ -186,7 +188,7 @@ impl Checking<'_> {
             matches!(program, Some(Program::Mutate(mutate)) if mutate.targets.is_some())
         };
         let nothing_ran = rows.iter().all(|row| row.verdict == Verdict::Excluded);
-        if expected.expectation.wanted != Wanted::Pass
+        if expected.expectation.wanted != ExpectedStatus::Pass
             || !nothing_ran
             || !rules.iter().any(has_targets)
         {
@@ -301,7 +303,10 @@ impl Checking<'_> {
             values,
             user: loaded.user.clone(),
             limits: Limits { trace: 32, ..Limits::default() },
-            outside: &Asked { answers: &loaded.answers, services: self.options.services },
+            external_data: &MockedServices {
+                answers: &loaded.answers,
+                services: self.options.services,
+            },
             explain: true,
             only_given_kinds: true,
         };
@@ -355,7 +360,13 @@ impl Checking<'_> {
     }
 
     /// The rows of an expectation for one of the resources that it names.
-    fn one(&mut self, expected: &Expected, named: &Named, rules: &[RuleId], ran: &Ran) -> Vec<Row> {
+    fn one(
+        &mut self,
+        expected: &Expected,
+        named: &ResourceName,
+        rules: &[RuleId],
+        ran: &Ran,
+    ) -> Vec<Row> {
         let given = self.given.get(&named.name).map_or(&[][..], Vec::as_slice);
         let sources = expected.clone_sources.iter().filter_map(|source| ObjectId::of(source).ok());
         let made = ran.about(&named.name).flat_map(|result| &result.made);
@@ -363,7 +374,7 @@ impl Checking<'_> {
             given.iter().cloned().chain(sources).chain(made.map(|made| made.id.clone())).collect();
         let mut named = named.clone();
         if !known.iter().any(|id| is_named(&named, id)) {
-            let any_kind = Named { kind: Str::default(), group: None, ..named.clone() };
+            let any_kind = ResourceName { kind: Str::default(), group: None, ..named.clone() };
             let Some(meant) = known.iter().find(|id| is_named(&any_kind, id)) else {
                 self.problems.push(self.no_such_resource(&named));
                 return Vec::new();
@@ -398,7 +409,7 @@ impl Checking<'_> {
         rows
     }
 
-    fn no_such_resource(&self, named: &Named) -> Diagnostic {
+    fn no_such_resource(&self, named: &ResourceName) -> Diagnostic {
         let shown = shown(&named.kind, named.namespace.as_deref(), &named.name);
         let place = self.places.value(&named.path);
         let names = self.given.keys().map(Str::as_str);
@@ -435,13 +446,16 @@ impl Checking<'_> {
                 &kiln_offline::with_namespace(object.clone(), &self.loaded.kinds),
             )
         });
-        let made_nothing = expectation.wanted == Wanted::Pass && !expected.generated.is_empty();
+        let made_nothing =
+            expectation.wanted == ExpectedStatus::Pass && !expected.generated.is_empty();
         let verdict = match expectation.wanted {
             // What such a rule leaves alone is the point of it, and not to be taken for done.
-            Wanted::Pass if finds_objects => Verdict::Failed,
-            Wanted::Skip if finds_objects && differs.is_none() => Verdict::Passed,
-            Wanted::Pass | Wanted::Skip if differs.is_none() && !made_nothing => Verdict::Excluded,
-            Wanted::Fail if differs.is_some() => Verdict::Passed,
+            ExpectedStatus::Pass if finds_objects => Verdict::Failed,
+            ExpectedStatus::Skip if finds_objects && differs.is_none() => Verdict::Passed,
+            ExpectedStatus::Pass | ExpectedStatus::Skip if differs.is_none() && !made_nothing => {
+                Verdict::Excluded
+            }
+            ExpectedStatus::Fail if differs.is_some() => Verdict::Passed,
             _ => Verdict::Failed,
         };
         let reason = match verdict {
@@ -461,16 +475,16 @@ impl Checking<'_> {
         let (wanted, got) = (expectation.wanted, result.status);
         let unlike = !compared.differences.is_empty() || !compared.missing.is_empty();
         let as_wanted = match wanted {
-            Wanted::Pass => matches!(got, Status::Pass | Status::Warn),
-            Wanted::Warn => got == Status::Warn,
-            Wanted::Skip => got == Status::Skip,
-            Wanted::Error => got == Status::Error,
-            Wanted::Fail if expectation.reject_message.is_some() => {
+            ExpectedStatus::Pass => matches!(got, Status::Pass | Status::Warn),
+            ExpectedStatus::Warn => got == Status::Warn,
+            ExpectedStatus::Skip => got == Status::Skip,
+            ExpectedStatus::Error => got == Status::Error,
+            ExpectedStatus::Fail if expectation.reject_message.is_some() => {
                 got == Status::Fail
                     && result.refusal.as_deref() == expectation.reject_message.as_deref()
             }
             // Kyverno: an object that is not the expected one is a failure, too.
-            Wanted::Fail => got == Status::Fail || unlike,
+            ExpectedStatus::Fail => got == Status::Fail || unlike,
         };
         let because = result.problems.first().map(|problem| problem.message.clone());
         let because = because.or_else(|| result.because());
@@ -478,7 +492,7 @@ impl Checking<'_> {
         let words = expectation.reject_message.as_ref();
         let words = words.map_or_else(String::new, |words| format!(" with {:?}", words.as_str()));
         let want = format!("want {}{words}, got {}{because}", wanted.as_str(), got.as_str());
-        let (verdict, reason) = if wanted == Wanted::Fail && as_wanted {
+        let (verdict, reason) = if wanted == ExpectedStatus::Fail && as_wanted {
             (Verdict::Passed, "ok".to_owned())
         } else if !compared.differences.is_empty() {
             (Verdict::Failed, "objects differ".to_owned())
@@ -488,7 +502,10 @@ impl Checking<'_> {
             let fails = expectation.fail_on_missing || compared.made;
             let reason = format!("no expected object for {missing}");
             (if fails { Verdict::Failed } else { Verdict::Passed }, reason)
-        } else if wanted == Wanted::Pass && !expected.generated.is_empty() && compared.count == 0 {
+        } else if wanted == ExpectedStatus::Pass
+            && !expected.generated.is_empty()
+            && compared.count == 0
+        {
             (Verdict::Failed, "nothing was made".to_owned())
         } else {
             (Verdict::Passed, "ok".to_owned())
@@ -507,7 +524,7 @@ impl Checking<'_> {
     fn compare(&mut self, expected: &Expected, found: Found<'_>, ran: &Ran) -> Compared {
         let Found { result, target } = found;
         let mut compared = Compared::default();
-        // What a rule that failed left behind is nobody's expectation.
+        // What a rule that failed left behind is not expected.
         if result.status == Status::Error {
             return compared;
         }
@@ -579,7 +596,7 @@ impl Checking<'_> {
         for Expected { expectation, patched, generated, .. } in &self.loaded.expectations {
             let place = self.places.value(&expectation.path);
             let ran = self.rows.iter().any(|row| row.place == place && row.got.is_some());
-            if !ran || expectation.wanted != Wanted::Pass {
+            if !ran || expectation.wanted != ExpectedStatus::Pass {
                 continue;
             }
             for (objects, files) in

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place};
+use kiln_diagnostic::{Diagnostic, SourceLocation};
 use kiln_text::wildcard;
 use kiln_yaml::{Document, Reader};
 
@@ -14,7 +14,7 @@ pub trait Files {
     /// When there is no such file or it cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic>;
 
-    /// The YAML and JSON files below a folder, sorted; none when it is no folder.
+    /// The YAML and JSON files below a folder, sorted; none when it is not a folder.
     fn below(&self, folder: &str) -> Option<Vec<String>>;
 }
 
@@ -40,7 +40,11 @@ impl<'f> Folder<'f> {
 
     /// The documents of what a suite names: a file, every file below a folder, or those that a pattern
     /// means. A problem with the name itself is shown where the suite has it.
-    pub(crate) fn read(&mut self, name: &str, place: &Place) -> Result<Vec<Document>, Diagnostic> {
+    pub(crate) fn read(
+        &mut self,
+        name: &str,
+        place: &SourceLocation,
+    ) -> Result<Vec<Document>, Diagnostic> {
         let mut documents = Vec::new();
         for path in self.expand(name, place)? {
             let bytes = self.files.read(&path).map_err(|problem| problem.at(place.clone()))?;
@@ -49,7 +53,7 @@ impl<'f> Folder<'f> {
         Ok(documents)
     }
 
-    fn expand(&self, name: &str, place: &Place) -> Result<Vec<String>, Diagnostic> {
+    fn expand(&self, name: &str, place: &SourceLocation) -> Result<Vec<String>, Diagnostic> {
         if name.contains("://") {
             return Err(Diagnostic::error(format!("{name} is not on this machine"))
                 .at(place.clone())
@@ -100,8 +104,8 @@ impl<'f> Folder<'f> {
 }
 
 /// A place of its own for what has none: the beginning of a text.
-pub(crate) fn beginning(document: &Document) -> Place {
-    Place::new(Arc::clone(document.source()), 0..0)
+pub(crate) fn beginning(document: &Document) -> SourceLocation {
+    SourceLocation::new(Arc::clone(document.source()), 0..0)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(crate) struct TestFile {
     #[serde(default)]
     pub(crate) global_context_entries: Vec<GlobalEntry>,
     #[serde(default)]
-    pub(crate) results: Vec<Entry>,
+    pub(crate) results: Vec<ExpectedResult>,
     #[serde(default)]
     checks: Value,
     #[serde(default)]
@@ -93,13 +93,13 @@ impl ApiCallResponse {
         } else if !url.is_empty() && !path.is_empty() {
             Some("has url and urlPath, and one is needed".to_owned())
         } else if !url.is_empty() && host.is_empty() {
-            Some(format!("has the url {url:?}, which is no address of http or https"))
+            Some(format!("has the url {url:?}, which is not an address of http or https"))
         } else if !path.is_empty() && !path.starts_with('/') {
             Some(format!("has the urlPath {path:?}, which does not begin with a slash"))
         } else if !["", "GET", "POST"].contains(&method.as_str()) {
             Some(format!("has the method {method:?}, and only GET and POST are sent"))
         } else if self.response.body.as_map().is_none() {
-            Some("has a body that is no map".to_owned())
+            Some("has a body that is not a map".to_owned())
         } else if status != 0 && !(100..600).contains(&status) {
             Some(format!("has the statusCode {status}, which is none of HTTP"))
         } else {
@@ -163,7 +163,7 @@ pub(crate) struct GivenSpec {
 /// One expectation as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Entry {
+pub(crate) struct ExpectedResult {
     policy: Str,
     #[serde(default)]
     rule: Str,
@@ -254,7 +254,7 @@ impl Names {
 
 /// What a rule was expected to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ExpectedStatus {
     Pass,
     Fail,
     Skip,
@@ -262,24 +262,29 @@ pub(crate) enum Wanted {
     Error,
 }
 
-impl Wanted {
-    const ALL: [Wanted; 5] =
-        [Wanted::Pass, Wanted::Fail, Wanted::Skip, Wanted::Warn, Wanted::Error];
+impl ExpectedStatus {
+    const ALL: [ExpectedStatus; 5] = [
+        ExpectedStatus::Pass,
+        ExpectedStatus::Fail,
+        ExpectedStatus::Skip,
+        ExpectedStatus::Warn,
+        ExpectedStatus::Error,
+    ];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Wanted::Pass => "pass",
-            Wanted::Fail => "fail",
-            Wanted::Skip => "skip",
-            Wanted::Warn => "warn",
-            Wanted::Error => "error",
+            ExpectedStatus::Pass => "pass",
+            ExpectedStatus::Fail => "fail",
+            ExpectedStatus::Skip => "skip",
+            ExpectedStatus::Warn => "warn",
+            ExpectedStatus::Error => "error",
         }
     }
 }
 
 /// Which resources an expectation is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct ResourceName {
     pub(crate) group: Option<Str>,
     pub(crate) kind: Str,
     pub(crate) namespace: Option<Str>,
@@ -297,8 +302,8 @@ pub(crate) struct Expectation {
     pub(crate) rule: Str,
     pub(crate) kind: Str,
     /// None for all of them.
-    pub(crate) resources: Vec<Named>,
-    pub(crate) wanted: Wanted,
+    pub(crate) resources: Vec<ResourceName>,
+    pub(crate) wanted: ExpectedStatus,
     pub(crate) operation: Option<Operation>,
     pub(crate) patched: Vec<(Str, Path)>,
     pub(crate) generated: Vec<(Str, Path)>,
@@ -364,7 +369,7 @@ const FIELDS: [&[&str]; 3] = [
     &["group", "version", "kind", "namespace", "name", "subresource"],
 ];
 
-/// Fields that Go would read although they are in another letter case, put right; each with where it is and its name.
+/// Fields that Go would read although they are in another letter case, corrected; each with where it is and its name.
 fn respelt(
     value: &mut Value,
     fields: &[&[&'static str]],
@@ -482,7 +487,7 @@ impl TestFile {
     }
 }
 
-impl Entry {
+impl ExpectedResult {
     fn expectation(&self, path: Path, document: &Document) -> Result<Expectation, Diagnostic> {
         let (field, word) = match (&self.result, &self.status) {
             (Some(result), _) => ("result", result),
@@ -493,18 +498,19 @@ impl Entry {
                     .hint("write result: pass, fail, skip, warn or error"));
             }
         };
-        let wanted = Wanted::ALL.into_iter().find(|wanted| wanted.as_str() == word.as_str());
+        let wanted =
+            ExpectedStatus::ALL.into_iter().find(|wanted| wanted.as_str() == word.as_str());
         let wanted = wanted.ok_or_else(|| {
-            let meant = did_you_mean(word, Wanted::ALL.map(Wanted::as_str));
+            let meant = did_you_mean(word, ExpectedStatus::ALL.map(ExpectedStatus::as_str));
             let hint = match meant {
                 Some(meant) => format!("did you mean {meant:?}?"),
                 None => "use pass, fail, skip, warn or error".to_owned(),
             };
-            Diagnostic::error(format!("{:?} is no result", word.as_str()))
+            Diagnostic::error(format!("{:?} is not a result", word.as_str()))
                 .at(document.locate(&path.join(field)))
                 .hint(hint)
         })?;
-        if self.reject_message.is_some() && wanted != Wanted::Fail {
+        if self.reject_message.is_some() && wanted != ExpectedStatus::Fail {
             let place = document.locate(&path.join("rejectMessage"));
             return Err(Diagnostic::error("only a resource that is refused has a message")
                 .at(place)
@@ -544,7 +550,7 @@ impl Entry {
         })
     }
 
-    fn named(&self, path: &Path) -> Vec<Named> {
+    fn named(&self, path: &Path) -> Vec<ResourceName> {
         let mut named = Vec::new();
         let mut add = |text: &Str, path: Path| {
             let (namespace, name) = match text.split_once('/') {
@@ -552,7 +558,13 @@ impl Entry {
                 None if self.namespace.is_empty() => (None, text.clone()),
                 None => (Some(self.namespace.clone()), text.clone()),
             };
-            named.push(Named { group: None, kind: self.kind.clone(), namespace, name, path });
+            named.push(ResourceName {
+                group: None,
+                kind: self.kind.clone(),
+                namespace,
+                name,
+                path,
+            });
         };
         for (at, text) in self.resources.iter().enumerate() {
             add(text, path.join("resources").join(at));
@@ -563,7 +575,7 @@ impl Entry {
         for (at, spec) in self.resource_specs.iter().enumerate() {
             let given = |text: &Str| Some(text.clone()).filter(|text| !text.is_empty());
             let kind = given(&spec.kind).unwrap_or_else(|| self.kind.clone());
-            named.push(Named {
+            named.push(ResourceName {
                 // A version without a group is one of the core group.
                 group: given(&spec.group).or_else(|| given(&spec.version).map(|_| Str::default())),
                 kind,

@@ -13,25 +13,25 @@
 //! | `format` | the fields of a suite, and older spellings of them |
 //! | `files` | where files come from: the host says |
 //! | `load` | everything that a suite names, read and compiled |
-//! | `answers` | what services, registries and the API server are said to answer |
+//! | `mock_responses` | what services, registries and the API server are said to answer |
 //! | `check` | each expectation against what rules did |
 //! | `names` | what the names in an expectation mean |
 //! | `compare` | an object against the one that was expected |
 //! | `select` | which expectations to look at |
 //! | `report` | what came of it, also as a value |
 //! | `junit` | the same as JUnit XML |
-//! | [`live`] | tests with live steps, in the format of chainsaw |
+//! | [`chainsaw`] | tests with live steps, in the format of chainsaw |
 //!
 //! Nothing here reads disks or prints: the command line does.
 
-mod answers;
+pub mod chainsaw;
 mod check;
 mod compare;
 mod files;
 mod format;
 mod junit;
-pub mod live;
 mod load;
+mod mock_responses;
 mod names;
 mod report;
 mod select;

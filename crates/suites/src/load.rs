@@ -12,9 +12,9 @@ use kiln_rules::usual_plural;
 use kiln_value::{Path, Str, Value, value};
 use kiln_yaml::{Document, Reader};
 
-use crate::answers::Answers;
 use crate::files::{Files, Folder};
 use crate::format::{Expectation, GivenFile, TestFile};
+use crate::mock_responses::MockResponses;
 
 /// A suite, ready to run.
 pub(crate) struct Loaded {
@@ -30,7 +30,7 @@ pub(crate) struct Loaded {
     pub(crate) others: Vec<Value>,
     pub(crate) values: Values,
     pub(crate) user: Option<User>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: MockResponses,
     pub(crate) expectations: Vec<Expected>,
     /// What is suspicious, and expectations that make no sense.
     pub(crate) problems: Vec<Diagnostic>,
@@ -118,7 +118,7 @@ impl Reading<'_> {
         let mut policies = self.documents(&test.policies, &root.join("policies"));
         let exceptions = self.documents(&test.exceptions, &root.join("exceptions"));
         for other in exceptions.iter().filter(|document| !is_exception(document)) {
-            let problem = Diagnostic::error("this is no PolicyException").at(other.place());
+            let problem = Diagnostic::error("this is not a PolicyException").at(other.place());
             self.problems.push(problem.hint("exceptions are files with PolicyExceptions alone"));
         }
         policies.extend(exceptions);
@@ -126,7 +126,7 @@ impl Reading<'_> {
         let targets = self.documents(&test.target_resources, &root.join("targetResources"));
         let params = self.documents(&test.param_resources, &root.join("paramResources"));
         let mut definitions = self.documents(&test.crds, &root.join("crds"));
-        let mut answers = Answers::default();
+        let mut answers = MockResponses::default();
         let mut others = Vec::new();
         for (at, name) in test.cluster_resources.iter().enumerate() {
             let path = root.join("clusterResources").join(at);
@@ -250,7 +250,8 @@ impl Reading<'_> {
         for document in documents {
             let found = list::flatten(document.value().clone());
             if let Some(missing) = found.iter().find_map(|object| ObjectId::of(object).err()) {
-                let problem = Diagnostic::error(format!("this is no Kubernetes object: {missing}"));
+                let problem =
+                    Diagnostic::error(format!("this is not a Kubernetes object: {missing}"));
                 self.problems.push(
                     problem
                         .at(document.place())
@@ -289,7 +290,7 @@ impl Reading<'_> {
         path: &Path,
         objects: &mut Vec<Value>,
         definitions: &mut Vec<Document>,
-        answers: &mut Answers,
+        answers: &mut MockResponses,
     ) {
         let Some(document) = self.only(name, path) else { return };
         let file: GivenFile = match document.read() {
@@ -306,7 +307,8 @@ impl Reading<'_> {
         for (at, object) in file.spec.resources.into_iter().enumerate() {
             if let Err(missing) = ObjectId::of(&object) {
                 let place = document.locate(&Path::root().join("spec").join("resources").join(at));
-                let problem = Diagnostic::error(format!("this is no Kubernetes object: {missing}"));
+                let problem =
+                    Diagnostic::error(format!("this is not a Kubernetes object: {missing}"));
                 self.problems.push(problem.at(place));
             }
             objects.push(object);
@@ -363,7 +365,7 @@ impl Reading<'_> {
         }
     }
 
-    fn answers(&mut self, entries: Vec<crate::format::GlobalEntry>, answers: &mut Answers) {
+    fn answers(&mut self, entries: Vec<crate::format::GlobalEntry>, answers: &mut MockResponses) {
         let mut seen = HashSet::new();
         for (at, entry) in entries.into_iter().enumerate() {
             let path = Path::root().join("globalContextEntries").join(at);

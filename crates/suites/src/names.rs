@@ -3,7 +3,7 @@
 use kiln_object::ObjectId;
 use kiln_rules::{PolicyId, RuleId};
 
-use crate::format::Named;
+use crate::format::ResourceName;
 
 /// Whether an expectation means a policy.
 pub(crate) fn means_policy(name: &str, id: &PolicyId) -> bool {
@@ -32,7 +32,7 @@ pub(crate) fn means_name(name: &str, rule: &str) -> bool {
 }
 
 /// Whether an expectation names this object.
-pub(crate) fn is_named(named: &Named, id: &ObjectId) -> bool {
+pub(crate) fn is_named(named: &ResourceName, id: &ObjectId) -> bool {
     let namespace = if id.namespace.is_empty() { "default" } else { id.namespace.as_str() };
     named.name == id.name
         && named.namespace.as_ref().is_none_or(|n| *n == id.namespace || n == namespace)

@@ -1,6 +1,6 @@
 //! What came of suites.
 
-use kiln_diagnostic::{Diagnostic, Place, Severity};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 use kiln_value::{Map, Value};
 
 use crate::compare::Difference;
@@ -49,7 +49,7 @@ pub struct Row {
     /// How many objects were compared with expected ones.
     pub compared: usize,
     /// Where the suite has the expectation.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// Whether an expectation is met.
@@ -164,7 +164,7 @@ fn problem_as_value(problem: &Diagnostic) -> Value {
     Value::from(fields)
 }
 
-fn add_place(fields: &mut Map, place: &Place) {
+fn add_place(fields: &mut Map, place: &SourceLocation) {
     let position = place.position();
     fields.insert("file", place.source().name());
     fields.insert("line", position.line as u64);

@@ -18,7 +18,7 @@ pub fn project_root() -> PathBuf {
 /// What is missing where the recorded cases are, and how to get it.
 pub const RECORDED_CASES: (&str, &str) = (
     "the recorded cases of the originals are not beside the project",
-    "they are not published; whoever has them sets KILN_CORPUS to their folder",
+    "they are not published; if you have them, set KILN_CORPUS to their directory",
 );
 
 /// The folder of all corpora, whether it is there or not.

@@ -59,7 +59,7 @@ pub fn made_by_kyverno(
 /// gives to sources.
 ///
 /// # Panics
-/// When the source is no object.
+/// When the source is not an object.
 pub fn copied_by_kyverno(source: &Value, namespace: &str, name: &str) -> Value {
     let mut copy = source.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {

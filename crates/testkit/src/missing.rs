@@ -12,7 +12,7 @@ pub fn skip(missing: &str, how: &str) {
     skip_named(std::thread::current().name().unwrap_or("a test"), missing, how);
 }
 
-/// The same for something that is no test of the harness.
+/// The same for something that is not a test of the harness.
 ///
 /// # Panics
 /// When `KILN_REQUIRE_ALL` is set.

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use kiln_apiserver::{Outside, Request, Response, Server, Settings};
+use kiln_apiserver::{Request, Response, Server, ServerHost, Settings};
 use kiln_value::{Value, json};
 
 /// 2026-11-16T00:00:00Z.
@@ -27,7 +27,7 @@ pub struct Still {
     seconds: AtomicI64,
 }
 
-impl Outside for Still {
+impl ServerHost for Still {
     fn now(&self) -> (i64, u32) {
         (NOW + self.seconds.load(Ordering::Relaxed), 0)
     }

@@ -69,7 +69,7 @@ impl Tally {
     /// When one failed, or when there was none at all.
     pub fn finish(self) {
         let total = self.passed + self.failures.len();
-        // The tests of this very file are about tallies that fail; they are no corpora.
+        // The tests of this very file are about tallies that fail; they are not corpora.
         if !cfg!(test) {
             let _ = writeln!(
                 std::io::stderr(),

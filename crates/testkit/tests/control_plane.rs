@@ -58,7 +58,7 @@ subjects: [{kind: ServiceAccount, name: robot, namespace: shop}]
     within(Duration::from_secs(20), "the aggregated role has its rule", || {
         may("list", "configmaps")
     });
-    assert!(!may("list", "secrets"), "nobody gave that right");
+    assert!(!may("list", "secrets"), "that permission was not granted");
 
     cluster.kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).unwrap();
     assert!(cluster.kubectl(&["get", "namespace", "shop"]).is_err());

@@ -102,7 +102,7 @@ pub fn path_segment(name: &str) -> Vec<String> {
     }
     let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
     let mut problems: Vec<String> = parts.map(|part| format!("may not contain '{part}'")).collect();
-    // Kubernetes takes them, and nobody can type or read such a name.
+    // Kubernetes takes them, although such a name cannot be typed or read.
     if name.contains(char::is_control) {
         problems.push("may not contain control characters".to_owned());
     }

@@ -1,6 +1,6 @@
 //! A serde `Deserializer` over values, so that typed readers of documents are one derive away.
 //!
-//! A type error carries the [`Path`] of the value at fault; whoever knows the document turns the
+//! A type error carries the [`Path`] of the value at fault; the reader of the document turns the
 //! path into a line and a column. Strings are borrowed, nothing is copied before serde asks.
 
 use std::fmt;

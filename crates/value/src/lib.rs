@@ -1,7 +1,7 @@
 //! The one value that every part of Kiln works on.
 //!
 //! A [`Value`] is immutable in meaning and shared in memory: cloning copies a pointer, and an edit
-//! rebuilds only the spine from the root to the edited place (or nothing at all when nobody else
+//! rebuilds only the spine from the root to the edited place (or nothing at all when no one else
 //! holds the value). Languages, patches, the YAML reader and the JSON bridge all use it directly,
 //! so an object of a megabyte is never converted or copied on the way through.
 //!

@@ -24,7 +24,7 @@ pub enum Value {
     Map(Map),
 }
 
-/// A shared list; editing through [`List::make_mut`] copies it first if somebody else holds it.
+/// A shared list; editing through [`List::make_mut`] copies it first if it is shared.
 #[derive(Clone, Default)]
 pub struct List(Arc<Vec<Value>>);
 
@@ -282,7 +282,7 @@ impl List {
         Arc::make_mut(&mut self.0)
     }
 
-    /// The elements by value; copies pointers only if somebody else holds the list.
+    /// The elements by value; copies pointers only if the list is shared.
     pub fn into_vec(self) -> Vec<Value> {
         Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
     }

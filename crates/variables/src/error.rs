@@ -38,9 +38,9 @@ pub enum Problem {
     MissingReference,
     /// A reference names no place.
     EmptyReference,
-    /// A reference leads to something that is no text.
+    /// A reference leads to something that is not text.
     ReferenceToOther(&'static str),
-    /// A key became something that is no text.
+    /// A key became something that is not text.
     KeyNotText(&'static str),
     /// Two keys of a map became the same.
     DuplicateKey(String),

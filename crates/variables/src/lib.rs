@@ -11,10 +11,10 @@
 //! | `scan` | finding variables in text, telling text of the template from data |
 //! | `reference` | `$(…)`, resolved inside the document |
 //! | `template` | documents with variables, compiled; listing their variables |
-//! | `here` | what `{{@}}` means |
+//! | `at_sign` | what `{{@}}` means |
 //! | `query` | expressions and the scope that answers them |
 //! | `substitute` | filling templates, within limits |
-//! | `allowed` | which variables a rule may use, before it runs |
+//! | `variable_policy` | which variables a rule may use, before it runs |
 //! | [`conditions`] | any/all blocks and their operators |
 //!
 //! ```
@@ -28,19 +28,19 @@
 //! assert_eq!(filled, value!({"name": "web-copy", "count": 3}));
 //! ```
 
-mod allowed;
+mod at_sign;
 pub mod conditions;
 mod error;
-mod here;
 mod query;
 mod reference;
 mod scan;
 mod substitute;
 mod template;
+mod variable_policy;
 
-pub use allowed::{Allowed, ContextName, Refusal, RefusalReason};
 pub use conditions::Conditions;
 pub use error::{Limit, Problem, SubstituteError};
 pub use query::{ContextScope, Query, QueryError, Scope};
 pub use substitute::{FilledText, FilledValue, Limits, Substitution, Usage};
 pub use template::{Lookalike, Template, Variable};
+pub use variable_policy::{ContextName, RefusalReason, RefusedVariable, VariablePolicy};

@@ -148,7 +148,7 @@ fn read<'r>(reference: &'r str, from: &Path) -> Option<(&'r str, String)> {
     ))
 }
 
-/// The references of a text: `$(`, any character, then everything that is no space up to the last `)`.
+/// The references of a text: `$(`, any character, then everything that is not space up to the last `)`.
 fn references(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -219,7 +219,7 @@ fn close(
     }
 }
 
-/// The places that the references of a document lead to, and what is there.
+/// The places that the references of a document lead to, and the values there.
 #[derive(Default)]
 struct Targets<'d>(HashMap<String, Option<Target<'d>>>);
 

@@ -1,7 +1,7 @@
 //! Filling a template with values.
 //!
 //! Text that came from a value is data from then on: it is inserted as it is and never read as a
-//! template again. Kyverno reads it again, which lets whoever writes an object choose what a policy
+//! template again. Kyverno reads it again, which lets the author of an object choose what a policy
 //! evaluates; this is the one deliberate difference.
 
 use std::borrow::Cow;

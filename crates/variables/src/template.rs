@@ -10,8 +10,8 @@ use kiln_value::{Path, Value};
 use memchr::memmem;
 
 use crate::Limits;
+use crate::at_sign;
 use crate::error::SubstituteError;
-use crate::here;
 use crate::query::Query;
 use crate::reference::{self, Unresolved};
 use crate::scan::{self, Marked};
@@ -104,8 +104,8 @@ impl Prepared {
         let ask = match content.expression {
             "" => Ask::Nothing,
             "@" => Ask::Here {
-                target: Choice::of(&here::expression("target", path)),
-                object: Choice::of(&here::expression("request.object", path)),
+                target: Choice::of(&at_sign::expression("target", path)),
+                object: Choice::of(&at_sign::expression("request.object", path)),
             },
             expression => Ask::This(Choice::of(expression)),
         };
@@ -142,7 +142,7 @@ pub struct Lookalike<'t> {
 impl Template {
     /// Compiles a document.
     ///
-    /// A reference that leads nowhere is no error yet: substitution reports it, as Kyverno does, and
+    /// A reference that leads nowhere is not an error yet: substitution reports it, as Kyverno does, and
     /// [`Template::check_references`] finds it earlier.
     pub fn compile(document: &Value) -> Self {
         Self::compile_part(document, &Path::root())

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use kiln_diagnostic::Place;
+use kiln_diagnostic::SourceLocation;
 
 /// The place of a part of a text that was written as a scalar.
 ///
 /// Quotes, escapes, indentation and folded lines make what is written differ from what is meant, but only
 /// in white space and escapes: so places are found by counting everything else.
-pub fn part_of(place: &Place, text: &str, part: Range<usize>) -> Place {
+pub fn part_of(place: &SourceLocation, text: &str, part: Range<usize>) -> SourceLocation {
     let span = place.span();
     let Some(written) = place.source().text().get(span.clone()) else { return place.clone() };
     let start = offset_in(written, text, part.start);
@@ -16,7 +16,7 @@ pub fn part_of(place: &Place, text: &str, part: Range<usize>) -> Place {
         true => offset_in(written, text, part.end - 1) + 1,
         false => start,
     };
-    Place::new(place.source().clone(), span.start + start..span.start + end.max(start))
+    SourceLocation::new(place.source().clone(), span.start + start..span.start + end.max(start))
 }
 
 /// Where a byte of the text stands in what is written.
@@ -28,7 +28,7 @@ fn offset_in(written: &str, text: &str, offset: usize) -> usize {
     marks.nth(count).unwrap_or(written.len())
 }
 
-/// The characters of a written scalar that are no white space, by their bytes.
+/// The characters of a written scalar that are not white space, by their bytes.
 struct Marks<'w> {
     written: &'w str,
     at: usize,

@@ -1,7 +1,7 @@
 //! Anchors of one document, and the budget of what aliases may stand for.
 //!
 //! Values are shared, so an alias costs a pointer however much it stands for. The budget protects
-//! whoever walks the value later: nine levels of ten aliases each would be a thousand million nodes.
+//! later walks of the value: nine levels of ten aliases each would be a thousand million nodes.
 
 use std::collections::HashMap;
 

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Place, Source};
+use kiln_diagnostic::{Source, SourceLocation};
 
 use crate::event::Event;
 use crate::parse::Events;
 
 /// The first comment of a source that can be read, if it has one.
-pub fn first_comment(source: &Arc<Source>) -> Option<Place> {
+pub fn first_comment(source: &Arc<Source>) -> Option<SourceLocation> {
     let text = source.text();
     memchr::memchr(b'#', text.as_bytes())?;
     let mut events = Events::new(text, 0);
     loop {
         let event = events.next();
         if let Some(comment) = events.first_comment() {
-            return Some(Place::new(Arc::clone(source), comment));
+            return Some(SourceLocation::new(Arc::clone(source), comment));
         }
         if matches!(event, Ok((Event::StreamEnd, _)) | Err(_)) {
             return None;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation, did_you_mean};
 use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
@@ -476,8 +476,8 @@ impl<'t, T: Track> Composer<'t, T> {
         Ok(())
     }
 
-    fn place(&self, span: Range<usize>) -> Place {
-        Place::new(Arc::clone(self.source), span)
+    fn place(&self, span: Range<usize>) -> SourceLocation {
+        SourceLocation::new(Arc::clone(self.source), span)
     }
 
     fn diagnostic(&self, span: Range<usize>, problem: impl Into<String>) -> Diagnostic {

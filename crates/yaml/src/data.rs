@@ -23,7 +23,7 @@ use crate::span::Nowhere;
 pub struct Datum {
     /// Where it stands in the text, in bytes.
     pub at: Range<usize>,
-    /// What it says where somebody wrote it with the escapes of double quotes.
+    /// What it says where it was written with the escapes of double quotes.
     pub unescaped: Option<Str>,
     /// The list or map that it is the text of: that is what it is if it stands alone, outside of quotes.
     pub structure: Option<Value>,

@@ -1,15 +1,15 @@
-//! From bytes to text: byte order marks, UTF-16, what is no text at all, and the size limit.
+//! From bytes to text: byte order marks, UTF-16, what is not text at all, and the size limit.
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
 use crate::options::Limits;
 
 /// The source of these bytes. go-yaml reads UTF-8 and, behind a byte order mark, UTF-16.
 ///
 /// # Errors
-/// When there are too many bytes or they are no text.
+/// When there are too many bytes or they are not text.
 pub(crate) fn source(name: &str, bytes: &[u8], limits: &Limits) -> Result<Arc<Source>, Diagnostic> {
     if bytes.len() > limits.bytes {
         return Err(too_large(name, bytes.len(), limits));
@@ -35,7 +35,7 @@ pub(crate) fn check(source: &Arc<Source>, limits: &Limits) -> Result<(), Diagnos
     match first_forbidden(text) {
         None => Ok(()),
         Some((at, c)) => {
-            let place = Place::new(Arc::clone(source), at..at + c.len_utf8());
+            let place = SourceLocation::new(Arc::clone(source), at..at + c.len_utf8());
             let problem = format!("the control character U+{:04X} is not allowed", c as u32);
             let escape = match c as u32 {
                 code @ ..=0xff => format!("\\x{code:02X}"),
@@ -75,7 +75,7 @@ fn is_forbidden(c: char) -> bool {
 
 fn too_large(name: &str, size: usize, limits: &Limits) -> Diagnostic {
     // The text is not kept, so the place is the beginning of the file.
-    let place = Place::new(Arc::new(Source::new(name, "")), 0..0);
+    let place = SourceLocation::new(Arc::new(Source::new(name, "")), 0..0);
     Diagnostic::error(format!("the input has {size} bytes, and {} is the most", limits.bytes))
         .at(place)
         .hint("raise the limit with --max-input-size")
@@ -117,6 +117,6 @@ fn utf16(name: &str, bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, D
 
 fn not_text(name: &str, before: String, problem: String) -> Diagnostic {
     let end = before.len();
-    let place = Place::new(Arc::new(Source::new(name, before)), end..end);
+    let place = SourceLocation::new(Arc::new(Source::new(name, before)), end..end);
     Diagnostic::error(problem).at(place).hint("save the file as UTF-8")
 }

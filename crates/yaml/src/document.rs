@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation, did_you_mean};
 use kiln_value::de::Problem;
 use kiln_value::{KeyTable, Path, TypeError, Value, from_value, json};
 use serde::de::DeserializeOwned;
@@ -40,7 +40,7 @@ impl Document {
     }
 
     /// Where the document begins.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourceLocation {
         self.locate(&Path::root())
     }
 
@@ -48,12 +48,12 @@ impl Document {
     ///
     /// Reads the document again, so that reading it for the first time needs to keep no places. Who
     /// asks for many takes [`Document::places`] once.
-    pub fn locate(&self, path: &Path) -> Place {
+    pub fn locate(&self, path: &Path) -> SourceLocation {
         self.places().value(path)
     }
 
     /// Where the key of this path is, or the last thing on the way there.
-    pub fn locate_key(&self, path: &Path) -> Place {
+    pub fn locate_key(&self, path: &Path) -> SourceLocation {
         self.places().key(path)
     }
 
@@ -165,7 +165,7 @@ impl Reader {
     /// The documents of these bytes: UTF-8, or UTF-16 behind a byte order mark.
     ///
     /// # Errors
-    /// As [`Reader::read`], and when the bytes are no text.
+    /// As [`Reader::read`], and when the bytes are not text.
     pub fn read_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<Vec<Document>, Diagnostic> {
         self.read(&decode::source(name, bytes, &self.options.limits)?)
     }

@@ -1,7 +1,7 @@
 //! Values to YAML, byte for byte as `sigs.k8s.io/yaml` (go-yaml v2 behind JSON) prints them.
 //!
 //! Where the original fails, this does not: control characters are written as escapes, infinity and
-//! NaN as `.inf` and `.nan`. A key `<<` is quoted, so that nobody takes it for a merge.
+//! NaN as `.inf` and `.nan`. A key `<<` is quoted, so that it is not read as a merge.
 
 use std::io;
 

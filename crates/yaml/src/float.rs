@@ -15,7 +15,7 @@ pub(crate) fn write(out: &mut String, float: f64) {
     } else if float == 0.0 {
         out.push('0');
     } else if float.fract() == 0.0 && float.abs() < 1e20 {
-        // JSON prints the shortest digits padded with zeros; beyond 64 bits that is no integer.
+        // JSON prints the shortest digits padded with zeros; beyond 64 bits that is not an integer.
         let start = out.len();
         let _ = write!(out, "{}", Number::Float(float));
         let digits = &out[start..];

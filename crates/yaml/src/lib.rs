@@ -21,7 +21,7 @@
 //! | `anchors`, `merge` | aliases under a budget, merge keys |
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
 //! | `folded` | what kustomize makes of folded text |
-//! | `span`, `align` | places, kept only when somebody asks, and those inside a text |
+//! | `span`, `align` | places, kept only on request, and those inside a text |
 //! | `syntax` | what a syntax error means and what to do |
 //! | `emit` | values to go-yaml v2's bytes |
 //! | `rewrite/` | changing values in a text, and nothing else |

@@ -93,7 +93,7 @@ impl Notes {
 }
 
 impl Scanner<'_> {
-    /// How many lines have ended since the last thing that is no blank.
+    /// How many lines have ended since the last thing that is not a blank.
     fn newlines(&self) -> usize {
         let before = self.text[..self.at].chars().rev();
         before

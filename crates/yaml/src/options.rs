@@ -23,7 +23,7 @@ pub enum ScalarTable {
     /// a key below the top level must be a string.
     V3,
     /// go-yaml v2 behind `sigs.k8s.io/yaml`, as Kubernetes clients read: `yes` is true, timestamps
-    /// stay as written, integral floats are integers, keys that are no strings become strings.
+    /// stay as written, integral floats are integers, keys that are not strings become strings.
     V2,
 }
 

@@ -6,7 +6,7 @@ use unicode_general_category::{GeneralCategory, get_general_category};
 
 /// Compares two keys as go-yaml v2 does.
 ///
-/// This is no total order (`1` < `01` < `0a` < `1`), so only [`sort`] may use it.
+/// This is not a total order (`1` < `01` < `0a` < `1`), so only [`sort`] may use it.
 fn compare(a: &str, b: &str) -> Ordering {
     let common = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     match (a.as_bytes().get(common), b.as_bytes().get(common)) {

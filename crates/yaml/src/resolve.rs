@@ -53,7 +53,7 @@ pub(crate) fn value(scalar: &Scalar<'_>, options: &ReadOptions) -> Result<Value,
             Ok(Value::Number(Number::Float(f)))
         }
         Typed::Number(number) => json_number(number, table).map(Value::Number),
-        // go-yaml v2 leaves timestamps as text when nobody asks for a time.
+        // go-yaml v2 leaves timestamps as text unless a time is asked for.
         Typed::Time(time) if table == ScalarTable::V3 => Ok(Value::from(time)),
         Typed::Time(_) | Typed::Text => Ok(Value::from(&*scalar.text)),
         Typed::Bytes(text) => Ok(Value::from(text)),
@@ -106,7 +106,7 @@ pub(crate) fn typed(scalar: &Scalar<'_>, table: ScalarTable) -> Result<Typed, St
                 (_, found) => found,
             }
         }
-        // !!str and every tag that nobody knows.
+        // !!str and every unknown tag.
         _ => return Ok(Typed::Text),
     };
     match (tag, fits) {

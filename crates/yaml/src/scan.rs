@@ -158,7 +158,7 @@ impl<'t> Scanner<'t> {
     /// Whether the first token may still turn out to begin a key. Only the outermost waiting token
     /// can be the first in the queue.
     fn must_scan_on(&mut self) -> Scan<bool> {
-        // go-yaml v3: comments are told apart by the two tokens that follow.
+        // go-yaml v3: comments are distinguished by the two tokens that follow.
         let further = if self.notes.is_some() { 2 } else { 0 };
         if self.queue.len() <= further
             && !matches!(self.queue.back(), Some(Token { kind: Kind::StreamEnd, .. }))

@@ -2,12 +2,12 @@
 //!
 //! Reading keeps no places, because nearly all of them are never asked for. The composer is generic
 //! over what it remembers instead: nothing while reading ([`Nowhere`]), a tree of places when
-//! somebody asks ([`Spot`]), and both runs see the same document.
+//! a caller asks ([`Spot`]), and both runs see the same document.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_diagnostic::{Place, Source};
+use kiln_diagnostic::{Source, SourceLocation};
 use kiln_value::{Key, Path, Segment};
 
 /// What the composer remembers about where nodes are.
@@ -150,18 +150,18 @@ impl Places {
 
     /// Where the value at this path is. The place of an alias is the alias; what is inside it lies
     /// at its anchor.
-    pub fn value(&self, path: &Path) -> Place {
+    pub fn value(&self, path: &Path) -> SourceLocation {
         self.place(self.walk(path).1)
     }
 
     /// Where the key of this path is; for a list element, where the element is.
-    pub fn key(&self, path: &Path) -> Place {
+    pub fn key(&self, path: &Path) -> SourceLocation {
         let (key, value) = self.walk(path);
         self.place(key.unwrap_or(value))
     }
 
     /// The path of the innermost key or value in which a place of this document begins.
-    pub fn path_at(&self, place: &Place) -> Path {
+    pub fn path_at(&self, place: &SourceLocation) -> Path {
         let at = place.span().start;
         let (mut path, mut spot) = (Path::root(), &self.root);
         loop {
@@ -208,7 +208,7 @@ impl Places {
         (key, spot.span.clone())
     }
 
-    fn place(&self, span: Range<usize>) -> Place {
-        Place::new(Arc::clone(&self.source), span)
+    fn place(&self, span: Range<usize>) -> SourceLocation {
+        SourceLocation::new(Arc::clone(&self.source), span)
     }
 }

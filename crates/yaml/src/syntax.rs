@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
 use crate::event::SyntaxError;
 
@@ -13,7 +13,7 @@ pub(crate) fn explain(error: &SyntaxError, source: &Arc<Source>) -> Diagnostic {
     let rest = text.get(error.at..).unwrap_or_default();
     let found = rest.chars().next();
     let width = found.map_or(0, char::len_utf8);
-    let place = |at: usize, width: usize| Place::new(Arc::clone(source), at..at + width);
+    let place = |at: usize, width: usize| SourceLocation::new(Arc::clone(source), at..at + width);
 
     let (message, hint) = match found {
         Some('\t') if stands_in_indent(text, error.at) => {

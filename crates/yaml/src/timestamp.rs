@@ -5,7 +5,7 @@
 /// `2001-1-2`, `2001-1-2 3:4:5.6` and `2001-1-2T3:4:5Z` (also `t`, also with an offset): fields
 /// other than the year may have one digit, fractions end without zeros, an offset of zero is `Z`.
 pub(crate) fn to_rfc3339(text: &str) -> Option<String> {
-    // Cheapest test first: nearly everything that begins with a digit is no date.
+    // Cheapest test first: nearly everything that begins with a digit is not a date.
     let bytes = text.as_bytes();
     if bytes.get(4) != Some(&b'-') || !bytes[..4].iter().all(u8::is_ascii_digit) {
         return None;

@@ -108,7 +108,7 @@ fn requests(report: &mut Report, who: &str, cluster: &ControlPlane) -> Result<()
     Ok(())
 }
 
-/// Writes that everybody must hear of; how long it took from the first of them on.
+/// Writes that all watches must receive; how long it took from the first of them on.
 fn fan_out(client: &Client) -> Result<f64> {
     let path = format!("{CONFIG_MAPS}?watch=true&labelSelector=heard%3Dyes&timeoutSeconds=60");
     std::thread::scope(|scope| {

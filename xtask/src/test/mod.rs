@@ -48,7 +48,7 @@ const STAGES: [&str; 9] = [
     MAIN_COMMAND,
 ];
 
-/// Live tests have deadlines, so they come first; then what others wait for; last what nobody waits for.
+/// Live tests have deadlines, so they come first; then what others wait for; last the others.
 const LIVE_PRIORITY: u8 = 0;
 const TEST_PRIORITY: u8 = 5;
 const SERVERS_PRIORITY: u8 = 5;

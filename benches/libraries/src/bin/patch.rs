@@ -1,4 +1,4 @@
-//! Patches. Whoever patches usually still needs the object as it was, so each run keeps it: for Kiln that is a
+//! Patches. Callers that patch usually still need the object as it was, so each run keeps it: for Kiln that is a
 //! pointer copy, for others a copy of the object.
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! What anybody may send to the port of a webhook.
+//! What any client may send to the port of a webhook.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ proptest! {
         review.set(["request", "userInfo"], user).unwrap();
         let bytes = json::to_string(&review).into_bytes();
         if let Ok(request) = Request::read(&bytes, 1 << 20, &kinds) {
-            let reviewed = hooks.review("/mutate/fail", &request, &World::of(&Nothing, &kinds), &settings);
+            let reviewed = hooks.review("/mutate/fail", &request, &EvalEnv::of(&EmptyView, &kinds), &settings);
             prop_assert!(!reviewed.panicked);
             let answer = reviewed.response.to_bytes(&request.uid);
             prop_assert!(json::parse(std::str::from_utf8(&answer).unwrap()).is_ok());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use kiln_admission::{Hooks, Request, Reviewed, Settings};
-use kiln_engine::{ListQuery, Nothing, Page, ReadError, View, World};
+use kiln_engine::{EmptyView, EvalEnv, ListPage, ListQuery, ReadError, View};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
 use kiln_value::{Value, json};
@@ -67,7 +67,7 @@ fn review(request: &str) -> Vec<u8> {
 }
 
 fn send(hooks: &Hooks, path: &str, request: &str) -> Reviewed {
-    send_with(hooks, path, request, &Settings::new("kyverno"), &Nothing)
+    send_with(hooks, path, request, &Settings::new("kyverno"), &EmptyView)
 }
 
 fn send_with(
@@ -79,7 +79,7 @@ fn send_with(
 ) -> Reviewed {
     let kinds = Kinds::builtin();
     let request = Request::read(&review(request), settings.review_bytes, &kinds).unwrap();
-    hooks.review(path, &request, &World::of(view, &kinds), settings)
+    hooks.review(path, &request, &EvalEnv::of(view, &kinds), settings)
 }
 
 /// The operations of an answer's patch, as text; empty without one.
@@ -101,8 +101,8 @@ impl View for Objects {
         Ok(self.0.iter().find(wanted).cloned())
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let of_kind = |object: &&Value| Gvk::of(object).as_ref() == Some(query.kind);
-        Ok(Page { objects: self.0.iter().filter(of_kind).cloned().collect(), resume: None })
+        Ok(ListPage { objects: self.0.iter().filter(of_kind).cloned().collect(), resume: None })
     }
 }

@@ -88,7 +88,7 @@ fn policies_of_namespaces_need_the_rights_of_their_author() {
             "background-controller watch serviceaccounts",
             "background-controller list configmaps",
             "background-controller watch configmaps",
-            // Lists of everything are how the engine works: nobody has to be allowed them to store a policy.
+            // Lists of everything are how the engine works: authors need no permission for them to store a policy.
             "ann get serviceaccounts default",
             "ann create serviceaccounts default",
             "ann get configmaps default",
@@ -314,7 +314,7 @@ fn rules_that_hand_out_rights_need_the_right_to() {
     let any = BINDING.replace("name: admin}", "name: '{{ request.object.metadata.labels.role }}'}");
     let warning = lacks(&any, "background-controller bind");
     assert!(warning.contains("v1/Role") && warning.contains("v1/ClusterRole"), "{warning}");
-    // Whoever has the rights of a role may hand them out.
+    // A user who has the permissions of a role may grant them.
     let role = BINDING.replace("kind: RoleBinding", "kind: Role").replace(
         "        roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}\n        subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]\n",
         "        rules: [{apiGroups: [''], resources: [pods, pods/log], verbs: [get, list]}]\n",
@@ -437,7 +437,7 @@ fn changes_of_rules_are_checked() {
         ),
         "{message}"
     );
-    // What does not touch the rules is nobody's business, even for a policy that would be refused.
+    // What does not touch the rules is not checked, even for a policy that would be refused.
     let broken = SYNC.replace("      namespace: default\n", "");
     assert_eq!(
         refused(Some(&broken), &broken.replace("{name: sa}", "{name: sa, labels: {a: b}}")),

@@ -182,7 +182,7 @@ spec:
     assert_eq!(patch(&with(&Objects(Vec::new()))), "");
     let answer = with(&Unreadable);
     let refusal = answer.response.refusal.unwrap();
-    assert_eq!(refusal.code, 500, "unknown roles are no roles: {}", refusal.message);
+    assert_eq!(refusal.code, 500, "unknown roles are not roles: {}", refusal.message);
 }
 
 struct Unreadable;
@@ -192,7 +192,7 @@ impl View for Unreadable {
         Err(ReadError::Unavailable("the server sleeps".into()))
     }
 
-    fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, _: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         Err(ReadError::Unavailable("the server sleeps".into()))
     }
 }
@@ -204,11 +204,11 @@ fn an_author_without_rights_stops_nobody() {
         fn get(&self, _: &Gvk, _: Option<&str>, _: &str) -> Result<Option<Value>, ReadError> {
             Ok(None)
         }
-        fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
-            Ok(Page::default())
+        fn list(&self, _: &ListQuery<'_>) -> Result<ListPage, ReadError> {
+            Ok(ListPage::default())
         }
-        fn permits(&self, wish: &kiln_engine::Wish<'_>) -> Result<(), ReadError> {
-            Err(ReadError::Denied(format!("its author may not {}", wish.verb)))
+        fn permits(&self, access: &kiln_engine::AccessRequest<'_>) -> Result<(), ReadError> {
+            Err(ReadError::Denied(format!("its author may not {}", access.verb)))
         }
     }
     let settings = Settings::new("kyverno");
@@ -220,9 +220,9 @@ fn an_author_without_rights_stops_nobody() {
     assert!(answer.response.is_allowed(), "{:?}", answer.response);
     assert_eq!(patch(&answer), "");
     let warnings = answer.response.warnings.join("\n");
-    assert!(warnings.contains("is passed over: its author may not update"), "{warnings}");
+    assert!(warnings.contains("is skipped: its author may not update"), "{warnings}");
     assert!(answer.ran.iter().all(|(_, verdict)| *verdict == Verdict::Skip), "{:?}", answer.ran);
-    // A policy for the cluster is somebody's who may be relied upon.
+    // A policy for the cluster is from a trusted author.
     let answer = send_with(&hooks(LABEL), "/mutate/fail", CONFIG_MAP, &settings, &Denies);
     assert!(!answer.response.is_allowed(), "{:?}", answer.response);
 }
@@ -234,7 +234,7 @@ fn a_panic_ends_at_the_request() {
         fn get(&self, _: &Gvk, _: Option<&str>, _: &str) -> Result<Option<Value>, ReadError> {
             panic!("as a test of what happens then")
         }
-        fn list(&self, _: &ListQuery<'_>) -> Result<Page, ReadError> {
+        fn list(&self, _: &ListQuery<'_>) -> Result<ListPage, ReadError> {
             panic!("as a test of what happens then")
         }
     }
@@ -339,7 +339,7 @@ fn what_no_watch_tells_must_not_be_lost() {
         (&of_old, &update, true, "what it was"),
         (&of_old, &create, false, "it was nothing"),
         (&conditional, &create, true, "what the condition asks for"),
-        (&plain, &node, true, "that nobody is to see it"),
+        (&plain, &node, true, "that it is excluded"),
     ] {
         let path = match policy == &conditional {
             true => "/validate/fail/finegrained/p",

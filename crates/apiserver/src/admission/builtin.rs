@@ -82,7 +82,7 @@ pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<Strin
                     webhook.str_at(["failurePolicy"]) != Some("Ignore"),
                 );
                 let follows =
-                    if fails { "what it is asked about is refused" } else { "it is passed over" };
+                    if fails { "matching requests are denied" } else { "it is skipped" };
                 format!(
                     "no pods run here, so nothing answers behind the service of webhook {webhook}, and {follows}; with clientConfig.url it is called"
                 )

@@ -11,7 +11,7 @@ pub(crate) use quota::status as quota_status;
 
 use kiln_value::Value;
 
-use crate::access::User;
+use crate::authorization::User;
 use crate::paths::Target;
 use crate::server::Server;
 use crate::status::Failure;
@@ -49,7 +49,7 @@ pub(crate) struct Admission {
     pub(crate) policies: policies::Compiled,
 }
 
-/// Lets everybody change the object who may.
+/// Runs the mutating phase of admission.
 pub(crate) fn change(
     server: &Server,
     review: &Review<'_>,
@@ -61,7 +61,7 @@ pub(crate) fn change(
     webhooks::change(server, review, object, warnings)
 }
 
-/// Asks everybody who may say no.
+/// Runs the validating phase of admission.
 pub(crate) fn check(
     server: &Server,
     review: &Review<'_>,

@@ -10,7 +10,7 @@ use kiln_value::{Str, Value, json};
 
 use super::webhooks::{conditions_hold, covered, request, selected};
 use super::{Operation, Review};
-use crate::managed::Kinded;
+use crate::managed_fields::Kinded;
 use crate::server::Server;
 use crate::status::Failure;
 use crate::storage::TableKey;
@@ -87,7 +87,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// Why it fails; none when it is one of those that are passed over then.
+    /// Why it fails; none when it is one of those that are skipped then.
     fn failed(&self, why: String) -> Option<String> {
         let ignores = self.policy.str_at(["spec", "failurePolicy"]) == Some("Ignore");
         (!ignores).then_some(why)
@@ -438,7 +438,7 @@ pub(super) fn change(
     Ok(())
 }
 
-/// Merges an apply configuration into an object, whoever owns what.
+/// Merges an apply configuration into an object, regardless of field owners.
 fn merge(
     server: &Server,
     review: &Review<'_>,

@@ -70,7 +70,7 @@ pub(super) fn check(
 
 /// The webhooks of all configurations, by name and place.
 fn configured(server: &Server, review: &Review<'_>, plural: &str) -> Vec<Value> {
-    // Configurations and policies are beyond the reach of webhooks, or nobody could mend them.
+    // Configurations and policies are beyond the reach of webhooks, or they could not be repaired.
     if review.target.kind.group() == "admissionregistration.k8s.io" {
         return Vec::new();
     }
@@ -370,7 +370,7 @@ fn call(server: &Server, webhook: &Value, body: &Value) -> Result<Value, String>
             ));
         }
     };
-    let answer = server.outside.call(&WebhookCall {
+    let answer = server.host.call(&WebhookCall {
         url,
         ca_bundle: bundle,
         body: json::to_string(body).into_bytes(),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use kiln_object::{Kind, Kinds};
 use kiln_value::{Map, Str, Value};
 
-/// The annotation that lets somebody define kinds in groups of Kubernetes.
+/// The annotation that permits kinds in groups of Kubernetes.
 pub(crate) const APPROVED: &str = "api-approved.kubernetes.io";
 
 /// What becomes of the names that a definition asks for.
@@ -62,7 +62,7 @@ pub(crate) fn naming(kinds: &Kinds, definition: &Value) -> Naming {
             [] => {
                 naming.accepted.insert(field, asked.clone());
             }
-            // Kubernetes: the last of several is told.
+            // Kubernetes: the last of several is reported.
             [one] => naming.conflict = Some((reason, one.clone())),
             many => naming.conflict = Some((reason, format!("[{}]", many.join(", ")))),
         }
@@ -162,9 +162,9 @@ pub(crate) fn is_protected(group: &str) -> bool {
 /// Who agreed to a kind in a group of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Approval<'d> {
-    /// Whoever is at this address.
+    /// The server at this address.
     Approved(&'d str),
-    /// Nobody, and that is said.
+    /// None, and a warning says so.
     Bypassed(&'d str),
     Missing,
     Invalid,
@@ -199,7 +199,7 @@ pub(crate) fn approval_path() -> String {
     format!("metadata.annotations[{APPROVED}]")
 }
 
-/// What whoever defines a kind in a group of Kubernetes is told.
+/// The message about kinds in a group of Kubernetes.
 pub(crate) fn needs_approval() -> String {
     format!(
         "protected groups must have approval annotation {APPROVED:?} with either a URL or a reason starting with \"unapproved\""

@@ -115,7 +115,7 @@ fn read(schema: &Value, env: &Env) -> Node {
     node
 }
 
-/// One object on its way through the rules.
+/// One object while the rules check it.
 struct Checking<'c> {
     env: &'c Env,
     left: u64,

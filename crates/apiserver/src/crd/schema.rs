@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use kiln_value::{Map, Value};
 
-/// How many unknown fields are told of.
+/// How many unknown fields are reported.
 const TOLD: usize = 1000;
 /// How many values an object may have when its defaults are filled in.
 const VISITED: usize = 1_000_000;

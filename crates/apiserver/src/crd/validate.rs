@@ -9,7 +9,7 @@ use kiln_value::{Map, Number, Value, json};
 
 use crate::status::{Problem, ProblemKind};
 
-/// The most problems that are told of one object.
+/// The most problems that are reported for one object.
 pub(super) const MOST: usize = 100;
 /// The most steps that are made for one object: a value met by a schema is one.
 const STEPS: usize = 2_000_000;

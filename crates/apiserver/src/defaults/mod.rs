@@ -362,7 +362,7 @@ fn give_addresses(server: &Server, state: &State, object: &mut Value) {
     if kind == "NodePort" || kind == "LoadBalancer" && allocates {
         for port in each(object, &["spec", "ports"]) {
             if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
-                let number = 30_000 + i64::try_from(server.outside.random() % 2768).unwrap_or(0);
+                let number = 30_000 + i64::try_from(server.host.random() % 2768).unwrap_or(0);
                 let _ = port.set(["nodePort"], number);
             }
         }
@@ -380,7 +380,7 @@ fn free_address(server: &Server, state: &State) -> String {
     };
     let mut tries = 0;
     loop {
-        let bits = server.outside.random();
+        let bits = server.host.random();
         let low = 2 + bits % 250;
         // The first range is small, as in most test clusters; it grows when it is full.
         let high = if tries < 200 { 0 } else { (bits >> 16) % 256 };
@@ -418,7 +418,7 @@ fn accept_definition(server: &Server, state: &State, object: &mut Value) {
     names::tell(&state.kinds, object, &server.timestamp());
 }
 
-/// An API of this server is there; behind the service of another one nobody answers.
+/// An API of this server is there; behind the service of another one no server answers.
 fn tell_availability(server: &Server, object: &mut Value) {
     let text = |field: &str| object.str_at(["spec", "service", field]).unwrap_or_default();
     let (status, reason, message) = match text("name") {

@@ -174,7 +174,7 @@ fn volume(volume: &mut Value) {
     }
 }
 
-/// The status of a pod that nobody looked at yet.
+/// The status of a pod that no kubelet has seen yet.
 pub(super) fn first_status(object: &mut Value) {
     let class = quality(object);
     let _ = object.set(["status"], value!({"phase": "Pending", "qosClass": class}));

@@ -3,7 +3,7 @@
 use kiln_text::Time;
 use kiln_value::{Map, Value};
 
-use super::others;
+use super::small_tables;
 use crate::write::scale::selector_text;
 
 pub(super) const NONE: &str = "<none>";
@@ -93,7 +93,7 @@ pub(super) fn cell(kind: &str, column: &str, object: &Value, now: i64) -> Value 
         "HorizontalPodAutoscaler" => autoscaler(column, object),
         "RoleBinding" | "ClusterRoleBinding" => binding(column, object),
         "Ingress" | "IngressClass" => ingress(column, object),
-        _ => others::cell(kind, column, object),
+        _ => small_tables::cell(kind, column, object),
     }
 }
 

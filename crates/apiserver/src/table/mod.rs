@@ -1,7 +1,7 @@
 //! Tables: what `kubectl get` prints, made by the server.
 
 mod cells;
-mod others;
+mod small_tables;
 
 use kiln_value::{Map, Value, json};
 

@@ -57,7 +57,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, problems: &mut Vec<Prob
             let at = format!("spec.versions[{i}].schema.openAPIV3Schema.type");
             problems.push(Problem::required(at, "must not be empty at the root"));
         } else if let Some(schema) = version.get_path(["schema", "openAPIV3Schema"]) {
-            // Kubernetes: what all versions share is told once.
+            // Kubernetes: what all versions share is reported once.
             let at = match versions.as_slice() {
                 [_] => "spec.validation.openAPIV3Schema".to_owned(),
                 _ => format!("spec.versions[{i}].schema.openAPIV3Schema"),
@@ -67,7 +67,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, problems: &mut Vec<Prob
     }
 }
 
-/// A group is a domain, and those of Kubernetes are not for everybody.
+/// A group is a domain, and those of Kubernetes are reserved.
 fn check_group(object: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
     let group = text(object, &["spec", "group"]);
     if group.is_empty() {
@@ -81,7 +81,7 @@ fn check_group(object: &Value, old: Option<&Value>, problems: &mut Vec<Problem>)
         problems.push(Problem::invalid("spec.group", group, why));
     }
     let state = |definition: &Value| approval(definition).reason();
-    // Kubernetes: whoever leaves the approval as it is may change the rest.
+    // Kubernetes: an update that leaves the approval as it is may change the rest.
     if !is_protected(group) || old.is_some_and(|old| state(old) == state(object)) {
         return;
     }

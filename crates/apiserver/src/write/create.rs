@@ -7,7 +7,7 @@ use super::{
     name_end, new_uid, read_body, store,
 };
 use crate::admission::{self, Operation, Review};
-use crate::collect::furnish;
+use crate::controllers::furnish;
 use crate::convert::{from_storage, to_storage};
 use crate::options::WriteOptions;
 use crate::paths::Target;
@@ -15,16 +15,16 @@ use crate::read;
 use crate::request::Response;
 use crate::server::{Call, Server, State};
 use crate::status::Failure;
-use crate::{defaults, escalation, managed, media, validate};
+use crate::{defaults, escalation, managed_fields, media, validate};
 
 /// How often a made-up name is made up anew because it is taken.
 const NAMES: usize = 8;
 
-/// An object on its way in.
+/// An object that is being created.
 pub(crate) struct Creation<'c> {
     pub(crate) target: &'c Target,
     pub(crate) options: &'c WriteOptions,
-    pub(crate) user: &'c crate::access::User,
+    pub(crate) user: &'c crate::authorization::User,
     /// Whether its managers are written already.
     pub(crate) managed: bool,
     pub(crate) warnings: &'c mut Vec<String>,
@@ -75,7 +75,7 @@ pub(crate) fn create_object(
         fill_defaults(&state, &gvk, &mut object)?;
     }
     if !managed {
-        managed::strip(&mut object);
+        managed_fields::strip(&mut object);
         let mut tracked = object.clone();
         if has_status(kind)
             && let Some(map) = tracked.as_map_mut()
@@ -97,7 +97,7 @@ pub(crate) fn create_object(
         let state = server.read();
         defaults::prepare(server, &state, &gvk, &mut object);
         if !has_generation(&state, &gvk) {
-            // A generation that the client sent stays, where nobody counts.
+            // A generation that the client sent stays, where generations are not counted.
         } else if let Some(metadata) = metadata_mut(&mut object) {
             metadata.insert("generation", 1);
         }
@@ -125,7 +125,7 @@ pub(crate) fn create_object(
         }
     };
     if !options.dry_run {
-        server.outside.changed(server.revision());
+        server.host.changed(server.revision());
         if kind.kind() == "Namespace" && kind.group().is_empty() {
             furnish(server, stored.str_at(["metadata", "name"]).unwrap_or_default());
         }

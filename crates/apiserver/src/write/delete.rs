@@ -5,8 +5,8 @@ use kiln_value::{Map, Value};
 
 use super::update::is_over;
 use super::{TRIES, has_generation, metadata_mut, store, take};
-use crate::access::User;
 use crate::admission::{self, Operation, Review};
+use crate::authorization::User;
 use crate::convert::{from_storage, to_storage};
 use crate::options::{DeleteOptions, Propagation};
 use crate::paths::Target;
@@ -20,7 +20,7 @@ use crate::{media, read::listing};
 pub(crate) enum Gone {
     /// It is gone; its last state.
     Now(Value),
-    /// It waits for somebody.
+    /// It waits for finalizers.
     Later(Value),
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn remove_object(
         };
         let revision = state.store.revision();
         drop(state);
-        server.outside.changed(revision);
+        server.host.changed(revision);
         return Ok(gone);
     }
     Err(Failure::modified(&target.about()))

@@ -5,7 +5,7 @@
 //!      ─▶ checks ─▶ admission agrees ─▶ stored
 //! ```
 //!
-//! Nothing is locked while admission thinks: what was read is compared with what is there when it is stored.
+//! Nothing is locked while admission thinks: what was read is compared with the stored object when it is stored.
 
 mod create;
 mod delete;
@@ -23,16 +23,16 @@ pub(crate) use patch::patch;
 pub(crate) use subresource::create_subresource;
 pub(crate) use update::{is_over, update, update_object};
 
-use crate::managed::{Keeping, Kinded};
+use crate::managed_fields::{Keeping, Kinded};
+use crate::object_size::{HEAVIEST, weight};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{Failure, Problem};
 use crate::types::{decode, types};
-use crate::weight::{HEAVIEST, weight};
 use crate::{defaults, media};
 
-/// How often a write is tried again because somebody else wrote.
+/// How often a write is tried again because another client wrote.
 const TRIES: usize = 8;
 
 /// Reads the body of a write as an object of its kind.
@@ -73,7 +73,7 @@ fn tell_strict(
     }
 }
 
-/// Takes a value for an object of a kind: its types hold, what nobody knows is gone.
+/// Takes a value for an object of a kind: its types hold, unknown fields are dropped.
 fn understand(
     state: &State,
     kind: &Kind,
@@ -303,7 +303,7 @@ fn invalid(kind: &Kind, object: &Value, problems: &[Problem]) -> Result<(), Fail
 
 /// A random UID of version 4.
 pub(crate) fn new_uid(server: &Server) -> String {
-    let (a, b) = (server.outside.random(), server.outside.random());
+    let (a, b) = (server.host.random(), server.host.random());
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         a >> 32,
@@ -317,7 +317,7 @@ pub(crate) fn new_uid(server: &Server) -> String {
 /// The end of a name that the server makes up.
 pub(crate) fn name_end(server: &Server) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut bits = server.outside.random();
+    let mut bits = server.host.random();
     let mut end = String::with_capacity(5);
     for _ in 0..5 {
         let at = usize::try_from(bits % 27).unwrap_or(0);

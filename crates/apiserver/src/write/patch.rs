@@ -13,7 +13,7 @@ use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server};
 use crate::status::{Failure, Problem};
-use crate::{access, managed, media};
+use crate::{authorization, managed_fields, media};
 
 /// The most operations of a JSON patch.
 const MOST_OPERATIONS: usize = 10_000;
@@ -331,8 +331,8 @@ fn apply(
             return Err(Failure::not_found(&call.target.about()));
         }
         if old.is_none() {
-            // Kubernetes: whoever makes something new by applying it needs both rights.
-            access::authorize(server, &call.user, "create", &call.target)?;
+            // Kubernetes: a client that creates an object by apply needs both permissions.
+            authorization::authorize(server, &call.user, "create", &call.target)?;
         }
         let keeper = Keeper::new(server, &call.target, options);
         let Some(keeping) = keeper.keeping() else {
@@ -347,7 +347,7 @@ fn apply(
             Some(entries) => {
                 let _ = new.set(["metadata", "managedFields"], entries);
             }
-            None => managed::strip(&mut new),
+            None => managed_fields::strip(&mut new),
         }
         let Some(old) = old else {
             let creation = Creation {
@@ -415,6 +415,6 @@ pub(super) fn applied(call: &Call<'_>) -> Result<Value, Failure> {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
     check_identity(&value, target)?;
-    managed::strip(&mut value);
+    managed_fields::strip(&mut value);
     Ok(value)
 }

@@ -98,7 +98,7 @@ pub(crate) fn selector_text(selector: Option<&Value>) -> String {
         });
     }
     let text = parts.join(",");
-    // A text that nobody can read back is none.
+    // A text that cannot be read back counts as none.
     if Selector::parse(&text).is_ok() { text } else { String::new() }
 }
 
@@ -200,7 +200,7 @@ fn change(
                 return Ok(Response::json(
                     200,
                     &if form == Form::Table {
-                        table::scale(&scale, server.outside.now().0)
+                        table::scale(&scale, server.host.now().0)
                     } else {
                         scale
                     },

@@ -6,8 +6,8 @@ use super::{
     Keeper, TRIES, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
     read_body, store, take,
 };
-use crate::access::User;
 use crate::admission::{self, Operation, Review};
+use crate::authorization::User;
 use crate::convert::{from_storage, to_storage};
 use crate::options::WriteOptions;
 use crate::paths::Target;
@@ -69,7 +69,7 @@ pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, F
     }
 }
 
-/// An object on its way into the place of another.
+/// An object that is to replace another.
 pub(crate) struct Change<'c> {
     pub(crate) target: &'c Target,
     pub(crate) options: &'c WriteOptions,
@@ -179,11 +179,11 @@ pub(crate) fn update_object(
     };
     let revision = state.store.revision();
     drop(state);
-    server.outside.changed(revision);
+    server.host.changed(revision);
     Ok(from_storage(&stored, kind))
 }
 
-/// Whether a deleted object waits for nobody any more.
+/// Whether a deleted object has no finalizers any more.
 pub(crate) fn is_over(object: &Value) -> bool {
     let list = |path: [&'static str; 2]| {
         object.get_path(path).and_then(Value::as_list).is_some_and(|l| !l.is_empty())
@@ -274,7 +274,7 @@ fn keep_managed(new: &mut Value, managed: Option<Value>) {
         Some(managed) => {
             let _ = new.set(["metadata", "managedFields"], managed);
         }
-        None => crate::managed::strip(new),
+        None => crate::managed_fields::strip(new),
     }
 }
 

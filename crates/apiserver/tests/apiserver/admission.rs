@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_apiserver::{Outside, Request, Response, Server, Settings, WebhookCall};
+use kiln_apiserver::{Request, Response, Server, ServerHost, Settings, WebhookCall};
 use kiln_testkit::server::{Still, create, get, send};
 use kiln_value::{Value, json, value};
 
@@ -20,7 +20,7 @@ struct Hooked {
     asked: Asked,
 }
 
-impl Outside for Hooked {
+impl ServerHost for Hooked {
     fn now(&self) -> (i64, u32) {
         self.still.now()
     }
@@ -142,7 +142,7 @@ fn what_webhooks_and_policies_make_is_decoded_as_what_clients_send() {
         let (server, _) = hooked();
         let hook = url(&format!("patch/{}", STANDARD.encode(json::to_string(&patch))));
         let rules = value!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}]);
-        // An answer that cannot be used is no failure to call, so failurePolicy does not excuse it.
+        // An answer that cannot be used is not a failure to call, so failurePolicy does not excuse it.
         let more = value!({"rules": (rules.clone()), "failurePolicy": "Ignore"});
         register(&server, "Mutating", "x", &hook, &more);
         let answer = send(&server, "POST", DEPLOYMENTS, &deployment);
@@ -374,7 +374,7 @@ fn what_is_not_there_says_so() {
             assert!(message(&answer).contains(words), "{path}: {}", message(&answer));
         }
     }
-    // Pods wait for nodes that never come, also beside Nodes that somebody stored.
+    // Pods wait for nodes that never come, also beside Nodes that a user stored.
     server.settle();
     assert_eq!(get(&server, pods).value().str_at(["status", "phase"]), Some("Pending"));
 }
@@ -443,8 +443,8 @@ fn what_nobody_will_do_is_warned_of() {
         assert_eq!(
             told,
             [
-                "299 - \"no pods run here, so nothing answers behind the service of webhook a.example.com, and what it is asked about is refused; with clientConfig.url it is called\"",
-                "299 - \"no pods run here, so nothing answers behind the service of webhook b.example.com, and it is passed over; with clientConfig.url it is called\"",
+                "299 - \"no pods run here, so nothing answers behind the service of webhook a.example.com, and matching requests are denied; with clientConfig.url it is called\"",
+                "299 - \"no pods run here, so nothing answers behind the service of webhook b.example.com, and it is skipped; with clientConfig.url it is called\"",
             ]
         );
     }

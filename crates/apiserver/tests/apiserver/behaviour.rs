@@ -1,6 +1,6 @@
 //! Lists, watches, deletion, custom kinds, access: what clients rely on.
 
-use kiln_apiserver::{Answer, Authorization, Request, Server, Settings};
+use kiln_apiserver::{Authorization, Request, ResponseOrWatch, Server, Settings};
 use kiln_testkit::server::{create, get, send, start, start_with};
 use kiln_value::{Value, json, value};
 
@@ -20,8 +20,10 @@ fn names(list: &Value) -> Vec<String> {
 
 fn watch(server: &Server, path: &str) -> Box<kiln_apiserver::Watch> {
     match server.handle(&Request::new("GET", path)) {
-        Answer::Watch(watch) => watch,
-        Answer::Response(response) => panic!("{}", String::from_utf8_lossy(&response.body)),
+        ResponseOrWatch::Watch(watch) => watch,
+        ResponseOrWatch::Response(response) => {
+            panic!("{}", String::from_utf8_lossy(&response.body))
+        }
     }
 }
 
@@ -246,7 +248,7 @@ fn a_namespace_is_furnished_when_it_is_answered_for() {
     assert_eq!(get(&server, account).status, 200);
     let authority = "/api/v1/namespaces/shop/configmaps/kube-root-ca.crt";
     assert_eq!(get(&server, authority).value().str_at(["data", "ca.crt"]), Some("certificates"));
-    // Nobody has settled anything yet.
+    // No controller has run yet.
     let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
         "spec": {"containers": [{"name": "web", "image": "web"}]}});
     create(&server, "/api/v1/namespaces/shop/pods", &pod);

@@ -18,7 +18,7 @@ fn definition(group: &str, plural: &str, kind: &str) -> Value {
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})
 }
 
-/// One that says that nobody approved of it.
+/// One that says that it is not approved.
 fn unapproved(group: &str, plural: &str, kind: &str) -> Value {
     let mut definition = definition(group, plural, kind);
     let at = ["metadata", "annotations", "api-approved.kubernetes.io"];
@@ -78,7 +78,7 @@ fn groups_of_kubernetes_ask_for_an_approval() {
     let conformant = condition(&server, name, "KubernetesAPIApprovalPolicyConformant");
     assert_eq!((conformant.0.as_str(), conformant.1.as_str()), ("True", "ApprovedAnnotation"));
     assert_eq!(condition(&server, name, "Established").0, "True");
-    // Groups that only sound alike are for everybody.
+    // Groups that only sound alike are free.
     create(&server, DEFINITIONS, &definition("wgpolicyk8s.io", "policyreports", "PolicyReport"));
 }
 
@@ -150,7 +150,7 @@ fn whoever_was_first_has_the_name() {
     let wanted = ("False", "ListKindConflict", "\"ThingList\" is already in use");
     assert_eq!((refused.0.as_str(), refused.1.as_str(), refused.2.as_str()), wanted);
     assert_eq!(get(&server, "/apis/x.io/v1/bs").status, 404);
-    // Nobody talks the server into it.
+    // No header changes that.
     let forged = value!({"status": {"conditions": [{"type": "Established", "status": "True",
         "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "x", "message": "x"}]}});
     let patch = Request::new("PATCH", &format!("{DEFINITIONS}/bs.x.io/status"))

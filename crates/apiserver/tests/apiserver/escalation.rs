@@ -1,4 +1,4 @@
-//! Under `rbac`, nobody gives rights that they do not have.
+//! Under `rbac`, no user grants permissions that they do not have.
 
 use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
 use kiln_testkit::server::{create, start_with};
@@ -220,7 +220,7 @@ fn applying_something_new_asks_for_the_right_to_create() {
         "configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"",
     );
     assert_eq!(server.call(&Request::new("GET", path)).status, 404);
-    // What is there already may be changed.
+    // An existing one may be changed.
     create(&server, "/api/v1/namespaces/default/configmaps", &map);
     assert_eq!(apply("jane", path).status, 200);
 }

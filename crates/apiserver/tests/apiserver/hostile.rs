@@ -12,7 +12,7 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 /// No request may compute for longer, with the slowest build.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long this thread has computed, where the system tells: whoever else uses the machine does not count.
+/// How long this thread has computed, where the system tells: other processes of the machine do not count.
 fn computed() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = told.split_whitespace().next().and_then(|first| first.parse().ok());
@@ -235,10 +235,10 @@ fn one_number_makes_no_more_pods_than_the_server_holds() {
         .collect();
     let mut kinds: Vec<&str> = warnings.iter().map(|(kind, _)| kind.as_str()).collect();
     kinds.sort_unstable();
-    assert_eq!(kinds, ["Job", "ReplicaSet"], "each is told once");
+    assert_eq!(kinds, ["Job", "ReplicaSet"], "each is reported once");
     let why = "a sandbox makes at most 20 pods for workloads, and there are 20 already";
     assert!(warnings.iter().all(|(_, message)| message == why), "{warnings:?}");
-    // What no Go program could read is no number of replicas.
+    // What no Go program could read is not a number of replicas.
     let scale = "/apis/apps/v1/namespaces/default/deployments/web/scale";
     for replicas in ["99999999999999", "1.5", "\"x\""] {
         let request = Request::new("PATCH", scale).with_body(

@@ -1,4 +1,4 @@
-//! Who comes in: nobody without a token, however permissions are decided.
+//! Authentication: no client without a token, however permissions are decided.
 
 use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
 use kiln_testkit::server::start_with;
@@ -43,7 +43,7 @@ fn nobody_comes_in_without_a_token() {
                 let with = request.clone().with_header("Authorization", header);
                 assert_unauthorized(&server.call(&with), &format!("{path} with {header}"));
             }
-            // Nobody may be somebody else.
+            // No user may impersonate another.
             let other = request.with_header("Impersonate-User", "admin");
             assert_unauthorized(&server.call(&other), path);
         }
@@ -92,7 +92,7 @@ fn heads_say_whose_body_counts() {
         assert_eq!(head("GET", path, "secret"), Ok(false));
         assert_eq!(head("POST", path, ""), Err(401));
         assert_eq!(head("POST", path, "x"), Err(401));
-        // Everybody may ask for these, and nobody has to send anything along.
+        // Every client may get these, without a token.
         assert_eq!(head("POST", "/version", ""), Ok(false));
     }
 }

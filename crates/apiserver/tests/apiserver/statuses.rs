@@ -51,7 +51,7 @@ fn requests(server: &Server) -> Vec<(&'static str, Request)> {
     let applied =
         r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"e2"},"data":{"a":"1"}}"#;
     let e2 = format!("{CONFIG_MAPS}/e2");
-    // Somebody applies what others come into conflict with.
+    // A manager applies what others come into conflict with.
     server.call(&patch_request(&format!("{e2}?fieldManager=m1"), apply, applied));
     let as_jane = |request: Request| request.with_header("Impersonate-User", "jane");
     vec![

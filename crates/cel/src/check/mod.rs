@@ -46,7 +46,7 @@ pub(crate) enum Reference {
     Call { overloads: Vec<Overload>, namespaced: bool },
 }
 
-/// Types deeper than this become dyn: nobody needs them, and walking them must stay cheap.
+/// Types deeper than this become dyn: no policy needs them, and walking them must stay cheap.
 const DEEPEST_TYPE: usize = 48;
 
 pub(crate) fn check(

@@ -242,7 +242,7 @@ impl<'r, 'h> Run<'r, 'h> {
         }
         match value {
             Val::Optional(held) => Ok(held.map(|nested| nested.value.clone())),
-            _ => Err(failure("cannot initialize optional entry from a value that is no optional")),
+            _ => Err(failure("cannot initialize optional entry from a value that is not optional")),
         }
     }
 

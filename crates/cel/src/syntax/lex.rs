@@ -49,7 +49,7 @@ pub enum Token {
 /// Cuts a source into tokens; white space and comments fall away. The last token is `End`.
 ///
 /// # Errors
-/// When the source holds something that is no token, such as a text without an end.
+/// When the source holds something that is not a token, such as a text without an end.
 pub fn lex(source: &str) -> Result<Vec<(Token, Span)>, Issue> {
     let mut lexer = Lexer { source, bytes: source.as_bytes(), at: 0 };
     let mut tokens = Vec::with_capacity(source.len() / 3 + 1);

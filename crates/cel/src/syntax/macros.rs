@@ -25,7 +25,7 @@ pub(crate) const MACROS: &[(&str, &str)] = &[
     ("transformMapEntry", "RANGE.transformMapEntry(k, v, EXPRESSION)"),
 ];
 
-/// The rewritten call, or `None` when it is no macro.
+/// The rewritten call, or `None` when it is not a macro.
 pub(super) fn expand(
     parser: &mut Parser<'_>,
     target: Option<ExprId>,

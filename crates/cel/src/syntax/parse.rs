@@ -26,7 +26,7 @@ pub(crate) struct Dialect {
     pub(crate) quoted_fields: bool,
     /// `cel.block`, `cel.index` and `cel.iterVar`, as optimisers and test suites write them.
     pub(crate) blocks: bool,
-    /// Kyverno: `x.orValue(y)` gives back an `x` that is no optional.
+    /// Kyverno: `x.orValue(y)` gives back an `x` that is not an optional.
     pub(crate) lenient_or_value: bool,
     /// As in the release of CEL that Kubernetes has, where that departs from the conformance suite.
     pub(crate) kubernetes: bool,

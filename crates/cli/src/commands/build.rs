@@ -10,18 +10,18 @@ use kiln_kustomize::fs::{Disk, Layered};
 use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
 
 use crate::args::{Format, Global};
-use crate::commands::plugins::PluginArgs;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::fetch::Remote;
+use crate::plugin_options::PluginArgs;
 use crate::ui::{Progress, Ui};
 use crate::{input, interrupt};
 
 /// Build a kustomization, with the same bytes as `kustomize build`
 ///
-/// Old fields, patches that select nothing and vars that nobody uses are warnings on standard error.
+/// Deprecated fields, patches that select nothing and unused vars are warnings on standard error.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A directory with a kustomization file, or the address of a repository
+    /// Directory with a kustomization file, or URL of a repository
     #[arg(default_value = ".", value_name = "DIR")]
     directory: String,
 
@@ -37,9 +37,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
 
-    /// Refuse what lies elsewhere: files over HTTP, and what git, helm and container runtimes would fetch
+    /// Deny network access: files over HTTP, and what git, helm and container runtimes would fetch
     ///
-    /// For kustomizations of people whom you do not trust: what they name is asked for from here.
+    /// For untrusted kustomizations: the URLs that they name would be fetched from this machine.
     #[arg(long, env = "KILN_OFFLINE")]
     offline: bool,
 
@@ -47,30 +47,30 @@ pub(crate) struct Args {
     #[arg(long, alias = "allow-remote", hide = true)]
     enable_remote: bool,
 
-    /// Let standard input take the place of this file of DIR, as a post-renderer of helm needs it
+    /// Read standard input in place of this file of DIR, for use as a Helm post-renderer
     #[arg(long, value_name = "FILE")]
     stdin: Option<String>,
 
     #[command(flatten)]
     plugins: PluginArgs,
 
-    /// Let helm render charts
+    /// Allow Helm charts
     #[arg(long, help_heading = "Helm")]
     enable_helm: bool,
 
-    /// The helm to use
+    /// Path of the helm executable
     #[arg(long, default_value = "helm", value_name = "PROGRAM", help_heading = "Helm")]
     helm_command: String,
 
-    /// API versions that charts may ask for
+    /// API versions for charts
     #[arg(long, value_delimiter = ',', value_name = "VERSIONS", help_heading = "Helm")]
     helm_api_versions: Vec<String>,
 
-    /// The Kubernetes version that charts may ask for
+    /// Kubernetes version for charts
     #[arg(long, default_value = "", value_name = "VERSION", help_heading = "Helm")]
     helm_kube_version: String,
 
-    /// Let helm say more
+    /// Print debug output of helm
     #[arg(long, help_heading = "Helm")]
     helm_debug: bool,
 
@@ -78,11 +78,11 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     enable_managedby_label: bool,
 
-    /// Say on standard error how long each phase took and what was counted
+    /// Print timings and counts of each phase to standard error
     #[arg(long)]
     stats: bool,
 
-    /// Print which files, generators, patches and transformers touched an object, and nothing else
+    /// Print only which files, generators, patches and transformers touched an object
     #[arg(long, value_name = "KIND/NAME")]
     explain: Option<String>,
 }
@@ -133,7 +133,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let output = build.run(&directory);
     drop(progress);
     while running.is_over() {
-        // Whoever put an end to the build ends the process.
+        // The signal that ended the build ends the process.
         std::thread::park();
     }
     let output = output.map_err(|failed| {
@@ -153,10 +153,10 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if args.stats {
         report(ui, &output);
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
-/// A folder without links in its path, as the build names files.
+/// A directory without links in its path, as the build names files.
 fn real(directory: &str) -> String {
     let resolved = std::fs::canonicalize(directory).ok();
     let text = resolved.as_deref().and_then(Path::to_str).map(str::to_owned);

@@ -8,13 +8,14 @@ use kiln_kustomize::cfg::{Cat, Config, From, Local, Search, Structure, Tree};
 use kiln_kustomize::fs::Disk;
 
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::Ui;
 
-/// Print, count and search documents in files, with their comments
+/// Print, count and search objects in files, with their comments
 ///
-/// As kustomize's cfg commands do. A folder with a Krmfile is a package of its own; what .krmignore names is passed over.
+/// Same as the cfg commands of kustomize. A directory with a Krmfile is a package of its own; paths in .krmignore are
+/// skipped.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,7 +37,7 @@ struct LocalArgs {
     #[arg(long)]
     include_local: bool,
 
-    /// Show only those
+    /// Show only those objects
     #[arg(long)]
     exclude_non_local: bool,
 }
@@ -47,10 +48,10 @@ impl LocalArgs {
     }
 }
 
-/// Print objects with their fields in the usual order
+/// Print objects with sorted fields
 #[derive(Debug, clap::Args)]
 struct CatArgs {
-    /// A folder or a file; otherwise standard input
+    /// Directory or file [default: standard input]
     #[arg(value_name = "DIR")]
     path: Option<String>,
 
@@ -58,7 +59,7 @@ struct CatArgs {
     #[arg(long)]
     unformatted: bool,
 
-    /// Say in annotations which file an object comes from
+    /// Annotate objects with the file that they come from
     #[arg(long)]
     annotate: bool,
 
@@ -85,7 +86,7 @@ struct CatArgs {
     #[command(flatten)]
     local: LocalArgs,
 
-    /// Write to this file
+    /// File to write to
     #[arg(long, value_name = "FILE")]
     dest: Option<String>,
 
@@ -95,20 +96,20 @@ struct CatArgs {
 
 #[derive(Debug, clap::Args)]
 struct Recurse {
-    /// Whether packages inside of the folder count
+    /// Include packages inside of the directory
     #[arg(short = 'R', long, value_name = "BOOL", default_value = "true", default_missing_value = "true",
           num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     recurse_subpackages: bool,
 }
 
-/// Count objects by their kinds
+/// Count objects by kind
 #[derive(Debug, clap::Args)]
 struct CountArgs {
-    /// A folder or a file; otherwise standard input
+    /// Directory or file [default: standard input]
     #[arg(value_name = "DIR")]
     path: Option<String>,
 
-    /// Whether to count each kind by itself
+    /// Count each kind separately
     #[arg(long, value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     kind: bool,
@@ -123,19 +124,19 @@ struct CountArgs {
 /// spec.template.spec.containers[name=web].image=nginx, metadata.annotations.app\.example\.com/tier=front.
 #[derive(Debug, clap::Args)]
 struct GrepArgs {
-    /// What to look for
+    /// Query, see above
     query: String,
 
-    /// A folder or a file; otherwise standard input
+    /// Directory or file [default: standard input]
     #[arg(value_name = "DIR")]
     path: Option<String>,
 
-    /// Whether to say in annotations which file an object comes from
+    /// Annotate objects with the file that they come from
     #[arg(long, value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1,
           require_equals = true, action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     annotate: bool,
 
-    /// Print those that do not match
+    /// Print the objects that do not match
     #[arg(long)]
     invert_match: bool,
 
@@ -143,10 +144,10 @@ struct GrepArgs {
     recurse: Recurse,
 }
 
-/// Show objects as a tree: by their folders, or by their owners if they have any
+/// Show objects as a tree, by directories or by owners
 #[derive(Debug, clap::Args)]
 struct TreeArgs {
-    /// A folder or a file, or - for standard input
+    /// Directory or file, or - for standard input
     #[arg(default_value = ".", value_name = "DIR")]
     path: String,
 
@@ -193,7 +194,7 @@ struct TreeArgs {
     #[command(flatten)]
     local: LocalArgs,
 
-    /// Whose branches: directory or owners
+    /// Structure of the tree: directory or owners
     #[arg(long, value_name = "STRUCTURE")]
     graph_structure: Option<String>,
 }
@@ -245,7 +246,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             out.flush()?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn chosen(args: &CatArgs) -> Cat {

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap_complete::Shell;
 
 use crate::args::{self, Format};
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// Print a completion script for a shell
@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// For bash: `source <(kiln completion bash)`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// Name of the shell
     shell: Shell,
 }
 
@@ -24,5 +24,5 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let mut out = ui.data();
     out.write_all(&script)?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -9,42 +9,42 @@ use kiln_kustomize::edit::{Create, FILE_NAMES, Labelled, Pairs, create, parse_pa
 
 use super::edit::expand_or_directories;
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::Ui;
 
-/// Create a kustomization file in the current folder
+/// Create a kustomization file in the current directory
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Args {
-    /// Files, folders or repositories, separated by commas
+    /// Files, directories or repositories, separated by commas
     #[arg(long, value_name = "PATH,PATH", value_delimiter = ',')]
     resources: Vec<String>,
 
-    /// Find the files with Kubernetes objects in this folder
+    /// Add the files with Kubernetes objects in this directory
     #[arg(long)]
     autodetect: bool,
 
-    /// Find them in the folders below as well
+    /// With --autodetect, also search subdirectories
     #[arg(long)]
     recursive: bool,
 
-    /// The namespace of everything
+    /// Namespace of all resources
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
 
-    /// What goes before all names
+    /// Prefix of all names
     #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     nameprefix: String,
 
-    /// What goes after all names
+    /// Suffix of all names
     #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     namesuffix: String,
 
-    /// Labels of everything
+    /// Labels of all resources
     #[arg(long, value_name = "KEY:VALUE,…", value_delimiter = ',')]
     labels: Vec<String>,
 
-    /// Annotations of everything
+    /// Annotations of all resources
     #[arg(long, value_name = "KEY:VALUE,…", value_delimiter = ',')]
     annotations: Vec<String>,
 }
@@ -77,20 +77,20 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     });
     let name = FILE_NAMES[0];
     let failed = |error| input::cannot("write", name, &error);
-    // Only a new file will do: one that came to be in the meantime is somebody's.
+    // Only a new file will do: one that came to be in the meantime is not ours.
     let mut file = File::options().write(true).create_new(true).open(name).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn pairs(texts: &[String], which: Labelled) -> Result<Pairs, Failure> {
     parse_pairs(texts, which).map_err(|error| Failure::BadInput(vec![error.into()]))
 }
 
-/// Folders are not entered deeper than this.
+/// Directories are not entered deeper than this.
 const DEEPEST: usize = 100;
 
-/// The files with objects and the folders with kustomizations, in the order of names.
+/// The files with objects and the directories with kustomizations, in the order of names.
 fn detect(
     folder: &Path,
     recursive: bool,

@@ -2,40 +2,40 @@
 
 use std::io::Write;
 
-use kiln_diagnostic::{Diagnostic, Place};
+use kiln_diagnostic::{Diagnostic, SourceLocation};
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, Reader, emit_documents, first_comment};
 use serde_json::json;
 use similar::TextDiff;
 
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input::{self, Links};
 use crate::ui::{Ui, plain};
 
-/// Print YAML or JSON documents in canonical form, byte for byte as `kustomize build` does
+/// Format YAML or JSON files as `kustomize build` does
 ///
-/// Keys are sorted, strings are quoted only where they must be; comments, anchors and the source's own style
-/// are gone. With --check the exit code is 1 when a file is not in this form.
+/// Sorts keys and quotes strings only where necessary; comments, anchors and the style of the source are lost. With
+/// --check, exits with code 1 if a file is not formatted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
+    /// Files, directories (every .yaml, .yml and .json file below), or - for standard input
     #[arg(required = true, value_name = "FILES")]
     files: Vec<String>,
 
-    /// Change nothing; name the files that are not in canonical form
+    /// Change nothing; list the files that are not formatted
     #[arg(long, conflicts_with = "write")]
     check: bool,
 
-    /// Rewrite the files in place: all of them, or none when one cannot be
+    /// Rewrite the files in place: all of them, or none if one cannot be written
     #[arg(long)]
     write: bool,
 
-    /// With --check or --write, show what differs
+    /// With --check or --write, show the differences
     #[arg(long)]
     diff: bool,
 
-    /// With --write, rewrite files with comments too; the comments are lost
+    /// With --write, also rewrite files with comments; the comments are lost
     #[arg(long, requires = "write")]
     drop_comments: bool,
 }
@@ -45,7 +45,7 @@ struct Formatted {
     name: String,
     old: String,
     new: String,
-    first_comment: Option<Place>,
+    first_comment: Option<SourceLocation>,
 }
 
 impl Formatted {
@@ -64,7 +64,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let mut paths = Vec::new();
     for file in &args.files {
-        // A link in a folder may lead out of it, and somebody else may have put it there.
+        // A link in a folder may lead out of it, and another user may have put it there.
         let links = if args.write { Links::PassOver } else { Links::Follow };
         paths.extend(input::expand(file, links)?);
     }
@@ -94,7 +94,7 @@ fn print(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
         _ => out.write_all(emit_documents(&values).as_bytes())?,
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Compares every file with its canonical form, and rewrites it if that was asked for.
@@ -127,7 +127,7 @@ fn compare(ui: &Ui, global: &Global, args: &Args, paths: &[String]) -> CommandRe
         return Err(Failure::BadInput(problems));
     }
     let unformatted = args.check && files.iter().any(Formatted::differs);
-    Ok(if unformatted { Outcome::No } else { Outcome::Done })
+    Ok(if unformatted { CommandOutcome::Negative } else { CommandOutcome::Done })
 }
 
 fn format(path: &str, global: &Global) -> Result<Formatted, Diagnostic> {

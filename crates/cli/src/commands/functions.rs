@@ -9,13 +9,13 @@ use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::{Build, Options};
 
-use super::plugins::FunctionArgs;
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::plugin_options::FunctionArgs;
 use crate::ui::Ui;
 use crate::{input, interrupt};
 
-/// Run functions over documents
+/// Run KRM functions on files
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -27,47 +27,47 @@ enum Command {
     Run(RunArgs),
 }
 
-/// Run the functions that files declare over all files of their folder, and rewrite these
+/// Run the functions that files declare, and rewrite the files of their directory
 ///
-/// An object with the annotation config.kubernetes.io/function configures a function: a program (--enable-exec) or a
-/// container (--enable-alpha-plugins). It sees the objects of its folder, and of the folder above if its own is named
-/// functions; those of deeper folders run first. Comments stay. Without DIR, standard input is read and the result is
-/// printed.
+/// An object with the annotation config.kubernetes.io/function configures a function: an executable (--enable-exec) or
+/// a container (--enable-alpha-plugins). It gets the objects of its directory, and of the parent directory if its own
+/// is named functions; those of deeper directories run first. Comments are kept. Without DIR, standard input is read
+/// and the result is printed.
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// A folder
+    /// Directory
     #[arg(value_name = "DIR")]
     directory: Option<String>,
 
-    /// Print what would be written
+    /// Print the result instead of writing files
     #[arg(long)]
     dry_run: bool,
 
-    /// Take the functions of this folder, not those that DIR declares; they see all objects
+    /// Directory with the functions to run, in place of those that DIR declares; they see all objects
     #[arg(long, value_delimiter = ',', value_name = "DIR", conflicts_with_all = ["image", "exec_path"])]
     fn_path: Vec<String>,
 
-    /// Run this image as the only function
+    /// Image to run as the only function
     #[arg(long, value_name = "IMAGE", conflicts_with = "exec_path")]
     image: Option<String>,
 
-    /// Run this program as the only function, with --enable-exec
+    /// Executable to run as the only function, with --enable-exec
     #[arg(long, value_name = "PROGRAM")]
     exec_path: Option<String>,
 
-    /// Let functions see all objects
+    /// Pass all objects to functions
     #[arg(long)]
     global_scope: bool,
 
-    /// Write what functions report into this folder
+    /// Directory for the results that functions report
     #[arg(long, value_name = "DIR")]
     results_dir: Option<String>,
 
-    /// Say which function runs
+    /// Log each function that runs
     #[arg(long)]
     log_steps: bool,
 
-    /// Taken because kustomize has it: packages inside of a folder always count
+    /// Taken because kustomize has it: packages inside of a directory always count
     #[arg(long, hide = true)]
     include_subpackages: bool,
 
@@ -75,7 +75,7 @@ struct RunArgs {
     #[arg(last = true, value_name = "CONFIG")]
     config: Vec<String>,
 
-    /// Refuse images that a container runtime would fetch
+    /// Deny images that a container runtime would pull
     #[arg(long, env = "KILN_OFFLINE")]
     offline: bool,
 
@@ -117,7 +117,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let root = root(args)?;
     let ran = Build::new(&Disk, &options).programs(&programs).run_functions(&run);
     while running.is_over() {
-        // Whoever put an end to the run ends the process.
+        // The signal that ended the run ends the process.
         std::thread::park();
     }
     let files = ran.map_err(|failed| {
@@ -137,7 +137,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for error in &files.failed {
         ui.problem(&error.clone().into());
     }
-    Ok(if files.failed.is_empty() { Outcome::Done } else { Outcome::No })
+    Ok(if files.failed.is_empty() { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
 fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
@@ -159,7 +159,7 @@ fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
     }
 }
 
-/// The folder that is read and written, without links, so that no function can put another into its place.
+/// The directory that is read and written, without links, so that no function can put another into its place.
 fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
     let directory = Path::new(args.directory.as_deref().unwrap_or("."));
     let shown = directory.display().to_string();
@@ -186,7 +186,7 @@ fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Fail
         let parts = Path::new(path).components();
         match parts.clone().all(|part| matches!(part, Component::Normal(_))) {
             true => Ok(root.join(path)),
-            false => Err(Diagnostic::error(format!("{path} is no file of the folder"))),
+            false => Err(Diagnostic::error(format!("{path} is not a file of the folder"))),
         }
     };
     // Before the first file is touched: a link that leads nowhere yet would be written through.

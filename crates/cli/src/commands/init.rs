@@ -9,17 +9,17 @@ use kiln_diagnostic::Diagnostic;
 
 use super::create;
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::{Ui, plain};
 
-/// Begin a folder of rules: a policy to change to your liking, and resources to try it on
+/// Create an example policy with resources to try it on
 ///
-/// Writes rules.yaml and resources.yaml, says so, and says what to run next. Files that are there stay as they are.
-/// With --kustomization it writes a kustomization file into the current folder instead, as `kiln create` does.
+/// Writes rules.yaml and resources.yaml, and prints the commands to run next. Existing files are kept. With
+/// --kustomization, writes a kustomization file into the current directory instead, as `kiln create` does.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder; it is made if it is not there
+    /// Directory; it is created if it does not exist
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
 
@@ -34,13 +34,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Scaffold {
-    /// Makes a NetworkPolicy in every new Namespace, and keeps it in step
+    /// Creates a NetworkPolicy in every new Namespace, and keeps it synchronized
     Generate,
-    /// Copies a Secret into every new Namespace, and keeps the copies in step
+    /// Clones a Secret into every new Namespace, and keeps the clones synchronized
     Clone,
     /// Adds a label to every Deployment
     Mutate,
-    /// Refuses Pods that use the tag latest, as a ModRule
+    /// Rejects Pods that use the tag latest, as a ModRule
     Reject,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         create::run(ui, global, &create::Args::default())?;
         writeln!(out, "wrote kustomization.yaml")?;
         out.flush()?;
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     let shown = |path: &Path| plain(&path.display().to_string());
     fs::create_dir_all(&args.folder)
@@ -80,7 +80,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         here if here == Path::new(".") => PathBuf::from(name),
         folder => folder.join(name),
     });
-    // All or nothing: half a scaffold beside somebody's own file is a puzzle.
+    // All or nothing: half a scaffold beside the user's own file is a puzzle.
     if let Some(there) = paths.iter().find(|path| fs::symlink_metadata(path).is_ok()) {
         return Err(Diagnostic::error(format!("{} is there already", shown(there)))
             .hint("give another folder: kiln init DIR")
@@ -94,7 +94,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let [rules, resources] = paths.each_ref().map(|path| shown(path));
     writeln!(out, "next: kiln apply {rules} --resource {resources}")?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {

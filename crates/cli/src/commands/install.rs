@@ -9,70 +9,70 @@ use kiln_value::{Value, value};
 use kiln_yaml::emit_documents;
 
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
-/// Print what a cluster needs before `kiln run` works in it
+/// Print the manifests to install Kiln in a cluster
 ///
-/// Definitions of custom resources, a namespace, accounts and rights, settings, and a Deployment with its Service.
-/// Nothing is changed: pass it on with `kiln install | kubectl apply --server-side -f -`.
+/// CustomResourceDefinitions, a namespace, service accounts and roles, a ConfigMap, and a Deployment with its Service.
+/// Changes nothing: apply it with `kiln install | kubectl apply --server-side -f -`.
 ///
-/// Rules may read what everybody who may view may read. For all else add a ClusterRole with the label
-/// `rbac.kyverno.io/aggregate-to-background-controller: "true"`, or take `--grant standard`.
+/// Rules may read everything that the ClusterRole view covers. For more, add a ClusterRole with the label
+/// `rbac.kyverno.io/aggregate-to-background-controller: "true"`, or use `--grant standard`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The namespace that the engine lives in
-    #[arg(long, value_name = "NAME", default_value = "kyverno", value_parser = label)]
+    /// Namespace of the Kiln installation
+    #[arg(long = "engine-namespace", visible_alias = "namespace", value_name = "NAME", default_value = "kyverno", value_parser = label)]
     namespace: String,
 
-    /// The image that holds the kiln binary
+    /// Container image with the kiln binary
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// How many pods run; with --split, how many answer requests
+    /// Number of replicas; with --split, of those that answer admission requests
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     replicas: u32,
 
-    /// Two Deployments: kiln-admission answers requests, kiln-controller generates and synchronises
+    /// Two Deployments: kiln-admission answers admission requests, kiln-controller generates and synchronizes
     #[arg(long, conflicts_with = "no_workload")]
     split: bool,
 
-    /// What rules may read and write from the start
+    /// Permissions of rules from the start
     #[arg(long, value_enum, value_name = "RIGHTS", default_value_t = Rights::View)]
     grant: Rights,
 
-    /// The namespaces of which PolicyExceptions hold for all policies, with commas and wildcards; the engine's own unless
-    /// given
+    /// Namespaces whose PolicyExceptions apply to all policies, with wildcards, separated by commas [default: that of the
+    /// installation]
     #[arg(long, value_name = "NAMESPACES")]
     exceptions: Option<String>,
 
-    /// Leave out the Deployment and what belongs to it, for an engine that runs outside the cluster
+    /// Leave out the Deployment and its Service, for an engine that runs outside the cluster
     #[arg(long)]
     no_workload: bool,
 
-    /// Also a ServiceMonitor and a PrometheusRule (for the Prometheus operator) and a ConfigMap with a dashboard for Grafana;
-    /// with --no-workload there is no Service that a ServiceMonitor could select, so it is left out
+    /// Add a ServiceMonitor and a PrometheusRule (for the Prometheus operator) and a ConfigMap with a Grafana dashboard; with
+    /// --no-workload there is no ServiceMonitor, since there is no Service
     #[arg(long)]
     monitoring: bool,
 
-    /// Print nothing but one thing, for a Prometheus or a Grafana that is set up by hand
+    /// Print only one part, for a Prometheus or Grafana that is set up by hand
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "split", "grant", "exceptions"])]
     only: Option<Only>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Only {
-    /// The rules file with the alerts, in YAML
+    /// Prometheus rules file with the alerts, in YAML
     Alerts,
-    /// The dashboard, in JSON
+    /// Grafana dashboard, in JSON
     Dashboard,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Rights {
-    /// What everybody who may view may read
+    /// Read everything that the ClusterRole view covers
     View,
-    /// Also to write ConfigMaps, Secrets, NetworkPolicies, quotas, limits, roles, namespaces, nodes and pods
+    /// Also write ConfigMaps, Secrets, NetworkPolicies, quotas, limits, roles, namespaces, nodes and pods
     Standard,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let mut out = ui.stdout();
     out.write_all(emit_documents(&objects).as_bytes())?;
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Prints one document.
@@ -128,7 +128,7 @@ fn print(ui: &Ui, document: &Value, form: Format) -> CommandResult {
         _ => out.write_all(emit_documents(std::slice::from_ref(document)).as_bytes())?,
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// A name that Kubernetes accepts for a namespace.

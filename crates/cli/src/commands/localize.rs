@@ -9,33 +9,33 @@ use kiln_kustomize::local::Running;
 use kiln_kustomize::{Build, Localized, Options, Repository};
 
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::fetch::Remote;
 use crate::input;
 use crate::ui::{self, Ui};
 
-/// Copy a kustomization with everything that it names
+/// Copy a kustomization with all files and repositories that it references
 ///
-/// What lies elsewhere is fetched into the copy, and the copy names it there, so that it builds without a network.
-/// Kustomization files keep their comments. Both are built and compared at the end.
+/// Remote files and repositories are fetched into the copy, which references them there, so that it builds without
+/// network access. Comments of kustomization files are kept. Both are built and compared at the end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder with a kustomization file, or the address of a repository with ?ref=
+    /// Directory with a kustomization file, or URL of a repository with ?ref=
     #[arg(default_value = ".")]
     target: String,
 
-    /// The folder to make; otherwise localized-NAME beside you
+    /// Directory to create [default: localized-NAME in the current directory]
     destination: Option<String>,
 
-    /// Bases may lie in this folder, which holds TARGET; otherwise in TARGET alone
+    /// Directory around TARGET that may hold its bases [default: TARGET]
     #[arg(long, value_name = "DIR")]
     scope: Option<String>,
 
-    /// Do not build both and compare them
+    /// Skip the comparison of the two builds
     #[arg(long)]
     no_verify: bool,
 
-    /// Refuse what lies elsewhere
+    /// Deny network access
     #[arg(long, env = "KILN_OFFLINE")]
     offline: bool,
 }
@@ -61,11 +61,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     write(Path::new(destination), &copy)?;
     ui.status(&format!("{} is copied to {}", ui::plain(&args.target), ui::plain(destination)));
     if args.no_verify {
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     let built = |directory: &str| {
         build.run(directory).map(|output| output.yaml).map_err(|failed| {
-            let Failure::BadInput(problems) = failure(*failed) else { return Failure::ReaderGone };
+            let Failure::BadInput(problems) = failure(*failed) else { return Failure::BrokenPipe };
             let hint =
                 "the copy is made; build both with the options that they need, and use --no-verify";
             Failure::BadInput(problems.into_iter().map(|problem| problem.hint(hint)).collect())
@@ -83,17 +83,17 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
                 args.target
             )),
         );
-        return Ok(Outcome::No);
+        return Ok(CommandOutcome::Negative);
     }
     ui.status("both build to the same");
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn failure(failed: kiln_kustomize::Failed) -> Failure {
     Failure::BadInput(vec![failed.error.into()])
 }
 
-/// Writes the copy into a new folder, or nothing.
+/// Writes the copy into a new directory, or nothing.
 fn write(destination: &Path, copy: &Localized) -> Result<(), Failure> {
     let shown = destination.display().to_string();
     fs::create_dir(destination).map_err(|error| {
@@ -106,7 +106,7 @@ fn write(destination: &Path, copy: &Localized) -> Result<(), Failure> {
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&file, contents));
         if let Err(error) = written {
-            // It was made just now, and nobody else's is in it.
+            // It was made just now, and holds nothing else.
             let _ = fs::remove_dir_all(destination);
             return Err(input::cannot("write", &file.display().to_string(), &error).into());
         }

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::args::{self, Format};
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::input::cannot;
 use crate::ui::Ui;
 
-/// Write the manual pages into a folder
+/// Write the manual pages into a directory
 ///
-/// One page per command: kiln.1, kiln-fmt.1 and so on. The folder is made if it is missing.
+/// One page per command: kiln.1, kiln-fmt.1 and so on. The directory is created if it does not exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder
+    /// Directory
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -24,5 +24,5 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     fs::create_dir_all(&args.folder)
         .and_then(|()| clap_mangen::generate_to(args::definition(), &args.folder))
         .map_err(|error| cannot("write", &shown, &error))?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

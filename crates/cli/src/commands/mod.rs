@@ -3,44 +3,35 @@
 
 mod adopt;
 mod apply;
-mod at_admission;
 mod build;
 mod cfg;
 mod check;
 mod completion;
-mod conditions;
-mod connection;
 mod create;
 mod doctor;
 mod edit;
-mod engines;
 mod eval;
 mod explain;
 mod fmt;
 mod functions;
 mod init;
 mod install;
-mod left_webhooks;
 mod localize;
-mod logs;
 mod man;
 mod openapi;
 mod plan;
-mod plugin_sandbox;
-mod plugins;
-mod rules;
+pub(crate) mod plugin_sandbox;
 mod run;
 mod test;
 mod uninstall;
 mod up;
 mod version;
-mod watch;
 
 use std::process::ExitCode;
 
 pub(crate) use cfg::plain_format;
 
-use crate::args::Args;
+use crate::args::{Args, Format};
 use crate::exit::{self, Failure};
 use crate::ui::Ui;
 
@@ -81,6 +72,36 @@ pub(crate) enum Command {
     PluginSandbox(plugin_sandbox::Args),
     #[command(hide = true)]
     InSandbox(up::command::Args),
+}
+
+/// What the options that all commands accept mean to one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedOptions {
+    /// The values of `--format`.
+    pub(crate) formats: &'static [Format],
+    /// Whether it reads files, so that `--max-input-size` has an effect.
+    pub(crate) reads_files: bool,
+}
+
+/// What the options that all commands accept mean to the command of a name. The commands check their formats themselves,
+/// since the option may also stand in front of the command; this is for help.
+pub(crate) fn shared_options(command: &str) -> SharedOptions {
+    use Format::{Json, Table, Text, Yaml};
+    let (formats, reads_files): (&[Format], bool) = match command {
+        "apply" => (&apply::FORMS, true),
+        "test" => (&test::FORMS, true),
+        "eval" | "jp" => (&eval::FORMS, true),
+        "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
+        "create" | "edit" | "localize" => (&[Text, Json], true),
+        "cfg" | "fn" | "up" => (&[Text], true),
+        "plan" => (&[Text, Table, Yaml, Json], true),
+        "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
+            (&[Text, Yaml, Json], false)
+        }
+        "run" => (&[Text, Json], false),
+        _ => (&[Text], false),
+    };
+    SharedOptions { formats, reads_files }
 }
 
 /// Runs the command that was typed.

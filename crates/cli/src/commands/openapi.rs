@@ -4,9 +4,9 @@ use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
 
-use super::connection::Connection;
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::cluster::connection::Connection;
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// Show the schema that builds use, or fetch that of a cluster
@@ -43,5 +43,5 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         }
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

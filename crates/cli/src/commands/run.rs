@@ -8,87 +8,93 @@ use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_live::serve::ClientAuthority;
 use kiln_live::{Only, Options};
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
-/// Run rules on a live cluster
+/// Run the controller and admission webhooks for a cluster
 ///
-/// Answers admission requests and keeps what rules generate in step, until it is told to end (SIGTERM or Ctrl-C).
-/// It connects with a kubeconfig, or with the account of its pod. From a developer's machine give
-/// `--webhook-url` an address at which the API server reaches this machine.
+/// Answers admission requests and reconciles generated objects, until SIGTERM or Ctrl-C. Connects with a kubeconfig,
+/// or with the service account of its pod. On a developer's machine, give `--webhook-url` a URL at which the API
+/// server reaches this machine.
 ///
-/// The two sides of Kyverno have accounts of their own. With `--as-controller` and `--as-admission` each side
-/// acts as its account (the credentials must allow impersonation); without them both act as themselves.
+/// Kyverno has a service account for each of its controllers. With `--as-controller` and `--as-admission` Kiln
+/// impersonates them (the credentials must allow it); without, it acts as itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The kubeconfig; otherwise KUBECONFIG, ~/.kube/config, or the account of the pod
+    /// Path of the kubeconfig [default: KUBECONFIG, ~/.kube/config, or the service account of the pod]
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig, if not the current one
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME", help_heading = "Connection")]
     context: Option<String>,
 
-    /// The user that the controller acts as, such as system:serviceaccount:kyverno:kyverno-background-controller
+    /// User that the controller impersonates, such as system:serviceaccount:kyverno:kyverno-background-controller
     #[arg(long, value_name = "USER", help_heading = "Connection")]
     as_controller: Option<String>,
 
-    /// The user that the admission side acts as, such as system:serviceaccount:kyverno:kyverno-admission-controller
+    /// User that the admission webhooks impersonate, such as system:serviceaccount:kyverno:kyverno-admission-controller
     #[arg(long, value_name = "USER", help_heading = "Connection")]
     as_admission: Option<String>,
 
-    /// Do only a part of the work: answer admission requests, or generate and synchronise
+    /// Run only the admission webhooks, or only the controller
     #[arg(long, value_enum, value_name = "PART")]
     only: Option<Part>,
 
-    /// The namespace with the configuration, records and UpdateRequests
-    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    /// Namespace of the Kiln installation, with its ConfigMap, records and UpdateRequests
+    #[arg(
+        long = "engine-namespace",
+        visible_alias = "namespace",
+        value_name = "NAME",
+        default_value = "kyverno",
+        env = "KILN_NAMESPACE"
+    )]
     namespace: String,
 
-    /// The ConfigMap with the configuration
+    /// Name of the ConfigMap with the configuration
     #[arg(long, value_name = "NAME", default_value = "kyverno")]
     config_map: String,
 
-    /// The address that the HTTPS server listens on
+    /// Listen address of the HTTPS server
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443", help_heading = "Webhook")]
     listen: SocketAddr,
 
-    /// The address at which the API server reaches the webhook, such as https://192.168.1.5:9443
+    /// URL at which the API server reaches the webhook, such as https://192.168.1.5:9443
     #[arg(long, value_name = "URL", help_heading = "Webhook")]
     webhook_url: Option<String>,
 
-    /// The Service through which the API server reaches the webhook
+    /// Service through which the API server reaches the webhook
     #[arg(long, value_name = "NAME", default_value = "kyverno-svc", help_heading = "Webhook")]
     service: String,
 
-    /// Answer reviews only of clients whose certificate is from an authority in this PEM file
+    /// PEM file of certificate authorities; only clients with a certificate of them are answered
     #[arg(long, value_name = "FILE", help_heading = "Webhook")]
     client_ca: Option<PathBuf>,
 
-    /// Leave the webhook configurations when the process ends: others answer at the same --webhook-url
+    /// Keep the webhook configurations on exit, because other replicas answer at the same --webhook-url
     #[arg(long, help_heading = "Webhook")]
     leave_webhooks: bool,
 
-    /// Go on answering for so many seconds when told to end, until nobody asks any more
+    /// Seconds to keep serving after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Webhook")]
     linger: u64,
 
-    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
-    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
-    allow_service: Vec<Allowed>,
+    /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com; in addition to those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
+    allow_service: Vec<HostAllowlist>,
 
-    /// Take over from a replica that acted and has not been heard of for so many seconds
+    /// Leader-election lease duration, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Limits")]
     lease: u64,
 
-    /// The most calls to the API server at once
+    /// Maximum concurrent calls to the API server
     #[arg(long, value_name = "NUMBER", default_value_t = 16, help_heading = "Limits")]
     calls_at_once: usize,
 
-    /// Begin a watch anew that tells nothing for so many seconds
+    /// Restart a watch that received nothing for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 180, help_heading = "Limits")]
     stale_after: u64,
 
@@ -96,7 +102,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     log_json: bool,
 
-    /// What is logged: error, warn, info, debug, or levels per part such as kiln_live=debug
+    /// Log level: error, warn, info, debug, or levels per part such as kiln_live=debug
     #[arg(
         long,
         value_name = "LEVEL",
@@ -115,7 +121,7 @@ enum Part {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Json])?;
-    super::logs::begin(&args.log, args.log_json)?;
+    crate::logging::begin(&args.log, args.log_json)?;
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
@@ -140,7 +146,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     };
     kiln_live::run_blocking(options)
         .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The authorities of clients in a file.
@@ -154,6 +160,6 @@ fn authority(file: &Path) -> Result<ClientAuthority, Diagnostic> {
 }
 
 /// The hosts of several lists.
-pub(crate) fn all(lists: &[Allowed]) -> Allowed {
-    lists.iter().fold(Allowed::default(), Allowed::and)
+pub(crate) fn all(lists: &[HostAllowlist]) -> HostAllowlist {
+    lists.iter().fold(HostAllowlist::default(), HostAllowlist::and)
 }

@@ -8,35 +8,44 @@ use kiln_live::{Uninstall, uninstall, webhook_configurations};
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::Value;
 
-use super::connection::Connection;
-use super::engines::{Engine, KUBEMOD, KYVERNO, installed, sharing_engine};
 use crate::args::Format;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::cluster::competing_engines::{
+    CompetingEngine, KUBEMOD, KYVERNO, installed, sharing_engine,
+};
+use crate::cluster::connection::Connection;
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::ui::Ui;
 
-/// Take Kiln off a cluster, and leave what rules made
+/// Remove Kiln from a cluster, and keep the generated objects
 ///
-/// First whoever acts is ended, then webhooks, rights, settings and the workload go. Policies, their definitions and
-/// the namespace with its records stay, so that `kiln install` goes on where it was; with `--all` they go too. What
-/// rules made stays in either case, with its labels; so do the definitions of reports, which other tools use as well, and
-/// objects that `kiln install` did not make. Webhook configurations go by their names, whoever made them.
+/// Stops the replicas first, then deletes webhook configurations, roles, the ConfigMap and the workload. Policies,
+/// CustomResourceDefinitions and the namespace with its records are kept, so that `kiln install` continues from there;
+/// `--all` deletes them too. Generated objects are always kept, with their labels; so are the
+/// CustomResourceDefinitions of reports, which other tools use, and objects that `kiln install` did not create.
+/// Webhook configurations are deleted by name, whichever engine created them.
 ///
-/// Exit code 2, and nothing is deleted, while an engine acts from elsewhere, or while Kyverno or KubeMod runs.
+/// Exits with code 2, and deletes nothing, while a replica runs elsewhere, or while Kyverno or KubeMod runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The namespace that the engine lives in
-    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
+    /// Namespace of the Kiln installation
+    #[arg(
+        long = "engine-namespace",
+        visible_alias = "namespace",
+        value_name = "NAME",
+        default_value = "kyverno",
+        env = "KILN_NAMESPACE"
+    )]
     namespace: String,
 
-    /// Delete definitions, and with them all policies, and the namespace as well
+    /// Also delete CustomResourceDefinitions, and with them all policies, and the namespace
     #[arg(long)]
     all: bool,
 
-    /// Only say what would be deleted
+    /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Go on although Kyverno or KubeMod runs, and leave what it uses as well
+    /// Continue although Kyverno or KubeMod runs, and keep what it uses
     ///
     /// With Kyverno that is everything that has its names: definitions, webhooks, accounts, roles, settings and its
     /// namespace. With KubeMod it is the definition of ModRules.
@@ -67,21 +76,21 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     });
     done.map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
     written?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The Deployments that run other engines which use the same definitions.
-fn engines(connection: &Connection) -> Result<Vec<Engine>, Failure> {
+fn engines(connection: &Connection) -> Result<Vec<CompetingEngine>, Failure> {
     let deployments = connection.reader()?.all(&Gvk::new("apps/v1", "Deployment"), "");
     let deployments = deployments.map_err(|error| {
         Diagnostic::error(format!("cannot see whether another engine runs: {error}"))
-            .hint("uninstalling takes the rights of whoever installed")
+            .hint("uninstalling needs the same permissions as installing")
     })?;
     Ok(deployments.iter().filter_map(sharing_engine).collect())
 }
 
-fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
-    let one = |(name, engine): &Engine| {
+fn refusal(engines: &[CompetingEngine]) -> Vec<Diagnostic> {
+    let one = |(name, engine): &CompetingEngine| {
         let (namespace, deployment) = name.split_once('/').unwrap_or(("", name));
         let hint = format!(
             "stop it first: kubectl scale deployment {deployment} -n {namespace} --replicas=0; or give --keep-shared, \
@@ -96,13 +105,13 @@ fn refusal(engines: &[Engine]) -> Vec<Diagnostic> {
 }
 
 /// What stays, and why.
-fn kept(objects: &[Value], engines: &[Engine]) -> BTreeMap<ObjectId, String> {
+fn kept(objects: &[Value], engines: &[CompetingEngine]) -> BTreeMap<ObjectId, String> {
     let runs = |engine: &str| engines.iter().any(|(_, running)| *running == engine);
     let mut kept = BTreeMap::new();
     for object in objects {
         let Ok(id) = ObjectId::of(object) else { continue };
         let group = object.str_at(["spec", "group"]).unwrap_or_default();
-        let lives_there = |(name, _): &&Engine| {
+        let lives_there = |(name, _): &&CompetingEngine| {
             id.gvk.kind == "Namespace" && name.split('/').next() == Some(&id.name)
         };
         let why = match group {
@@ -133,7 +142,7 @@ mod tests {
     use super::*;
 
     /// How many objects of some kinds go, and which stay.
-    fn stays(engines: &[Engine]) -> Vec<String> {
+    fn stays(engines: &[CompetingEngine]) -> Vec<String> {
         let objects = installed("kyverno");
         let all = kept(&objects, engines);
         all.keys().map(|id| format!("{}/{}", id.gvk.kind, id.name)).collect()

@@ -3,17 +3,17 @@
 use std::io::Write;
 
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// Print the version
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The form of the output, like --format
+    /// Output format, like --format
     #[arg(short, long, value_enum, value_name = "FORM", conflicts_with = "short")]
     output: Option<Form>,
 
-    /// Print the number and nothing else
+    /// Print only the version number
     #[arg(long)]
     short: bool,
 }
@@ -43,5 +43,5 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         _ => writeln!(out, "kiln {version}")?,
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

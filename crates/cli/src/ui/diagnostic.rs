@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
-use kiln_diagnostic::{Diagnostic, Place, Severity};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 
-/// Lines longer than this are cut: one line of a megabyte helps nobody.
+/// Lines longer than this are cut: one line of a megabyte does not help.
 const WIDEST: usize = 240;
 
 /// Renders a problem for a terminal.
@@ -47,7 +47,7 @@ struct Excerpt<'p> {
 }
 
 impl<'p> Excerpt<'p> {
-    fn around(place: &'p Place) -> Self {
+    fn around(place: &'p SourceLocation) -> Self {
         let text = place.source().text();
         let position = place.position();
         let start = floor(text, place.span().start);
@@ -120,8 +120,8 @@ mod tests {
 
     use super::*;
 
-    fn place(text: &str, span: Range<usize>) -> Place {
-        Place::new(Arc::new(Source::new("rules.yaml", text)), span)
+    fn place(text: &str, span: Range<usize>) -> SourceLocation {
+        SourceLocation::new(Arc::new(Source::new("rules.yaml", text)), span)
     }
 
     #[test]

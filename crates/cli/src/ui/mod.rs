@@ -34,7 +34,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Says something on standard error. Nobody there to read it is no reason to fail.
+/// Says something on standard error. A closed standard error is not a failure.
 pub(crate) fn status(text: &str) {
     let mut out = Clean::new(io::stderr().lock(), true);
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -79,7 +79,7 @@ impl Ui {
         }
         let words: Vec<_> = forms.iter().map(|form| form.word()).collect();
         let asked = self.format.word();
-        Err(Diagnostic::error(format!("this command has no output of the form {asked}"))
+        Err(Diagnostic::error(format!("this command does not support --format {asked}"))
             .hint(format!("use --format {}", words.join(" or "))))
     }
 
@@ -116,7 +116,7 @@ impl Ui {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// Says something on standard error. Nobody there to read it is no reason to fail.
+    /// Says something on standard error. A closed standard error is not a failure.
     pub(crate) fn status(&self, text: &str) {
         status(text);
     }

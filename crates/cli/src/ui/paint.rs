@@ -8,7 +8,7 @@ pub(crate) enum Style {
     Good,
     Doubtful,
     Bad,
-    /// What the eye may pass over.
+    /// What the eye may skip.
     Faint,
     /// What a part of the output is about.
     Strong,

@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(500);
 pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
-    /// Shows what is being done, if anybody can see it.
+    /// Shows what is being done, if standard error is a terminal.
     pub(crate) fn start(what: &str, format: Format) -> Self {
         if !is_wanted(io::stderr().is_terminal(), format) {
             return Progress(None);
@@ -29,7 +29,7 @@ impl Progress {
             while ended.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
                 if let Some(line) = line(&what, start.elapsed()) {
                     shown = true;
-                    // Nobody there to read it is no reason to fail.
+                    // A closed standard error is not a failure.
                     let _ = write!(io::stderr(), "\r{line}\x1b[K");
                 }
             }
@@ -50,7 +50,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts up to so many, if anybody can see it.
+    /// Counts up to so many, if standard error is a terminal.
     pub(crate) fn start(of: usize, format: Format) -> Self {
         let is_wanted = is_wanted(io::stderr().is_terminal(), format);
         Counter { of, done: Cell::new(0), is_wanted, start: Instant::now() }

@@ -235,7 +235,7 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let adopt = || folder.kiln(&["adopt", "--plan", "--kubeconfig", &kubeconfig]);
 
-    // What KubeMod did goes on, and it is told to stop by whatever name its image has.
+    // What KubeMod did goes on, and the plan says to stop it by whatever name its image has.
     cluster.apply(KUBEMOD).unwrap();
     let digest = "0123456789abcdef".repeat(4);
     let images = [
@@ -261,7 +261,7 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     }
     assert!(!run.stdout.contains("bystander"), "{}", run.stdout);
 
-    // A policy of a namespace that was stored while nobody wrote down by whom.
+    // A policy of a namespace that was stored without a recorded author.
     cluster.apply(&SETTINGS_OF_A_NAMESPACE.replace("NAME", "unsigned")).unwrap();
     let signed = SETTINGS_OF_A_NAMESPACE.replace("NAME", "signed").replace(
         "namespace: default}\nspec",
@@ -270,13 +270,14 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     cluster.apply(&signed).unwrap();
     let run = adopt();
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
-    let wanted = "unchanged kyverno.io/v1/Policy/default/unsigned\n          nobody wrote down who stored it";
+    let wanted =
+        "unchanged kyverno.io/v1/Policy/default/unsigned\n          its author is not recorded";
     assert!(run.stdout.contains(wanted), "{}", run.stdout);
-    assert_eq!(run.stdout.matches("nobody wrote down").count(), 1, "{}", run.stdout);
+    assert_eq!(run.stdout.matches("is not recorded").count(), 1, "{}", run.stdout);
     let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
-    let wanted = "nobody wrote down who stored kyverno.io/v1/Policy/default/unsigned";
+    let wanted = "the author of kyverno.io/v1/Policy/default/unsigned is not recorded";
     assert!(run.stdout.contains(wanted), "{}", run.stdout);
-    assert_eq!(run.stdout.matches("nobody wrote down").count(), 1, "{}", run.stdout);
+    assert_eq!(run.stdout.matches("is not recorded").count(), 1, "{}", run.stdout);
 
     // Its webhooks stay when Kyverno is stopped, and Kiln does not answer them all.
     for (name, service, path) in [
@@ -324,7 +325,7 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
     assert_eq!(run.stdout.matches("is of an engine that is gone").count(), 2, "{}", run.stdout);
 
-    // Whoever may store exceptions somewhere does not switch off rules for everybody.
+    // Permission to store exceptions in one namespace does not switch off rules for others.
     cluster
         .kubectl_with_input(
             &["create", "-f", "-"],

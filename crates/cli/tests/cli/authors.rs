@@ -54,7 +54,7 @@ fn policies_of_namespaces_do_what_their_authors_may() {
         made.map_err(|error| error.to_string())
     };
 
-    // Nobody is the author of what somebody else stores.
+    // A user is not the author of what another user stores.
     let claim =
         "kiln.dev/author: '{\"username\":\"kubernetes-admin\",\"groups\":[\"system:masters\"]}'";
     running.wait("Jane's policy", || as_jane(&policy("maps", claim, CONFIG_MAP)).is_ok());
@@ -77,7 +77,7 @@ fn policies_of_namespaces_do_what_their_authors_may() {
     let refusal = as_jane(&format!("{head}{changes}").replace("[Secret]", "[Pod]")).unwrap_err();
     assert!(refusal.contains("jane may not get, update v1/Pod in namespace shop"), "{refusal}");
 
-    // A binding or a role that is changed on its way hands rights out, to Jane as well.
+    // A binding or a role that is changed at admission grants permissions, to Jane as well.
     let binds = "    mutate: {patchStrategicMerge: {subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}}\n";
     let changed = format!("{head}{binds}").replace("[Secret]", "[RoleBinding]");
     let refusal = as_jane(&changed).unwrap_err();

@@ -31,7 +31,11 @@ fn no_address_and_no_revision_is_an_option_of_git() {
             Folder::with(&[("kustomization.yaml", &format!("resources: [\"{address}\"]\n"))]);
         let run = folder.kiln(&["build"]);
         assert_eq!(run.code, 2, "{address}");
-        assert!(run.stderr.contains("is no address of a repository"), "{address}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("is not an address of a repository"),
+            "{address}: {}",
+            run.stderr
+        );
         assert!(!folder.path().join("pwned").exists(), "{address}");
     }
 }

@@ -56,7 +56,7 @@ fn answer(stream: impl Read + Write, answers: &Answers) {
     let path = first.split(' ').nth(1).unwrap_or_default();
     let missing = "404 Not Found\r\n\r\n".to_owned();
     let answer = answers.get(path).unwrap_or(&missing);
-    // Whoever does not like the answer hangs up.
+    // A client that rejects the answer hangs up.
     let _ = write!(stream.get_mut(), "HTTP/1.1 {answer}");
     if path == "/packed.yaml" {
         let _ = stream.get_mut().write_all(PACKED);
@@ -350,7 +350,7 @@ fn a_server_that_says_nothing_ends_git_and_what_it_started() {
     assert_eq!(run.code, 2, "{}", run.stdout);
     assert!(run.stderr.contains("hit 1s timeout running 'git fetch"), "{}", run.stderr);
     assert!(run.stderr.contains("?timeout=120s"), "{}", run.stderr);
-    hang_ups.recv_timeout(patience).expect("nobody is left who holds the connection");
+    hang_ups.recv_timeout(patience).expect("no process holds the connection any more");
 }
 
 #[cfg(unix)]
@@ -435,7 +435,7 @@ fn charts_take_no_options_and_no_files_from_elsewhere() {
         ("valuesFile: link.yaml", "is not in or below", "--load-restrictor"),
         ("additionalValuesFiles: [../outside.yaml]", "is not in or below", "--load-restrictor"),
         ("additionalValuesFiles: [link.yaml]", "is not in or below", "--load-restrictor"),
-        ("additionalValuesFiles: ['https://c.example/v.yaml']", "is no file of", "download"),
+        ("additionalValuesFiles: ['https://c.example/v.yaml']", "is not a file of", "download"),
         ("chartHome: ../charts, valuesInline: {x: 1}", "is not in or below", "--load-restrictor"),
         ("chartHome: linked", "is not in or below", "--load-restrictor"),
     ] {
@@ -508,7 +508,7 @@ fn helm_fetches_nothing_where_that_is_forbidden() {
         assert!(!folder.read("words").contains("pull"), "{}", folder.read("words"));
         assert_eq!(kiln(&folder, &args, &[]).code, 2);
         assert!(folder.read("words").contains("] pull "), "{}", folder.read("words"));
-        // What is there needs no network.
+        // Existing files need no network.
         folder.write("charts/web-1.2.3/web/values.yaml", "y: 2\n");
         let run = kiln(&folder, &[&args[..], &["--offline"]].concat(), &[]);
         assert_eq!((run.code, run.stdout.as_str()), (0, BUILT), "{}", run.stderr);

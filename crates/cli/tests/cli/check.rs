@@ -36,7 +36,7 @@ fn a_tree_is_checked_whatever_else_is_in_it() {
     let run = tree.kiln(&["check", "rules", "--exclude", "old"]);
     assert_eq!(
         (run.code, run.stdout.as_str()),
-        (0, "1 policy with 1 rule: 0 problems, 0 not run by Kiln; 7 entries passed over\n"),
+        (0, "1 policy with 1 rule: 0 problems, 0 not run by Kiln; 7 entries skipped\n"),
         "{}",
         run.stderr
     );
@@ -45,13 +45,13 @@ fn a_tree_is_checked_whatever_else_is_in_it() {
     assert_eq!(
         said,
         [
-            ".chainsaw-test is hidden: 1 entry of this name is passed over below rules",
-            "rules/charts/web/Chart.yaml is passed over: it holds no Kubernetes object",
-            "rules/charts/web/templates is passed over: it holds the templates of a Helm chart",
-            "rules/loose/t.yaml is passed over: it is a template to be filled in, not YAML",
-            "rules/old is passed over: it is excluded",
-            "rules/tests/crd.yaml is passed over: a part of a definition: CustomResourceDefinition x: spec.group is missing; give it",
-            "rules/values.yaml is passed over: it holds no Kubernetes object",
+            ".chainsaw-test is hidden: 1 entry of this name is skipped below rules",
+            "rules/charts/web/Chart.yaml is skipped: it holds no Kubernetes object",
+            "rules/charts/web/templates is skipped: it holds the templates of a Helm chart",
+            "rules/loose/t.yaml is skipped: it is a template to be filled in, not YAML",
+            "rules/old is skipped: it is excluded",
+            "rules/tests/crd.yaml is skipped: a part of a definition: CustomResourceDefinition x: spec.group is missing; give it",
+            "rules/values.yaml is skipped: it holds no Kubernetes object",
         ]
     );
     // What is wrong with one file keeps no other from being checked.
@@ -59,7 +59,7 @@ fn a_tree_is_checked_whatever_else_is_in_it() {
     assert_eq!(run.code, 2);
     assert!(run.stdout.starts_with("1 policy with 1 rule: "), "{}", run.stdout);
     assert!(run.stderr.contains("unknown field spec.ruls"), "{}", run.stderr);
-    // What somebody names is read, whatever it is.
+    // What a user names is read, whatever it is.
     let run = tree.kiln(&["check", "rules/good.yaml", "rules/tests/crd.yaml"]);
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("spec.group is missing"), "{}", run.stderr);
@@ -86,7 +86,7 @@ fn circles_are_told_across_files() {
     let run = tree.kiln(&["check", "."]);
     assert_eq!(run.code, 0);
     assert!(
-        run.stderr.contains("rules fire on each other's objects in a circle: kyverno:a/r -> kyverno:b/r -> kyverno:a/r"),
+        run.stderr.contains("rules fire on each other's objects in a cycle: kyverno:a/r -> kyverno:b/r -> kyverno:a/r"),
         "{}",
         run.stderr
     );

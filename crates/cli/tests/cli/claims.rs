@@ -1,4 +1,4 @@
-//! Claims that somebody made up, on a real control plane: what an attacker with a namespace of their own tries. Skipped,
+//! Claims that are forged, on a real control plane: what an attacker with a namespace of their own tries. Skipped,
 //! and loudly, where there is none.
 
 use crate::live::Running;
@@ -58,7 +58,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
 ";
 
-/// An object that says that a rule made it of a namespace, for somebody of the platform's.
+/// An object that says that a rule made it of a namespace, for the platform team.
 fn forged(kind: &str, name: &str, policy: &str, rule: &str, uid: &str) -> String {
     format!(
         "apiVersion: v1
@@ -99,7 +99,7 @@ fn forged_claims_gain_nothing() {
     running.wait("the honest copy", || has(&["secret", "database", "-n", "good"]));
     running.wait("the honest note", || has(&["configmap", "made-by", "-n", "good"]));
 
-    // In the name of somebody of the platform's, and for namespaces that are none of Eve's business.
+    // In the name of the platform team, and for namespaces without permissions for Eve.
     let uid = |name: &str| {
         let namespace = running.get(&["namespace", name]);
         namespace.str_at(["metadata", "uid"]).unwrap().to_owned()
@@ -146,7 +146,7 @@ fn forged_claims_gain_nothing() {
     let honest = running.get(&["configmap", "made-by", "-n", "good"]);
     assert_eq!(honest.str_at(["data", "by"]), Some("platform-admin"));
 
-    // Edits of what says whose it is are put right.
+    // Edits of ownership metadata are reverted.
     let user = r#"{"metadata":{"annotations":{"kiln.dev/user":"{\"username\":\"eve\"}"}}}"#;
     let patch = ["patch", "configmap", "made-by", "-n", "good", "--type=merge", "-p", user];
     cluster.kubectl(&patch).unwrap();
@@ -241,7 +241,7 @@ fn nobody_speaks_for_somebody_else() {
     as_eve(&["label", "secret", "copy-harmless", "-n", "evil", "x=y"], "");
     as_eve(&create, &kiln_value::json::to_string(&saved));
 
-    // Requests that nobody sent.
+    // Requests that are forged.
     as_eve(&create, &request("request-2", "database"));
     let uid = running.get(&["configmap", "request-2", "-n", "evil"]);
     let uid = uid.str_at(["metadata", "uid"]).unwrap().to_owned();
@@ -271,7 +271,7 @@ spec:
         );
         as_eve(&create, &document);
     }
-    // The platform is told that the name is taken.
+    // The platform gets the message that the name is taken.
     as_eve(&create, &request("request-3", "database"));
     let taken =
         cluster.kubectl_with_input(&[&create, &platform[..]].concat(), &request("request-3", "x"));
@@ -282,7 +282,7 @@ spec:
     std::thread::sleep(std::time::Duration::from_secs(8));
     let stolen = kiln_value::json::to_string(&running.get(&["secrets", "-n", "evil"]));
     assert!(!stolen.contains("aHVudGVyMg=="), "{stolen}\n{}", running.folder.read("engine.log"));
-    // Whoever may ask goes on.
+    // Permitted requests go on.
     as_platform(&["label", "configmap", "request-1", "-n", "evil", "again=yes"], "");
     running.wait("the copy that the platform asks for", || {
         let secrets = kiln_value::json::to_string(&running.get(&["secrets", "-n", "evil"]));

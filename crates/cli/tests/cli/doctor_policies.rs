@@ -84,7 +84,7 @@ fn only_kinds_that_get_an_author_lack_one() {
     assert_eq!(
         found,
         [
-            "nobody wrote down who stored kyverno.io/v1/Policy/default/own: it may do what the engine may in its namespace"
+            "the author of kyverno.io/v1/Policy/default/own is not recorded: it has the engine's permissions in its namespace"
         ]
     );
 
@@ -95,7 +95,7 @@ fn only_kinds_that_get_an_author_lack_one() {
     let patch = ["patch", "configmap", "kyverno", "--namespace=kyverno", "--type=merge"];
     patient.cluster.kubectl(&[&patch[..], &["--patch", all]].concat()).unwrap();
     let found = patient.finds("authors");
-    let wanted = "nobody wrote down who stored kyverno.io/v1/ClusterPolicy/settings: it may do what the engine may";
+    let wanted = "the author of kyverno.io/v1/ClusterPolicy/settings is not recorded: it has the engine's permissions";
     assert_eq!(found.len(), 2, "{found:#?}");
     assert!(found.iter().any(|[_, message, _]| message == wanted), "{found:#?}");
 }
@@ -130,20 +130,20 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
     };
     assert_eq!(found(), [[""; 3]; 0]);
 
-    // Only webhooks are missing, which is told elsewhere.
-    let no_webhook = condition("WebhookConfigured", "False", "Failed", "nobody answers");
+    // Only webhooks are missing, which is reported elsewhere.
+    let no_webhook = condition("WebhookConfigured", "False", "Failed", "nothing answers");
     says("generatingpolicies/notes", &in_cel(true, std::slice::from_ref(&no_webhook)));
     assert_eq!(found(), [[""; 3]; 0]);
 
     let readable = condition("TriggersReadable", "False", "Failed", "rule notes: no");
     let good = condition("WebhookConfigured", "True", "Succeeded", "Webhook configured.");
     says("generatingpolicies/notes", &in_cel(true, &[good, readable]));
-    let no_rights = condition("RBACPermissionsGranted", "False", "Failed", "nobody answers");
+    let no_rights = condition("RBACPermissionsGranted", "False", "Failed", "nothing answers");
     says("mutatingpolicies/owner", &in_cel(false, &[no_webhook, no_rights]));
     // It is left to others, who write its status.
     let foreign = condition("Ready", "False", "Failed", "foreign");
     says("cleanuppolicies/sweep", &format!(r#"{{"conditions": [{foreign}]}}"#));
-    let no_admission = condition("Ready", "False", "NoAdmission", "nobody answers");
+    let no_admission = condition("Ready", "False", "NoAdmission", "nothing answers");
     says(
         "policies.kyverno.io/own",
         &format!(r#"{{"ready": false, "conditions": [{no_admission}]}}"#),
@@ -151,7 +151,7 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
     let found = found();
     let wanted = [
         (
-            "kyverno.io/v1/Policy/default/own is not ready: nobody answers",
+            "kyverno.io/v1/Policy/default/own is not ready: nothing answers",
             "let an engine answer requests",
         ),
         (
@@ -159,7 +159,7 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
             "list and watch these kinds",
         ),
         (
-            "policies.kyverno.io/v1/MutatingPolicy/owner is not ready: nobody answers",
+            "policies.kyverno.io/v1/MutatingPolicy/owner is not ready: nothing answers",
             "the policy is sound",
         ),
     ];

@@ -15,7 +15,7 @@ use crate::doctor_patient::{Patient, patiently};
 
 const DAY: i64 = 24 * 3600;
 const CONFIGURATION: &str = "kyverno-resource-mutating-webhook-cfg";
-const STALE: &str = "watch of v1/Secret: nothing was heard of it for too long";
+const STALE: &str = "watch of v1/Secret: it received nothing for too long";
 
 fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
@@ -93,7 +93,7 @@ metadata: {name: kyverno-svc, namespace: kyverno}
 spec: {ports: [{name: https, port: 443, targetPort: 443}]}
 ";
 
-/// A server that says one thing to whoever asks, until it is dropped.
+/// A server that says one thing to every client, until it is dropped.
 struct Stub {
     port: u16,
     says: Arc<Mutex<&'static str>>,
@@ -123,7 +123,7 @@ impl Stub {
                 if words.is_empty() {
                     return;
                 }
-                // Whoever does not trust it goes away, which is their right.
+                // A client that does not trust it closes the connection.
                 let _ = answer(&config, connection, words);
             }
         });
@@ -189,7 +189,7 @@ fn webhooks_that_call_a_service() {
 
     patient.cluster.apply(SERVICE).unwrap();
     let nobody = format!(
-        "problem  webhooks: nobody answers behind the Service kyverno/kyverno-svc that {which} calls: "
+        "problem  webhooks: no pod answers behind the Service kyverno/kyverno-svc that {which} calls: "
     );
     patient.says(&[
         &format!("{nobody}requests that it is asked about are refused"),
@@ -208,12 +208,12 @@ fn webhooks_that_call_a_service() {
     patient.says(&[&nobody]);
     patient.endpoint(address, stub.port, true);
     patient.says(&[
-        &format!("ok       webhooks: {CONFIGURATION} is registered, and somebody answers"),
-        "ok       watches: the engine says that all is well",
+        &format!("ok       webhooks: {CONFIGURATION} is registered and answers"),
+        "ok       watches: the engine says that everything is healthy",
     ]);
     stub.say(STALE);
     let said = patient.says(&[&format!("problem  watches: {STALE}")]);
-    assert!(!said.contains("all is well"), "{said}");
+    assert!(!said.contains("everything is healthy"), "{said}");
 }
 
 #[test]
@@ -239,10 +239,10 @@ fn every_pod_of_an_engine_is_asked_ready_or_not() {
     patient.pod("kiln-a", &labels("admission"), well.port, Some(address), true);
     patient.pod("kiln-b", &labels("controller"), unwell.port, Some(address), false);
     patient.endpoint(address, well.port, true);
-    patient.says(&["ok       watches: 2 pods say that all is well"]);
+    patient.says(&["ok       watches: 2 pods say that everything is healthy"]);
     unwell.say(STALE);
     let said = patient.says(&[&format!("problem  watches: the pod kiln-b: {STALE}")]);
-    assert!(!said.contains("all is well") && !said.contains("kiln-a"), "{said}");
+    assert!(!said.contains("everything is healthy") && !said.contains("kiln-a"), "{said}");
 }
 
 #[test]
@@ -255,28 +255,28 @@ fn webhooks_that_call_an_address() {
     let called = format!("url: '{origin}/mutate'");
     patient.register(&called, &certificates.ca_bundle(), "Fail");
     patient.says(&[
-        &format!("ok       webhooks: {CONFIGURATION} is registered, and somebody answers"),
-        "ok       watches: the engine says that all is well",
+        &format!("ok       webhooks: {CONFIGURATION} is registered and answers"),
+        "ok       watches: the engine says that everything is healthy",
     ]);
     stub.say(STALE);
     patient.says(&[&format!("problem  watches: {STALE}")]);
 
-    // Somebody else is there.
+    // Another server answers.
     let foreign = Stub::start(&made(0).serving);
     let elsewhere = format!("https://127.0.0.1:{}", foreign.port);
     patient.register(&format!("url: '{elsewhere}/mutate'"), &certificates.ca_bundle(), "Fail");
     let which = format!("mutate.kyverno.svc in {CONFIGURATION}");
     patient.says(&[&format!(
-        "problem  webhooks: {which} calls {elsewhere}, where nobody answers whom it trusts: requests that it is asked \
+        "problem  webhooks: {which} calls {elsewhere}, which shows an untrusted certificate: requests that it is asked \
          about are refused: "
     )]);
 
     patient.register(&called, &certificates.ca_bundle(), "Fail");
     drop(stub);
     let said = patient.says(&[&format!(
-        "problem  webhooks: {which} calls {origin}, where nobody answers: requests that it is asked about are refused: "
+        "problem  webhooks: {which} calls {origin}, which does not answer: requests that it is asked about are refused: "
     )]);
-    assert!(!said.contains("is registered, and somebody answers"), "{said}");
+    assert!(!said.contains("is registered and answers"), "{said}");
 }
 
 #[test]
@@ -310,8 +310,8 @@ fn certificates_and_what_webhooks_trust() {
         &ended,
         &ended.ca_bundle(),
         &[
-            format!("problem  certificates: the certificate in the Secret {authority} has ended"),
-            format!("problem  certificates: the certificate in the Secret {serving} has ended"),
+            format!("problem  certificates: the certificate in the Secret {authority} has expired"),
+            format!("problem  certificates: the certificate in the Secret {serving} has expired"),
             format!("problem  certificates: {CONFIGURATION} trusts no certificate that counts"),
         ],
     );
@@ -336,7 +336,7 @@ fn certificates_and_what_webhooks_trust() {
         )],
     );
 
-    // Somebody put another certificate in its place: its own, or one of another authority.
+    // A user put another certificate in its place: its own, or one of another authority.
     let key = rcgen::generate_simple_self_signed(names().all()).unwrap();
     let own = Pair { certificates: key.cert.pem(), key: key.signing_key.serialize_pem() };
     for foreign in [own, made(0).serving] {
@@ -350,7 +350,7 @@ fn certificates_and_what_webhooks_trust() {
     let others = Certificates::ensure(&stored, &others, now()).unwrap();
     check(&others, &certificates.ca_bundle(), &[distrust]);
 
-    // Nobody but its owner renews what an authority without a key signed.
+    // Only its owner renews what an authority without a key signed.
     let own = |made: Certificates| Certificates {
         authority: Pair { key: String::new(), ..made.authority.clone() },
         ..made
@@ -387,7 +387,7 @@ fn other(name: &str, called: &str, failure_policy: &str) -> String {
     )
 }
 
-/// A Service, and somebody who is ready behind it.
+/// A Service, with a ready endpoint.
 fn ready(namespace: &str, service: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {service}, namespace: {namespace}}}\n\
@@ -439,14 +439,14 @@ fn webhooks_of_other_engines_are_gone_only_when_these_are() {
         &gone(&kubemod, "refuses requests"),
     ]);
 
-    // Both run, but nobody is ready yet.
+    // Both run, but no pod is ready yet.
     cluster.apply(&deployment("kyverno", "registry:5000/mirror/kyverno:v1")).unwrap();
     cluster.apply(&deployment("kubemod-system", "kubemod/kubemod:v0.20")).unwrap();
     let said = patient.says(&[
-        &format!("{here}Kyverno, of which nobody is ready, and refuses requests"),
-        &format!("{idle}Kyverno, of which nobody is ready, and {waits}"),
+        &format!("{here}Kyverno, which has no ready pod, and refuses requests"),
+        &format!("{idle}Kyverno, which has no ready pod, and {waits}"),
         &gone(&prod, waits),
-        &format!("{kubemod}KubeMod, of which nobody is ready, and refuses requests"),
+        &format!("{kubemod}KubeMod, which has no ready pod, and refuses requests"),
     ]);
     assert_eq!(said.matches("is gone").count(), 1, "{said}");
 

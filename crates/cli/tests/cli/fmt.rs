@@ -142,7 +142,7 @@ fn write_follows_no_link_that_it_finds_in_a_folder() {
     std::os::unix::fs::symlink("../home/config", &link).unwrap();
     let run = folder.kiln(&["fmt", "--write", "repository"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "repository/a.yaml\n"));
-    assert_eq!(run.stderr, "repository/values.yaml is passed over: it is a link\n");
+    assert_eq!(run.stderr, "repository/values.yaml is skipped: it is a link\n");
     assert_eq!(folder.read("home/config"), MESSY);
     assert!(link.is_symlink());
     // One that the user names is meant, and stays a link.
@@ -167,8 +167,8 @@ fn pipes_in_folders_are_passed_over() {
         &["test", "rules"],
     ] {
         let run = folder.kiln(args);
-        let said = "rules/b.yaml is passed over: it is no regular file\n\
-                    rules/c.yaml is passed over: it is no regular file\n";
+        let said = "rules/b.yaml is skipped: it is not a regular file\n\
+                    rules/c.yaml is skipped: it is not a regular file\n";
         assert!(args[0] == "test" || run.stderr.contains(said), "{args:?}: {}", run.stderr);
     }
 }

@@ -62,7 +62,7 @@ fn what_is_piped_in_comes_out_in_order() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_eq!(names(&run.stdout), ["first", "second", "third"]);
     assert!(run.stdout.contains("labels:\n    team: SECOND\n"), "{}", run.stdout);
-    // Where it will live is for whoever takes the stream to say.
+    // Where it will live is decided by the reader of the stream.
     assert!(!run.stdout.contains("default"), "{}", run.stdout);
     let again = folder.kiln_with_input(
         &["apply", "rules.yaml", "--resource", "-", "--format", "yaml"],

@@ -198,7 +198,7 @@ fn modrules_act_on_a_real_control_plane() {
     let web = running.get(&["deployment/web", "-n", "shop"]);
     assert_eq!(containers(&web), ["web", "jaeger-agent"]);
 
-    // An owner is taken away, so that nobody collects the claim.
+    // An owner is taken away, so that the claim is not garbage collected.
     let claim = running.create(CLAIM).unwrap();
     let owners = claim.get_path(["metadata", "ownerReferences"]).and_then(Value::as_list);
     assert!(owners.is_none_or(|owners| owners.is_empty()), "{claim:?}");

@@ -1,4 +1,4 @@
-//! Tests that pages name, so that whoever reads them finds them.
+//! Tests that pages name, so that readers find them.
 
 use kiln_testkit::project_root;
 
@@ -15,7 +15,7 @@ pub(crate) fn are_there(row: &str) {
             let name = name.trim_matches('`');
             assert!(
                 is_cell(&text, name) || is_test(&text, file, name),
-                "{name} of {file} is no test"
+                "{name} of {file} is not a test"
             );
             named += 1;
         }

@@ -119,7 +119,11 @@ fn lists_with_commas_and_exceptions_hold() {
         );
     }
     let run = folder.kiln(&["apply", "label.yaml", "-r", "one.yaml", "-e", "two.yaml"]);
-    assert!(run.code == 2 && run.stderr.contains("this is no PolicyException"), "{}", run.stderr);
+    assert!(
+        run.code == 2 && run.stderr.contains("this is not a PolicyException"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn only_services_that_are_allowed_are_asked() {
     }
     let wrong = crate::harness::kiln(&["apply", "a", "--allow-service", "http://x"]);
     assert_eq!(wrong.code, 2);
-    assert!(wrong.stderr.contains("is no host"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("is not a host"), "{}", wrong.stderr);
 }
 
 #[test]

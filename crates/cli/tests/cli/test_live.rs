@@ -387,7 +387,7 @@ fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
     assert!(run.stdout.contains("($error != null) is false, not true"), "{}", run.stdout);
 }
 
-/// Nobody waits for a kind to be served of which no policy would be run.
+/// Kinds are not waited for if no policy would be run.
 #[test]
 fn policies_of_kinds_that_are_not_run_are_said_to_be() {
     let steps = "  steps:

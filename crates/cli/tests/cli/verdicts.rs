@@ -79,7 +79,7 @@ impl Stage {
         let mut said: BTreeMap<String, Verdicts> = BTreeMap::new();
         for result in report.get("results").and_then(Value::as_list).unwrap() {
             let text = |key: &str| result.str_at([key]).unwrap().to_owned();
-            // What rules make of it later on, when others have changed it, is another object.
+            // The result of rules later on, when others have changed it, is another object.
             let verdicts = said.entry(text("resource")).or_default();
             verdicts.entry((text("policy"), text("rule"))).or_insert_with(|| text("result"));
         }

@@ -1,4 +1,4 @@
-//! Webhooks on a real control plane: published, answering, put right, taken back.
+//! Webhooks on a real control plane: published, answering, repaired, removed.
 
 use kiln_value::{Value, json};
 
@@ -61,7 +61,7 @@ fn webhooks_are_published_answer_and_go() {
     );
     assert_eq!(webhook.str_at(["failurePolicy"]), Some("Fail"));
 
-    // What somebody else changes is put right.
+    // Changes by others are reverted.
     cluster.kubectl(&[&["delete"], &name[..]].concat()).unwrap();
     cluster.wait("the webhook that was deleted", || {
         cluster.kubectl(&[&["get"], &name[..]].concat()).is_ok()
@@ -87,7 +87,7 @@ fn webhooks_are_published_answer_and_go() {
     cluster.apply(role).unwrap();
     cluster.wait("the policy with its rights", || cluster.apply(SERVICES).is_ok());
 
-    // An engine that is told to end leaves nobody waiting for it.
+    // An engine that gets SIGTERM keeps no client waiting.
     engine.terminate();
     assert!(cluster.kubectl(&[&["get"], &name[..]].concat()).is_err());
     cluster.kubectl(&["create", "configmap", "after", "-n", "market"]).unwrap();

@@ -179,7 +179,7 @@ fn life(cluster: &Cluster, what: &str) -> (String, String) {
 #[test]
 fn what_kyverno_and_kubemod_left_goes_on_without_a_write() {
     let Some(cluster) = cluster() else { return };
-    // Engines that were killed leave webhooks that nobody answers.
+    // Engines that were killed leave webhooks that are not answered.
     for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
         cluster.kubectl(&["delete", kind, "--all"]).unwrap();
     }
@@ -241,7 +241,7 @@ fn what_kyverno_and_kubemod_left_goes_on_without_a_write() {
     for (what, (uid, _)) in MADE.iter().zip(&before) {
         assert_eq!(life(&cluster, what).0, *uid, "{what}");
     }
-    assert_eq!(life(&cluster, "limitrange/limits"), before[0], "nobody changed what it is made of");
+    assert_eq!(life(&cluster, "limitrange/limits"), before[0], "its source did not change");
 
     // What follows a trigger goes with it, and nothing else.
     cluster.kubectl(&["delete", "configmap", "trigger", "-n", "adopted-a"]).unwrap();

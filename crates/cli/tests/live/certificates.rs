@@ -70,7 +70,7 @@ fn trusted(cluster: &Cluster) -> Vec<Vec<u8>> {
     found
 }
 
-/// Whether an engine answers over a new connection to somebody who trusts these authorities.
+/// Whether an engine answers over a new connection to a client that trusts these authorities.
 fn alive(engine: &Engine, authorities: Vec<Vec<u8>>) -> Result<String, String> {
     let request = http::Request::get("/livez").body(Vec::new()).unwrap();
     engine.ask(request, Some(authorities))

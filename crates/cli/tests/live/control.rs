@@ -1,4 +1,4 @@
-//! The controller on a real control plane: generating, dying, putting right.
+//! The controller on a real control plane: generating, dying, reverting drift.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn five_hundred_namespaces_survive_a_kill_with_one_write_each() {
     let second = controller();
     cluster.wait("all are made", || cluster.count("networkpolicies", made) == 500);
     sleep(Duration::from_secs(3));
-    // Nobody heard what became of those that were under way at the kill, so they are looked at before they are
+    // The result of those that were under way is unknown at the kill, so they are looked at before they are
     // written: no object is written twice.
     let written = proxy.done("/networkpolicies");
     let twice: Vec<&String> = written

@@ -1,4 +1,4 @@
-//! What networks, servers and people do to an engine, and that it ends well each time: what is there is what rules
+//! What networks, servers and people do to an engine, and that it ends well each time: the actual state is what rules
 //! want, nothing foreign is gone, nothing is there twice, and it took a bounded number of writes.
 //!
 //! `cargo xtask faults` runs the long form of all; the short form is part of `cargo xtask test`.
@@ -28,7 +28,7 @@ struct Scene<'c> {
     cluster: &'c Cluster,
     name: &'static str,
     proxy: Proxy,
-    /// What its engine is told besides.
+    /// Further arguments of its engine.
     args: &'static [&'static str],
     engine: Arc<Mutex<Option<Engine>>>,
     /// How many Namespaces there are.
@@ -38,7 +38,7 @@ struct Scene<'c> {
     /// What rules are to make.
     data: String,
     source: String,
-    /// Objects that nobody but their makers may touch, by their UIDs.
+    /// Objects that only their creators may touch, by their UIDs.
     foreign: BTreeMap<String, String>,
 }
 
@@ -75,7 +75,7 @@ impl<'c> Scene<'c> {
     }
 
     fn start(&mut self) {
-        // A watch that is silent for five seconds is begun anew; quiet ones are told of every minute.
+        // A watch that is silent for five seconds is begun anew; quiet ones get a bookmark every minute.
         let args = ["--only", "controller", "--stale-after", "5"];
         let args = [&args, self.args].concat();
         let engine = self.cluster.engine_at(self.proxy.kubeconfig(), &args);
@@ -210,7 +210,7 @@ impl<'c> Scene<'c> {
     /// The four things that hold at the end, whatever happened before.
     fn ends_well(&self, most_writes: usize) {
         let mut last = Vec::new();
-        self.cluster.wait(&format!("{}: what is there is what rules want", self.name), || {
+        self.cluster.wait(&format!("{}: the actual state is the desired one", self.name), || {
             let (made, wanted) = (self.made(), self.wanted());
             let is_well = made == wanted;
             if !is_well && made != last {
@@ -284,7 +284,7 @@ fn killed_at_every_step_of_create_update_delete_and_sync() {
                 drop(engine.lock().unwrap().take());
                 seen.store(true, std::sync::atomic::Ordering::Relaxed);
             };
-            // Some writes are never heard of, and some are done although nobody learns of it.
+            // Some writes never arrive, and some are done although the answer is lost.
             let lost = if (step + number) % 2 == 0 { Fault::LostBefore } else { Fault::LostAfter };
             let meant = scene.meant();
             let deletes = what == "delete";
@@ -363,7 +363,7 @@ fn too_many_requests_errors_and_slow_answers() {
         scene.ends_well(2 * EACH + times);
         scene.proxy.calm();
     }
-    // Everything at once is slow or refused, lists and watches as well, and somebody changes things meanwhile.
+    // Everything at once is slow or refused, lists and watches as well, and another client writes meanwhile.
     scene.proxy.forget();
     scene.proxy.fault(|_, path| !path.contains("watch=true"), 0, 60, Fault::Status(503));
     scene.proxy.break_watches();
@@ -397,7 +397,7 @@ fn watches_that_drop_stall_and_are_gone() {
     scene.set_source("Mw==");
     scene.ends_well(2 * EACH + scene.count);
     scene.proxy.calm();
-    // Connected and silent: nobody hears of anything, until it is begun anew.
+    // Connected and silent: no event arrives until it is restarted.
     scene.proxy.forget();
     scene.proxy.fault(
         |_, path| path.contains("watch=true") && path.contains("/api/v1/namespaces?"),
@@ -415,16 +415,16 @@ fn watches_that_drop_stall_and_are_gone() {
 #[test]
 fn whoever_lost_the_lease_writes_no_more() {
     let Some(cluster) = cluster() else { return };
-    // Nobody is to wait for an engine that an earlier test killed.
+    // No test is to wait for an engine that an earlier test killed.
     let lease = ["lease", "kiln-controller", "-n", "kyverno"];
     cluster.kubectl(&[&["delete", "--ignore-not-found"], &lease[..]].concat()).unwrap();
-    // Whoever stands by goes by the longer of its own time and the Lease's, which is to be longer than a busy machine takes
+    // A standby replica goes by the longer of its own time and the Lease's, which is to be longer than a busy machine takes
     // to renew it.
     let mut scene = Scene::with(&cluster, "ousted", &["--lease", "15"]);
     scene.proxy.fault(scene.meant(), 0, usize::MAX, Fault::Busy(3));
     scene.add(2);
     cluster.wait("its writes are put off", || scene.writes().len() >= EACH);
-    // Somebody else has the Lease, and renews it.
+    // Another replica has the Lease, and renews it.
     let mut renewed = 0;
     let mut renew = || {
         renewed += 1;
@@ -436,7 +436,7 @@ fn whoever_lost_the_lease_writes_no_more() {
     };
     cluster.wait("it notices", || {
         renew();
-        scene.engine.lock().unwrap().as_ref().unwrap().said("another process took the Lease")
+        scene.engine.lock().unwrap().as_ref().unwrap().said("another replica took the Lease")
     });
     scene.proxy.forget();
     scene.proxy.calm();
@@ -475,7 +475,7 @@ fn a_storm_of_conflicts_over_one_field() {
     let is_shown = || {
         let messages = "jsonpath={.items[*].status.message}";
         let said = cluster.kubectl(&["get", "updaterequests", "-n", "kyverno", "-o", messages]);
-        said.is_ok_and(|said| said.contains("somebody else keeps changing"))
+        said.is_ok_and(|said| said.contains("another writer keeps changing"))
     };
     let done = AtomicBool::new(false);
     let edits = AtomicUsize::new(0);
@@ -504,10 +504,10 @@ fn a_storm_of_conflicts_over_one_field() {
     let writes = scene.writes().len();
     assert!(
         writes <= 25,
-        "it is put right a few times a minute, not each time: {writes} of {edits}"
+        "it is reverted a few times a minute, not each time: {writes} of {edits}"
     );
     assert!(is_shown(), "and it is shown");
-    // When the storm is over, it is put right for good.
+    // When the storm is over, the drift is reverted for good.
     scene.ends_well(30);
     scene.clean_up();
 }
@@ -519,7 +519,7 @@ fn a_namespace_ends_while_it_is_generated_into() {
     scene.add(2);
     scene.ends_well(2 * EACH);
     scene.proxy.forget();
-    // It cannot end before somebody lets it.
+    // It cannot end before the test lets it.
     let hold = r#"{"metadata":{"finalizers":["test.example/hold"]}}"#;
     scene.add(1);
     cluster.kubectl(&["patch", "namespace", "ending-2", "--type=merge", "-p", hold]).unwrap();

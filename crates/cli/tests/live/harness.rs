@@ -97,7 +97,7 @@ pub(crate) struct Engine {
     pid: PathBuf,
 }
 
-/// A port that nobody listens on now.
+/// A port that is free now.
 pub(crate) fn free_port() -> u16 {
     control_plane::free_port().unwrap()
 }
@@ -277,7 +277,7 @@ impl Cluster {
             .sum()
     }
 
-    /// UpdateRequests that carry what somebody was asked.
+    /// UpdateRequests that hold a stored request.
     pub(crate) fn carried(&self) -> usize {
         self.count("updaterequests.kyverno.io", "kiln.dev/carries")
     }
@@ -321,7 +321,7 @@ pub(crate) fn namespaces(names: impl IntoIterator<Item = String>) -> String {
 /// How many requests are a load. On a busy machine, more of them come after what is done meanwhile.
 const LOAD: usize = 20;
 
-/// Sends requests in two streams while something is done; nobody may notice. `send` gets a name of its own each time.
+/// Sends requests in two streams while something is done; no request may fail. `send` gets a name of its own each time.
 pub(crate) fn under_load(
     send: impl Fn(&str) -> Result<(), String> + Sync,
     meanwhile: impl FnOnce(),

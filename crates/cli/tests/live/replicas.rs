@@ -24,7 +24,7 @@ struct Balancer {
 impl Drop for Balancer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes whoever waits for a connection.
+        // Wakes the accept loop.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -116,7 +116,7 @@ fn another_one_takes_over_within_twenty_seconds() {
     cluster.wait_for(Duration::from_secs(20), "the second acts", || {
         cluster.count("networkpolicies", made) == 2
     });
-    // One that is told to end gives the Lease back: nobody waits for it to run out.
+    // One that gets SIGTERM releases the Lease: no replica waits for it to expire.
     let third = cluster.engine(&args);
     cluster.wait("the third stands by", || third.said("stands by"));
     let holder = || {
@@ -169,7 +169,7 @@ fn an_upgrade_refuses_nobody() {
     cluster.policy(LABEL);
     cluster.policy(&policy("upgraded", "upgraded-*", CONFIG_MAP, true));
 
-    // Whoever holds the Lease, each of them answers.
+    // Every replica answers, whichever holds the Lease.
     assert!(old.iter().any(|one| one.said("this one stands by")), "one of them does not act");
     for one in &old {
         cluster.wait("it answers reviews by itself", || patches(one));
@@ -180,7 +180,7 @@ fn an_upgrade_refuses_nobody() {
         replica(&cluster, &balancer, &["--linger", "2"]),
         replica(&cluster, &balancer, &["--linger", "2"]),
     ];
-    // Whoever creates objects sees nothing of it; the webhook's failurePolicy is Fail.
+    // Clients that create objects do not notice; the webhook's failurePolicy is Fail.
     let plane: &ControlPlane = &cluster;
     let send = |name: &str| {
         let args = ["create", "configmap", name, "-n", "replicas", "-o"];
@@ -192,7 +192,7 @@ fn an_upgrade_refuses_nobody() {
     under_load(send, || {
         for (at, old) in old.iter_mut().enumerate() {
             cluster.wait("the new one is ready", || new[at].get("/readyz").is_some());
-            // What a Service does when a pod is told to end: nothing at once, and soon no new connections.
+            // What a Service does when a pod gets SIGTERM: nothing at once, and soon no new connections.
             match at {
                 0 => balancer.to(&[&new[0], old]),
                 _ => balancer.to(&[&new[0], &new[1], old]),

@@ -114,7 +114,7 @@ fn who_is_asked_and_who_acts_may_be_different_and_die() {
     request_everything(&cluster, "one");
     everything_is_made(&cluster, "one");
 
-    // Whoever acts is dead while things are asked for.
+    // The leader is dead while requests arrive.
     acting.kill();
     request_everything(&cluster, "two");
     assert!(cluster.carried() >= 4, "what is asked for is written down");
@@ -122,7 +122,7 @@ fn who_is_asked_and_who_acts_may_be_different_and_die() {
     let mut acting = cluster.controller();
     everything_is_made(&cluster, "two");
 
-    // Whoever is asked dies right after, and whoever acts in the middle.
+    // The replica that answers dies right after, and the leader in the middle.
     let asked = admission(&cluster, port);
     cluster.wait_for(PATIENCE, "it answers again", || asked.get("/readyz").is_some());
     request_everything(&cluster, "three");
@@ -151,7 +151,7 @@ fn a_policy_is_not_ready_where_nobody_is_asked() {
     cluster.wait("it says what is missing", || said() == "NoAdmission");
     let port = free_port();
     let asked = admission(&cluster, port);
-    cluster.wait("it is ready when somebody is asked", || cluster.ready("honest"));
+    cluster.wait("it is ready when a replica answers", || cluster.ready("honest"));
     drop(asked);
     cluster.kubectl(&["delete", "clusterpolicy", "honest"]).unwrap();
     let taken = ["mutatingwebhookconfiguration,validatingwebhookconfiguration", "--all"];

@@ -1,4 +1,4 @@
-//! Taking the engine off a cluster: whoever acts ends first, and nothing that rules made goes.
+//! Taking the engine off a cluster: the leader ends first, and no downstream is deleted.
 
 use std::process::{Command, Output};
 use std::thread::sleep;
@@ -56,7 +56,7 @@ spec:
     spec: {containers: [{name: c, image: 'registry:5000/mirror/cleanup-controller:v1'}]}
 ";
 
-/// A pod of the engine that nobody's Deployment made.
+/// A pod of the engine without a Deployment.
 const STRAY: &str = "
 apiVersion: v1
 kind: Pod
@@ -142,7 +142,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     refused(&cluster, &["the pod kyverno/stray runs the engine", "end it first"]);
     cluster.kubectl(&["delete", "pod", "stray", "-n", "kyverno", "--force"]).unwrap();
 
-    // So is one of a Deployment that stays because it is somebody else's.
+    // So is one of a Deployment that stays because it belongs to another owner.
     let label = |name: &str| {
         let label = format!("app.kubernetes.io/name={name}");
         let deployment = ["label", "deployment", "kiln", "-n", "kyverno", "--overwrite", &label];
@@ -173,7 +173,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
             pods()[0]
         ))
         .unwrap();
-    // Somebody else's, whatever it is called.
+    // It belongs to another owner, whatever its name.
     let foreign = ["label", "poddisruptionbudget", "kiln", "-n", "kyverno"];
     cluster
         .kubectl(&[&foreign[..], &["--overwrite", "app.kubernetes.io/name=other"]].concat())
@@ -188,14 +188,14 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     let words = String::from_utf8(gone.stdout).unwrap();
     assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
     assert!(
-        words.starts_with("deleted apps/v1/Deployment/kyverno/kiln\nnobody acts any more\n"),
+        words.starts_with("deleted apps/v1/Deployment/kyverno/kiln\nno replica acts any more\n"),
         "{words}"
     );
     assert!(pods().is_empty());
     let left = "leaves policy/v1/PodDisruptionBudget/kyverno/kiln: it does not carry the label";
     assert!(words.contains(left), "{words}");
     let told = |text: &str| {
-        let lines = text.lines().filter(|line| *line != "nobody acts any more");
+        let lines = text.lines().filter(|line| *line != "no replica acts any more");
         lines.map(|line| line.replace("would delete", "deleted")).collect::<Vec<_>>()
     };
     assert_eq!(told(&tried), told(&words), "it does what it said");
@@ -206,7 +206,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
 #[test]
 fn what_rules_made_stays_whatever_goes() {
     let Some(cluster) = cluster() else { return };
-    // A late renewal must not look like nobody: what is shared with other tests would go.
+    // A late renewal must not look like no holder: what is shared with other tests would go.
     let mut engine = cluster.whole(&["--lease", "10"]);
     cluster.policy(&policy("left", "left-*", NETWORK_POLICY, true));
     cluster.apply(&namespaces((0..5).map(|n| format!("left-{n}")))).unwrap();
@@ -218,7 +218,7 @@ fn what_rules_made_stays_whatever_goes() {
     };
     let before = uids();
 
-    // Nothing goes while somebody acts: with its policy would go what it made.
+    // Nothing goes while a replica acts: it would delete the downstreams with the policy.
     refused(&cluster, &["acts on the cluster from elsewhere", "end it first"]);
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some());
 
@@ -237,11 +237,11 @@ fn what_rules_made_stays_whatever_goes() {
     let words = String::from_utf8(gone.stdout).unwrap();
     assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
     let order = |what: &str| words.find(what).unwrap_or_else(|| panic!("{what} in {words}"));
-    assert!(order("nobody acts any more") < order("WebhookConfiguration"));
+    assert!(order("no replica acts any more") < order("WebhookConfiguration"));
     assert!(order("WebhookConfiguration") < order("ClusterRoleBinding"));
     for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
         let left = cluster.kubectl(&["get", kind, "-o", "name"]).unwrap();
-        assert!(!left.contains("kyverno-"), "nobody is asked any more: {left}");
+        assert!(!left.contains("kyverno-"), "no webhook is left: {left}");
     }
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some(), "policies stay");
 
@@ -252,7 +252,7 @@ fn what_rules_made_stays_whatever_goes() {
     sleep(Duration::from_secs(2));
     assert_eq!(uids(), before, "and all that rules made is there, untouched");
 
-    // Installed once more, it goes on with what is there.
+    // Installed once more, it goes on with the existing objects.
     install(&cluster);
     let _engine = cluster.controller();
     cluster.policy(&policy("left", "left-*", NETWORK_POLICY, true));

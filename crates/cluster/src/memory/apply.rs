@@ -32,7 +32,7 @@ impl Memory {
         let id = ObjectId::new(gvk.clone(), &namespace, name);
         let mut fields = Fields::new();
         leaves(&object, &mut Vec::new(), &mut fields);
-        // Who an object is, nobody owns.
+        // Identity fields have no owner.
         let identity = |path: &[Str]| match path {
             [one] => matches!(one.as_str(), "apiVersion" | "kind"),
             [metadata, field] => {

@@ -10,7 +10,7 @@ use crate::error::{ApiError, Reason};
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Somebody was faster.
+    /// Another writer was faster.
     Conflict,
     /// The server is not there.
     Unavailable,
@@ -32,7 +32,7 @@ impl Fault {
     }
 }
 
-/// What becomes of an event on its way to a watch.
+/// What becomes of an event before a watch receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFault {
     /// It is lost.
@@ -54,7 +54,7 @@ impl Faults {
         self.calls.push_back((verb, kind, fault));
     }
 
-    /// Falsifies the next event of a kind on its way to a watch.
+    /// Falsifies the next event of a kind before a watch receives it.
     pub fn falsify_next(&mut self, kind: Option<KindKey>, fault: WatchFault) {
         self.watches.push_back((kind, fault));
     }

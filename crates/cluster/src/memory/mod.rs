@@ -46,7 +46,7 @@ pub use faults::{Fault, Faults, WatchFault};
 
 use table::Table;
 
-/// Changes an object on its way in, as an admission webhook does, or refuses it.
+/// Changes an object before it is stored, as an admission webhook does, or refuses it.
 pub type Admission = Box<dyn Fn(&mut Value, Option<&Value>) -> Result<(), ApiError> + Send + Sync>;
 
 /// A cluster in memory.

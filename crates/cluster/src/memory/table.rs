@@ -16,7 +16,7 @@ type Place = (Str, Str);
 #[derive(Debug, Default)]
 pub(super) struct Table {
     objects: BTreeMap<Place, Value>,
-    /// Which manager applied which fields, of objects that somebody applied something to.
+    /// Which manager applied which fields, of objects that were written by server-side apply.
     applied: BTreeMap<Place, BTreeMap<Str, BTreeSet<Vec<Str>>>>,
     log: VecDeque<WatchEvent>,
     /// Everything up to here may be forgotten.

@@ -1,6 +1,6 @@
 //! The cluster as evaluations see it.
 
-use kiln_engine::{ListQuery, Page, ReadError, View};
+use kiln_engine::{ListPage, ListQuery, ReadError, View};
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::Value;
 
@@ -21,7 +21,7 @@ impl View for Memory {
         }
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let listing = Memory::list(
             self,
             query.kind,
@@ -31,7 +31,7 @@ impl View for Memory {
             query.resume,
         )
         .map_err(read_error)?;
-        Ok(Page { objects: listing.objects, resume: listing.resume })
+        Ok(ListPage { objects: listing.objects, resume: listing.resume })
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -165,7 +165,7 @@ fn trigger_with(name: &str, k: &str) -> Value {
     trigger
 }
 
-/// A source that somebody applied, after Kyverno copied it.
+/// A source that a user applied, after Kyverno copied it.
 fn source(name: &str) -> Value {
     let mut source = secret("source", name, value!({"k": "old"}));
     for (key, text) in [("copy", "yes"), ("generate.kyverno.io/clone-source", "")] {
@@ -421,7 +421,7 @@ fn a_policy_of_a_namespace_ends_nothing_that_a_policy_of_the_cluster_may_have_ma
         world.delete(&id("NamespacedGeneratingPolicy", "default", "p"));
         world.seconds(5);
         assert_eq!(before(&world), kept, "{stored:?}: {}", world.explain());
-        // In its own namespace it may have made everything that is so labelled, unless somebody else may have.
+        // In its own namespace it may have made everything that is so labelled, unless another rule may have.
         for found in [first, second, world.get(&beside)] {
             let wanted = own.clone().filter(|_| stored != Stored::Gone);
             assert_eq!(found, wanted, "{stored:?}: {}", world.explain());
@@ -437,7 +437,7 @@ fn the_end_of_a_policy_of_a_namespace_ends_nothing_elsewhere() {
         if stored {
             world.apply(&Form::Generating.policy(false));
         }
-        // It is no trigger of the policy, which therefore looks at nothing while it is there.
+        // It is not a trigger of the policy, which therefore looks at nothing while it is there.
         let made = made_of_the_trigger(&mut world);
         let tenants = Form::GeneratingNamespaced.policy(true).replace("app: 'on'", "app: 'off'");
         let before = made.clone().map(|id| world.get(&id));

@@ -6,7 +6,7 @@ use crate::support::{World, id, trigger};
 use kiln_cluster::memory::Fault;
 use kiln_cluster::{Call, KindKey, Verb};
 use kiln_controller::author::Authors;
-use kiln_controller::{Answer, Asked, Question, Right};
+use kiln_controller::{AccessCheck, Lookup, LookupResult, Question};
 use kiln_engine::{ReadError, User};
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::{Value, value};
@@ -50,10 +50,10 @@ fn started(policy: &str, authors: Authors) -> World {
 /// What is asked, as `who verb kind/namespace/name`.
 fn asked(questions: &[Question]) -> BTreeSet<String> {
     let of = |question: &Question| match &question.asked {
-        Asked::Right(right) => {
+        Lookup::Access(right) => {
             format!("{} {} {}", right.user.username, right.verb, right.object)
         }
-        Asked::Service(asked) => panic!("{asked:?}"),
+        Lookup::Service(asked) => panic!("{asked:?}"),
     };
     questions.iter().map(of).collect()
 }
@@ -84,7 +84,7 @@ fn every_read_is_held_to_the_author() {
         assert_eq!(asked(&questions), expected, "{policy}");
         world.forget_calls();
         for question in &questions {
-            world.controller.answered(question.number, Answer::Right(Ok(false)), world.now);
+            world.controller.answered(question.number, LookupResult::Access(Ok(false)), world.now);
         }
         world.settle();
         assert_eq!(world.writes(), Vec::<&Call>::new(), "nothing is written: {policy}");
@@ -102,9 +102,13 @@ fn authors_are_shown_what_they_may_read_themselves() {
     let answer = |world: &mut World, allowed: &dyn Fn(&str) -> bool| {
         let questions = world.controller.take_questions();
         for question in &questions {
-            let Asked::Right(right) = &question.asked else { panic!("{question:?}") };
+            let Lookup::Access(right) = &question.asked else { panic!("{question:?}") };
             let allowed = allowed(&right.object.gvk.kind);
-            world.controller.answered(question.number, Answer::Right(Ok(allowed)), world.now);
+            world.controller.answered(
+                question.number,
+                LookupResult::Access(Ok(allowed)),
+                world.now,
+            );
         }
         world.settle();
         questions.len()
@@ -120,7 +124,7 @@ fn authors_are_shown_what_they_may_read_themselves() {
     assert_eq!(answer(&mut world, &|_| true), 2);
     assert_eq!(world.get(&made).unwrap().str_at(["data", "k"]), Some("c2VjcmV0"));
 
-    // Where nobody holds policies to authors, nobody is asked.
+    // Where policies are not held to authors, no access is checked.
     let mut world = started(&policy, Authors::Off);
     assert!(world.controller.take_questions().is_empty() && world.has(&made));
 }
@@ -147,7 +151,7 @@ fn many_reads_are_asked_about_at_once() {
         }
         rounds += 1;
         for question in &questions {
-            world.controller.answered(question.number, Answer::Right(Ok(true)), world.now);
+            world.controller.answered(question.number, LookupResult::Access(Ok(true)), world.now);
         }
         world.settle();
     }
@@ -170,15 +174,15 @@ fn one_for_each(policy: &str) -> String {
 #[test]
 fn nothing_goes_because_rights_are_missing_or_unknown() {
     let made = id("ConfigMap", "default", "made-s");
-    let allow = |world: &mut World, answer: &dyn Fn(&Right) -> Result<bool, String>| {
+    let allow = |world: &mut World, answer: &dyn Fn(&AccessCheck) -> Result<bool, String>| {
         loop {
             let questions = world.controller.take_questions();
             if questions.is_empty() {
                 break;
             }
             for question in &questions {
-                let Asked::Right(right) = &question.asked else { panic!("{question:?}") };
-                let answer = Answer::Right(answer(right));
+                let Lookup::Access(right) = &question.asked else { panic!("{question:?}") };
+                let answer = LookupResult::Access(answer(right));
                 world.controller.answered(question.number, answer, world.now);
             }
             world.settle();
@@ -244,7 +248,7 @@ fn no_policy_of_an_author_changes_policies_that_are_sent() {
     let user = User { username: "ann".into(), ..User::default() };
     let verdict = |verb, api_version, kind| {
         let object = ObjectId::new(Gvk::new(api_version, kind), "default", "o");
-        Right { user: user.clone(), verb, object, subresource: "".into() }.verdict(Ok(true))
+        AccessCheck { user: user.clone(), verb, object, subresource: "".into() }.verdict(Ok(true))
     };
     for (api_version, kind) in [
         ("kyverno.io/v1", "Policy"),

@@ -1,4 +1,4 @@
-//! Requests that were written down while nobody acted: whoever begins to act later serves them, all of them, as the
+//! Requests that were written down without a leader: the next leader serves them, all of them, as the
 //! requests say and in their order.
 
 use crate::support::{
@@ -6,7 +6,7 @@ use crate::support::{
 };
 use kiln_cluster::Verb;
 use kiln_cluster::memory::Decision;
-use kiln_controller::Hint;
+use kiln_controller::ObservedRequest;
 use kiln_engine::User;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Operation;
@@ -16,7 +16,7 @@ fn user(name: &str) -> User {
     User { username: name.into(), ..User::default() }
 }
 
-/// Changes an object as a user whose request is written down, while nobody acts.
+/// Changes an object as a user whose request is stored, without a leader.
 fn change_unwatched(world: &mut World, user: &User, object: Value) {
     let id = ObjectId::of(&object).unwrap();
     let old = world.get(&id);
@@ -36,7 +36,7 @@ fn text(world: &World, id: &ObjectId, key: &str) -> Option<String> {
     world.get(id).and_then(|object| object.str_at(["data", key]).map(str::to_owned))
 }
 
-/// Makes a ConfigMap of each Namespace that somebody touches who is no administrator. Namespaces have a status.
+/// Makes a ConfigMap of each Namespace that a user other than an administrator touches. Namespaces have a status.
 fn namespace_policy(synchronize: bool) -> String {
     let generate = format!(
         "{{synchronize: {synchronize}, apiVersion: v1, kind: ConfigMap, name: made, namespace: '{{{{request.name}}}}', data: {{data: {{by: '{{{{request.userInfo.username}}}}'}}}}}}"
@@ -62,7 +62,7 @@ fn an_update_that_was_only_listed_fires_for_whoever_sent_it() {
             world.seconds(5);
         }
         let made = id("ConfigMap", "shop", "made");
-        assert!(!world.has(&made), "nobody asked for it yet");
+        assert!(!world.has(&made), "no rule asked for it yet");
         change_unwatched(&mut world, &nancy(), namespace("shop", value!({"a": "b"})));
         world.restart();
         world.seconds(5);
@@ -143,7 +143,7 @@ fn requests_wait_until_their_kind_can_be_listed() {
     });
     change_unwatched(&mut world, &nancy(), pod);
     world.seconds(600);
-    assert_eq!(world.carried(), 1, "nobody could look at the Pod yet");
+    assert_eq!(world.carried(), 1, "no rule has seen the Pod yet");
     world.memory.access.clear();
     world.seconds(120);
     let made = id("ConfigMap", "default", "made");
@@ -259,11 +259,11 @@ fn an_event_whose_sender_is_unknown_yet_waits_while_others_are_served() {
     world.apply(&by_user);
     world.seconds(1);
     let t = id("ConfigMap", "default", "t");
-    // The request behind the creation is told late.
+    // The request behind the creation arrives late.
     world.put(trigger("t", "1"));
     world.seconds(1);
     let live = world.get(&t);
-    let creation: Hint = hint(&user("bob"), Operation::Create, &t, live, None);
+    let creation: ObservedRequest = hint(&user("bob"), Operation::Create, &t, live, None);
     world.put_as(&nancy(), trigger("t", "2"));
     world.seconds(5);
     assert!(world.has(&id("Secret", "default", "nancy-made")), "{}", world.explain());

@@ -78,7 +78,7 @@ enum Once {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Language {
     Kyverno,
-    /// GeneratingPolicy: what somebody else made is left alone, also by rules that synchronise, and a rule
+    /// GeneratingPolicy: objects of other writers are left alone, also by rules that synchronise, and a rule
     /// that does not updates what it made when its trigger changes.
     Cel,
 }
@@ -362,7 +362,7 @@ impl Story {
             let stepped = self.step();
             self.world.deliver();
             rounds += 1;
-            assert!(rounds < 5_000, "it does not come to rest: {}", self.world.explain());
+            assert!(rounds < 5_000, "it does not become idle: {}", self.world.explain());
             if stepped || !self.world.controller.is_idle() {
                 continue;
             }
@@ -507,7 +507,7 @@ impl Story {
                 self.once.insert((p, t), Once::Either);
             }
             self.tell(format!("policy p{p} deleted"));
-            // Of a change that nobody saw nothing is known afterwards.
+            // Of a change that was not observed nothing is known afterwards.
             if model.known {
                 self.dead.insert(model.uid, (model.synchronize, model.form, model.orphan));
             }
@@ -544,7 +544,7 @@ impl Story {
         let Some((p, t, made)) = self.some_downstream() else { return };
         self.world.delete(&made);
         let next = match self.once.get(&(p, t)) {
-            // It was served, and everybody knows.
+            // It was served, and that is known.
             Some(Once::There | Once::Edited(_)) if !self.fresh.contains(&t) => Once::Gone,
             _ => Once::Either,
         };
@@ -558,7 +558,7 @@ impl Story {
         if !self.world.has(&made) {
             self.world.put(config_map("default", &made.name, value!({"mine": "yes"})));
             self.once.insert((p, t), Once::Either);
-            self.tell(format!("{made} made by somebody else"));
+            self.tell(format!("{made} made by another client"));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::{World, config_map, id, namespace};
-use kiln_controller::News;
+use kiln_controller::ControllerEvent;
 use kiln_rules::Exception;
 use kiln_value::value;
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -105,7 +105,7 @@ fn a_policy_without_targets_changes_all_objects_that_match() {
     for name in ["one", "two"] {
         assert_eq!(label(&world, name).as_deref(), Some("myvalue"), "{}", world.explain());
     }
-    // A request makes it look at all others; the sent one was changed on its way, which this world has none of.
+    // A request makes it look at all others; the sent one was changed at admission, which this world has none of.
     world
         .memory
         .update({
@@ -122,7 +122,7 @@ fn a_policy_without_targets_changes_all_objects_that_match() {
     world.forget_calls();
     world.restart();
     world.seconds(5);
-    assert_eq!(world.writes().len(), 0, "a restart is no event: {}", world.explain());
+    assert_eq!(world.writes().len(), 0, "a restart is not an event: {}", world.explain());
 }
 
 #[test]
@@ -203,10 +203,13 @@ fn news_tell_of_made_objects_and_failures() {
     world.put(trigger("yes"));
     world.seconds(1);
     let news = world.controller.take_news();
-    assert!(matches!(&news[..], [News::Made { target, .. }] if target.name == "made"), "{news:?}");
+    assert!(
+        matches!(&news[..], [ControllerEvent::Made { target, .. }] if target.name == "made"),
+        "{news:?}"
+    );
     world.edit(&id("Secret", "a", "made"), &["data", "a"], "eA==");
     world.seconds(1);
-    assert_eq!(world.controller.take_news(), [], "an object that is put right was there before");
+    assert_eq!(world.controller.take_news(), [], "an object that is reverted existed before");
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn a_kind_that_is_being_listed_is_no_failure() {
     world.put(trigger("yes"));
     world.apply(MAKES);
     world.seconds(1);
-    // Triggers are known by now, and nobody has asked for what the next policy makes.
+    // Triggers are known by now, and no policy has asked for what the next policy makes.
     let makes = MAKES.replace("{name: make}", "{name: limit}").replace("Secret", "LimitRange");
     let makes =
         makes.replace("synchronize: true", "synchronize: true\n      generateExisting: true");
@@ -245,7 +248,10 @@ fn a_kind_that_is_being_listed_is_no_failure() {
     }
     world.seconds(1);
     let news = world.controller.take_news();
-    assert!(matches!(&news[..], [News::Made { target, .. }] if target.name == "made"), "{news:?}");
+    assert!(
+        matches!(&news[..], [ControllerEvent::Made { target, .. }] if target.name == "made"),
+        "{news:?}"
+    );
     let mut changes = world.calls.iter().filter(|call| call.changes());
     assert!(changes.all(|call| call.about().gvk.kind != "UpdateRequest"), "{:?}", world.calls);
 }

@@ -1,4 +1,4 @@
-//! Claims that somebody made up: they supply no cause, lead to no write elsewhere, and keep no rule from firing.
+//! Claims that are forged: they supply no cause, lead to no write elsewhere, and keep no rule from firing.
 
 use crate::support::{World, id, namespace, secret};
 use kiln_engine::User;
@@ -117,7 +117,7 @@ enum Forgery {
     OwnWriting,
     /// Likewise, with a signature by the name of the engine's key.
     Signed,
-    /// Likewise, by a key that nobody knows.
+    /// Likewise, by an unknown key.
     UnknownKey,
     /// The whole claim of something that the engine made.
     Copied,
@@ -274,7 +274,7 @@ fn a_forged_claim_touches_nothing_but_the_object_that_carries_it() {
                             .filter(|call| !call.about().same_object(&forged))
                             .collect();
                         assert!(elsewhere.is_empty(), "{elsewhere:?} {}", said());
-                        // Only what the rule means for this very trigger, whoever makes it one, may come into it.
+                        // Only what the rule means for this very trigger, whichever user makes it one, may come into it.
                         let may_be_filled = about == "evil" && name == "made" && of.is_none();
                         let k = world.get(&forged);
                         let k = k.as_ref().and_then(|object| object.str_at(["data", "k"]));

@@ -367,7 +367,7 @@ fn a_deleted_policy_takes_what_it_made_along_and_leaves_copies() {
         w.delete(&P());
         w.restart();
         w.settle();
-        assert!(!w.has(&f.made()), "{f:?}: also while nobody looked");
+        assert!(!w.has(&f.made()), "{f:?}: also without a watch");
     });
 }
 
@@ -384,7 +384,7 @@ fn a_deleted_policy_leaves_orphans_where_they_are_wanted_and_without_synchronize
             assert!(w.has(&f.made()), "{f:?}");
             w.delete(&T());
             w.settle();
-            assert!(w.has(&f.made()), "{f:?}: nobody looks after it any more");
+            assert!(w.has(&f.made()), "{f:?}: it is orphaned");
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What an attacker tries who wants a rule to run in the name of somebody else: by requests that nobody sent, by changing
+//! What an attacker tries who wants a rule to run in the name of another user: by forged requests, by changing
 //! a trigger after the other one, by restoring what was true once.
 
 use crate::support::{World, admin, config_map, hint, id, namespace, nancy, policy, secret};
@@ -31,7 +31,7 @@ fn grant(synchronize: bool) -> String {
     )
 }
 
-/// Everybody may ask, but a precondition looks at who did.
+/// Every user may ask, but a precondition looks at who did.
 fn grant_by_precondition() -> String {
     let anybody = grant(true).replace(", subjects: [{kind: Group, name: platform}]", "");
     anybody.replace(
@@ -67,7 +67,7 @@ fn world(policy: &str) -> World {
     world
 }
 
-/// Puts an object as somebody whose request is known in time, is written down, or is not known at all.
+/// Puts an object as a user whose request is known in time, is stored, or is not known at all.
 fn put_by(world: &mut World, user: &User, how: &str, object: Value) {
     let id = ObjectId::of(&object).unwrap();
     match how {
@@ -124,7 +124,7 @@ fn nobody_speaks_for_whoever_made_the_trigger() {
                 world.seconds(700);
                 let said = || format!("{how} {stirred}: {}", world.explain());
                 assert!(!world.has(&copy("prod-db")), "{}", said());
-                // Whoever may ask goes on.
+                // Permitted requests go on.
                 let mut asked = ask("prod-db");
                 metadata::set_label(&mut asked, "by", "platform").unwrap();
                 world.put_as(&platform(), asked);
@@ -239,7 +239,7 @@ fn a_claim_that_was_true_once_is_not_true_again() {
     }
 }
 
-/// An UpdateRequest that speaks for somebody of the platform's.
+/// An UpdateRequest that speaks for the platform team.
 fn forged_request(place: &str, trigger: &Value) -> Value {
     value!({
         "apiVersion": "kyverno.io/v2", "kind": "UpdateRequest",
@@ -299,7 +299,7 @@ fn requests_elsewhere_hide_none_of_the_same_name() {
     world.put(ask("harmless"));
     world.seconds(5);
     assert!(world.has(&copy("harmless")), "{}", world.explain());
-    assert_eq!(world.carried(), 1, "the one elsewhere is nobody's business");
+    assert_eq!(world.carried(), 1, "the one elsewhere is ignored");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn an_update_is_joined_to_the_change_that_it_makes() {
     let mut world = world(&grant(true));
     world.put_as(&eve(), ask("harmless"));
     world.seconds(90);
-    // What the platform sent before was refused, and is told late.
+    // What the platform sent before was refused, and arrives late.
     let old = world.get(&request());
     let mut sent = old.clone().unwrap();
     sent.set(["data", "secret"], "harmless").unwrap();
@@ -511,7 +511,7 @@ fn where_nobody_is_asked_for_the_trigger_may_change() {
         let copies = ["harmless", "prod-db"].map(|name| world.has(&copy(name)));
         assert_eq!(copies, [other == "harmless", other == "prod-db"], "{}", world.explain());
     }
-    // A copy goes with its source, whoever caused it.
+    // A copy goes with its source, whichever user caused it.
     world.delete(&id("Secret", "platform", "prod-db"));
     world.seconds(3);
     assert!(!world.has(&copy("prod-db")), "{}", world.explain());

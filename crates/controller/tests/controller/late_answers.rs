@@ -43,7 +43,7 @@ fn a_list_that_is_older_than_a_deletion_brings_nothing_back() {
     let config_maps = Gvk::new("v1", "ConfigMap");
     let watches = world.controller.watches();
     let (_, mut after) = watches.into_iter().find(|(gvk, _)| *gvk == config_maps).unwrap();
-    // The kind is listed again; the answer was read, and is on its way.
+    // The kind is listed again; the answer was read, and is pending.
     world.now += world.settings.resync + 1;
     let (mut late, mut requests) = (Vec::new(), world.controller.poll(world.now));
     while !requests.is_empty() {

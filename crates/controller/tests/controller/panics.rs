@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kiln_controller::{Compile, Controller, News};
-use kiln_engine::{Event, Outcome, RuleSet};
+use kiln_controller::{Compile, Controller, ControllerEvent};
+use kiln_engine::{Event, RuleOutcome, RuleSet};
 use kiln_object::{Gvk, Kinds, metadata};
 use kiln_rules::{Policy, Rule};
 use kiln_value::{Value, value};
@@ -27,8 +27,8 @@ impl Compile for Breaks {
         rules: &RuleSet,
         rule: &Rule,
         event: &Event,
-        world: &kiln_engine::World<'_>,
-    ) -> Outcome {
+        world: &kiln_engine::EvalEnv<'_>,
+    ) -> RuleOutcome {
         let labels = event.trigger().and_then(metadata::labels);
         assert!(labels.is_none_or(|labels| labels.get("breaks").is_none()), "a mistake in Kiln");
         Kyverno.evaluate(rules, rule, event, world)
@@ -98,14 +98,14 @@ fn a_panic_is_an_error_of_its_key_and_nothing_else() {
         .take_news()
         .into_iter()
         .filter_map(|news| match news {
-            News::Failed { trigger, condition, .. } => {
+            ControllerEvent::Failed { trigger, condition, .. } => {
                 Some(format!("{}: {}", trigger.unwrap().name, condition.message))
             }
             _ => None,
         })
         .collect();
     for name in ["before", "never"] {
-        let said = format!("{name}: an error in Kiln itself, which its log tells more about");
+        let said = format!("{name}: internal error; see the Kiln log");
         assert!(failed.contains(&said), "{failed:?}");
     }
 

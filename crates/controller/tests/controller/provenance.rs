@@ -1,7 +1,7 @@
 //! What is said afterwards: why nothing was made of a trigger, and that a source is missing.
 
 use kiln_controller::provenance::{Books, Provenance, is_in_step};
-use kiln_controller::{Compile as _, Hint, News};
+use kiln_controller::{Compile as _, ControllerEvent, ObservedRequest};
 use kiln_object::Gvk;
 use kiln_rules::Operation;
 use kiln_value::value;
@@ -37,7 +37,7 @@ fn the_books_say_why_nothing_was_made() {
     assert_eq!(claim.trigger(), Some(of.clone()));
     assert!(claim.is_trigger(&world.get(&of).unwrap()));
 
-    // Somebody who is kept out.
+    // An excluded user.
     let mut world = World::new();
     world.settings.patience = 300;
     world.restart();
@@ -45,7 +45,7 @@ fn the_books_say_why_nothing_was_made() {
     world.seconds(2);
     let sent = trigger("t", "1");
     let kept_out = hint(&nancy(), Operation::Create, &of, Some(sent.clone()), None);
-    world.controller.hint(Hint { passed_over: true, ..kept_out }, world.now);
+    world.controller.hint(ObservedRequest { passed_over: true, ..kept_out }, world.now);
     world.put(sent);
     world.seconds(5);
     assert!(!world.has(&made()));
@@ -82,8 +82,8 @@ fn a_missing_source_is_told_once_and_at_once() {
     world.seconds(1);
     world.put(namespace("b", value!({})));
     world.seconds(1);
-    let missing = |news: &News| match news {
-        News::SourceMissing { trigger, message, .. } => {
+    let missing = |news: &ControllerEvent| match news {
+        ControllerEvent::SourceMissing { trigger, message, .. } => {
             Some((trigger.as_ref().unwrap().name.to_string(), message.clone()))
         }
         _ => None,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use crate::support::{Kyverno, World, config_map, id, namespace};
 use kiln_cluster::{ApiError, Call, Reply};
 use kiln_controller::Compile;
-use kiln_controller::rehearsal::{Admit, Audience, Rehearsal, Rehearsed, rehearse};
-use kiln_engine::{Entry, Globals, Outside, OutsideError, ServiceAnswer, ServiceRequest};
+use kiln_controller::dry_run::{Admit, ClusterReader, DryRun, DryRunResult, rehearse};
+use kiln_engine::{
+    CachedGlobal, ExternalData, ExternalDataError, Globals, ServiceAnswer, ServiceRequest,
+};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::Policy;
 use kiln_testkit::{MadeBy, made_by_kyverno};
@@ -56,7 +58,7 @@ spec:
 /// Asks the cluster of a world.
 struct Seen<'w>(RefCell<&'w mut World>);
 
-impl Audience for Seen<'_> {
+impl ClusterReader for Seen<'_> {
     fn all(&self, kind: &Gvk) -> Result<Vec<Value>, ApiError> {
         let all = Selector::everything();
         self.0.borrow().memory.list(kind, None, &all, None, None).map(|listing| listing.objects)
@@ -74,11 +76,11 @@ impl Audience for Seen<'_> {
     }
 }
 
-fn rehearsed(world: &mut World, policies: &[&str]) -> Rehearsed {
+fn rehearsed(world: &mut World, policies: &[&str]) -> DryRunResult {
     rehearsed_with(world, policies, Box::new(Kyverno))
 }
 
-fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile>) -> Rehearsed {
+fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile>) -> DryRunResult {
     admitted(world, policies, compile, &|_, object| Ok(object))
 }
 
@@ -88,7 +90,7 @@ fn admitted(
     policies: &[&str],
     compile: Box<dyn Compile>,
     admit: &Admit<'_>,
-) -> Rehearsed {
+) -> DryRunResult {
     let policies = policies.iter().map(|text| {
         let read = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes()).unwrap();
         read[0].value().clone()
@@ -98,7 +100,7 @@ fn admitted(
     let (kinds, settings) = (world.memory.kinds().clone(), world.settings.clone());
     let seen = Seen(RefCell::new(world));
     let policies = Some(policies).filter(|policies| !policies.is_empty());
-    let rehearsal = Rehearsal {
+    let rehearsal = DryRun {
         audience: &seen,
         kinds: &kinds,
         settings: &settings,
@@ -117,15 +119,15 @@ fn admitted(
 /// The global context of every rehearsal.
 fn globals() -> Globals {
     let mut globals = Globals::default();
-    globals.insert("regions".into(), Entry::of(value!(["north", "south"]), &[]));
+    globals.insert("regions".into(), CachedGlobal::of(value!(["north", "south"]), &[]));
     globals
 }
 
 /// A service that is asked in every rehearsal.
 struct Prices;
 
-impl Outside for Prices {
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, OutsideError> {
+impl ExternalData for Prices {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, ExternalDataError> {
         let body = value!({"asked": request.url, "price": "7"});
         Ok(ServiceAnswer { status: 200, body: Some(body) })
     }
@@ -150,7 +152,7 @@ fn rules_have_the_global_context_and_services() {
     assert_eq!(made.and_then(|made| made.str_at(["data", "mode"])), Some("south 7"));
 }
 
-fn summary(rehearsed: &Rehearsed) -> Vec<String> {
+fn summary(rehearsed: &DryRunResult) -> Vec<String> {
     let changes = rehearsed.changes.iter();
     let lines = changes.map(|planned| format!("{} {}", planned.action(), planned.target));
     lines.collect()
@@ -204,9 +206,9 @@ fn what_is_in_step_stays_and_what_differs_is_changed_or_deleted() {
     world.apply(&policy(true, "quiet"));
     world.seconds(2);
     assert!(world.has(&id("ConfigMap", "team-b", "settings")), "{}", world.explain());
-    assert_eq!(rehearsed(&mut world, &[&policy(true, "quiet")]), Rehearsed::default());
+    assert_eq!(rehearsed(&mut world, &[&policy(true, "quiet")]), DryRunResult::default());
     // The policies of the cluster themselves.
-    assert_eq!(rehearsed(&mut world, &[]), Rehearsed::default());
+    assert_eq!(rehearsed(&mut world, &[]), DryRunResult::default());
 
     let plan = rehearsed(&mut world, &[&policy(true, "loud")]);
     assert_eq!(
@@ -225,7 +227,7 @@ fn what_is_in_step_stays_and_what_differs_is_changed_or_deleted() {
     // A rule that makes nothing of the one namespace any more.
     let fewer = policy(true, "quiet").replace("team-*", "team-a");
     assert_eq!(summary(&rehearsed(&mut world, &[&fewer])), ["delete v1/ConfigMap/team-b/settings"]);
-    // Somebody changed what a rule made.
+    // Another user changed what a rule made.
     world.controller.configure(|settings| settings.workers = 0);
     world.edit(&id("ConfigMap", "team-a", "settings"), &["data", "mode"], "mine");
     assert_eq!(summary(&rehearsed(&mut world, &[])), ["change v1/ConfigMap/team-a/settings"]);
@@ -251,11 +253,10 @@ fn what_another_policy_keeps_stays_with_it() {
     world.apply(&policy(true, "quiet"));
     world.seconds(2);
     let second = |mode| policy(true, mode).replace("name: settings}", "name: second}");
-    assert_eq!(rehearsed(&mut world, &[&second("quiet")]), Rehearsed::default());
+    assert_eq!(rehearsed(&mut world, &[&second("quiet")]), DryRunResult::default());
     let plan = rehearsed(&mut world, &[&second("loud")]);
     assert_eq!(summary(&plan), [""; 0]);
-    let why =
-        "it is made by policy settings, rule make as well, with other content, and stays as it is";
+    let why = "it is also generated by policy settings, rule make, with other content, and stays as it is";
     let said: Vec<_> = plan.undone.iter().map(|undone| undone.why.as_str()).collect();
     let wanted = ["team-a", "team-b"].map(|name| format!("v1/ConfigMap/{name}/settings: {why}"));
     assert_eq!(said, wanted);
@@ -267,7 +268,7 @@ fn what_another_policy_keeps_stays_with_it() {
     assert_eq!(world.writes(), Vec::<&Call>::new(), "{}", world.explain());
     assert_eq!(world.conditions().len(), 2, "{}", world.explain());
 
-    // What nobody keeps in step is taken over.
+    // What is not synchronized is adopted.
     let mut world = crate::support::World::new();
     world.put(namespace("team-a", value!({})));
     world.apply(&policy(true, "quiet").replace("synchronize: true", "synchronize: false"));
@@ -308,7 +309,7 @@ fn what_admission_made_of_an_object_is_no_difference() {
         object.set(["data", "added"], "yes").unwrap();
         Ok(object)
     };
-    let only = |plan: Rehearsed| {
+    let only = |plan: DryRunResult| {
         let lines = summary(&plan);
         lines.into_iter().filter(|line| line.contains("team-a")).collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{World, config_map, id, namespace};
 use kiln_cluster::Call;
-use kiln_engine::{Entry, Globals};
+use kiln_engine::{CachedGlobal, Globals};
 use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::Exception;
 use kiln_value::{Str, Value, value};
@@ -183,7 +183,7 @@ fn results_go_with_their_policy_and_leave_those_of_others() {
     let said = world.get(&report).unwrap();
     assert_eq!(texts(&said, "policy"), ["q", "p"], "the other source has a policy of this name");
     assert_eq!(said.get_path(["summary", "fail"]), Some(&value!(1)));
-    // Also when nobody looked.
+    // Also without a watch.
     world.delete(&id("GeneratingPolicy", "", "q"));
     world.restart();
     world.seconds(10);
@@ -227,7 +227,8 @@ fn what_was_made_of_the_global_context_follows_it() {
     let globals = |first: Option<&str>| {
         let mut globals = Globals::default();
         let projections = first.map(|first| (Str::from("first"), value!(first)));
-        let entry = Entry { value: value!({}), projections: projections.into_iter().collect() };
+        let entry =
+            CachedGlobal { value: value!({}), projections: projections.into_iter().collect() };
         globals.insert("teams".into(), Ok(entry));
         Arc::new(globals)
     };

@@ -4,7 +4,7 @@
 use crate::support::{
     World, admin, creator_policy, hint, id, made, made_secret, nancy, policy, trigger,
 };
-use kiln_controller::Hint;
+use kiln_controller::ObservedRequest;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Operation;
 use kiln_value::{Value, value};
@@ -17,10 +17,10 @@ fn exec_policy() -> String {
     )
 }
 
-fn exec(name: &str) -> Hint {
+fn exec(name: &str) -> ObservedRequest {
     let pod = ObjectId::new(Gvk::new("v1", "Pod"), "default", name);
     let sent = value!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"]});
-    Hint {
+    ObservedRequest {
         subresource: "exec".into(),
         ..hint(&nancy(), Operation::Connect, &pod, Some(sent), None)
     }
@@ -33,7 +33,7 @@ fn a_rule_that_asks_for_the_user_waits_for_the_request_and_remembers_it() {
     world.settle();
     world.put_as(&admin(), trigger("t", "1"));
     world.seconds(5);
-    assert!(!world.has(&made()), "admins are passed over");
+    assert!(!world.has(&made()), "admins are excluded");
     world.put_as(&nancy(), trigger("t", "2"));
     world.seconds(5);
     assert_eq!(
@@ -76,7 +76,7 @@ fn requests_that_store_nothing_fire_at_once_and_trials_never() {
     world.apply(&exec_policy());
     world.settle();
     world.controller.hint(exec("a"), world.now);
-    world.controller.hint(Hint { dry_run: true, ..exec("b") }, world.now);
+    world.controller.hint(ObservedRequest { dry_run: true, ..exec("b") }, world.now);
     world.seconds(5);
     let made = world.get(&id("ConfigMap", "default", "exec-a")).unwrap();
     assert_eq!(made.str_at(["data", "by"]), Some("nancy"));
@@ -92,7 +92,7 @@ fn trigger_id() -> ObjectId {
 }
 
 /// A hint about the trigger as it is stored.
-fn about_stored(world: &World, operation: Operation) -> Hint {
+fn about_stored(world: &World, operation: Operation) -> ObservedRequest {
     let live = world.get(&trigger_id());
     match operation {
         Operation::Delete => hint(&nancy(), operation, &trigger_id(), None, live),
@@ -225,7 +225,7 @@ fn a_request_that_was_refused_later_comes_to_nothing() {
 
 #[test]
 fn people_who_are_kept_out_fire_no_rule() {
-    let out = |hint: Hint| Hint { passed_over: true, ..hint };
+    let out = |hint: ObservedRequest| ObservedRequest { passed_over: true, ..hint };
     for before in [true, false] {
         at_every_moment(|world, may_die| {
             world.settings.patience = 300;
@@ -255,7 +255,7 @@ fn people_who_are_kept_out_fire_no_rule() {
             may_die(world);
             world.seconds(5);
             assert!(!world.has(&made()), "before {before}: {}", world.explain());
-            // Whoever is not kept out makes it a trigger.
+            // A user who is not excluded makes it a trigger.
             world.put(trigger("t", "2"));
             world.seconds(5);
             assert!(world.has(&made()), "before {before}: {}", world.explain());
@@ -289,7 +289,7 @@ fn conditions_of_the_webhook_count_where_nobody_asks_it() {
         |world: &World| world.get(&made()).unwrap().str_at(["data", "k"]).map(str::to_owned);
     world.put(trigger("t", "never"));
     world.seconds(5);
-    assert_eq!(content(&world).as_deref(), Some("MQ=="), "nobody would have been asked");
+    assert_eq!(content(&world).as_deref(), Some("MQ=="), "no webhook would have been called");
     world.delete(&trigger_id());
     world.seconds(5);
     assert!(!world.has(&made()), "what is left of a trigger goes with it");
@@ -299,10 +299,10 @@ fn conditions_of_the_webhook_count_where_nobody_asks_it() {
     world.settle();
     world.put(trigger("t", "1"));
     world.seconds(5);
-    assert!(!world.has(&made()), "nobody knows who");
+    assert!(!world.has(&made()), "the user is unknown");
     world.put_as(&admin(), trigger("t", "2"));
     world.seconds(5);
-    assert!(!world.has(&made()), "somebody else");
+    assert!(!world.has(&made()), "another user");
     world.put_as(&nancy(), trigger("t", "3"));
     world.seconds(5);
     assert!(world.has(&made()), "{}", world.explain());

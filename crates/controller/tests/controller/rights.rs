@@ -51,7 +51,7 @@ fn everything_that_waits_goes_on_when_a_role_comes() {
 #[test]
 fn the_first_that_goes_through_takes_the_others_along() {
     let mut world = waiting(Verb::Create);
-    // Nobody tells of these rights: something else than roles decides.
+    // These permissions are not watched: something else than roles decides.
     world.memory.access.clear();
     let mut waited = 0;
     while !NAMES.iter().any(|name| is_made(&world, name)) {

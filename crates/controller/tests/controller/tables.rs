@@ -287,7 +287,7 @@ cells! {
     }
     a_deleted_policy_leaves_its_data_when_orphans_are_wanted: Made, true, ", orphanDownstreamOnPolicyDelete: true", |w, f| {
         w.delete(&P()); w.settle(); assert!(w.has(&f.made()));
-        w.delete(&T()); w.settle(); assert!(w.has(&f.made()), "nobody looks after it any more");
+        w.delete(&T()); w.settle(); assert!(w.has(&f.made()), "it is orphaned");
     }
     a_deleted_policy_leaves_its_data_without_synchronize: Made, false, "", |w, f| {
         w.delete(&P()); w.settle(); assert!(w.has(&f.made()));

@@ -108,7 +108,7 @@ fn what_depends_on_who_caused_it_stays_until_the_next_request() {
         world.put_as(&nancy(), trigger("t", "2"));
         world.seconds(3);
         assert!(world.has(&made()), "{way:?}: {}", world.explain());
-        // Somebody whom the rule leaves alone changes nothing.
+        // A user whom the rule excludes changes nothing.
         world.put_as(&admin(), trigger("t", "3"));
         world.seconds(3);
         assert!(world.has(&made()), "{way:?}: {}", world.explain());
@@ -176,7 +176,7 @@ fn after_a_restart_rules_know_who_caused_what_they_made() {
         world.delete(&made());
         world.seconds(5);
         assert_eq!(by(&world), Some("bmFuY3k=".into()), "{asks_by_match}: {}", world.explain());
-        // Nor does a change that nobody saw the sender of lose them.
+        // Nor does a change without a known user lose them.
         world.put(config_map("default", "other", value!({})));
         world.restart();
         world.edit(&made(), &["data", "by"], "ZXZl");

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kiln_gotemplate::Template;
 use kiln_rules::{
-    Act, Apply, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
-    OnPolicyDelete, Operation, Operations, Origin, OwnershipLabels, PatchItem, Policy, PolicyId,
-    Program, Reach, Rule, RuleId, Scope, Trigger, Write,
+    ApplyRules, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
+    ModifyAction, NamespaceReach, OnPolicyDelete, Operation, Operations, Origin, OwnershipLabels,
+    PatchItem, Policy, PolicyId, Program, Rule, RuleId, Scope, Trigger, Write,
 };
 use kiln_text::{Regex, wildcard};
 use kiln_value::{Path, Str, Value};
@@ -71,12 +71,12 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
     let (scope, reach) = reach(&spec, namespace);
     let operations = operations(&spec);
     let items = matches(&spec);
-    let act = act(&spec, operations)?;
+    let action = action(&spec, operations)?;
     let program = Modify {
         reach,
         tier: tier(&spec),
         asks_for_references: mentions_references(report.document().value()),
-        act,
+        action,
         items,
     };
     let filter = Filter { kinds: kinds(&program), operations, ..Filter::default() };
@@ -94,7 +94,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
             synchronize: false,
             existing: false,
             on_policy_delete: OnPolicyDelete::Keep,
-            over: Existing::Keep,
+            on_conflict: Existing::Keep,
             write: Write::Replace,
             labels: OwnershipLabels { rule: true, trigger_name: false, whole_source: false },
             clears_adopted: false,
@@ -106,12 +106,12 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
         api_version: api_version.to_string(),
         kind: "ModRule".to_owned(),
         rules: vec![Arc::new(rule)],
-        apply: Apply::All,
+        apply: ApplyRules::All,
         origin,
     })
 }
 
-fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, Reach) {
+fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, NamespaceReach) {
     let node = spec.get("targetNamespaceRegex");
     let names = node.as_ref().and_then(|node| {
         let text = node.text()?;
@@ -125,7 +125,7 @@ fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, Reach) {
         }
     });
     if namespace == CLUSTER_WIDE {
-        return (Scope::Cluster, Reach::Beyond { own: namespace, names });
+        return (Scope::Cluster, NamespaceReach::Beyond { own: namespace, names });
     }
     if let Some(node) = node {
         node.report.warn(
@@ -134,7 +134,7 @@ fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, Reach) {
             Some(format!("put the rule into namespace {CLUSTER_WIDE} to reach others")),
         );
     }
-    (Scope::Namespace(namespace), Reach::Scope)
+    (Scope::Namespace(namespace), NamespaceReach::Scope)
 }
 
 fn tier(spec: &Fields<'_, '_>) -> i16 {
@@ -160,7 +160,7 @@ fn operations(spec: &Fields<'_, '_>) -> Operations {
             Ok(operation) if operation != Operation::Connect => Some(operation),
             _ => {
                 node.error_with(
-                    format!("{word:?} is no operation of a ModRule"),
+                    format!("{word:?} is not an operation of a ModRule"),
                     "use CREATE, UPDATE or DELETE",
                 );
                 None
@@ -207,7 +207,7 @@ fn matches(spec: &Fields<'_, '_>) -> Vec<MatchItem> {
     elements.iter().filter_map(items::match_item).collect()
 }
 
-fn act(spec: &Fields<'_, '_>, operations: Operations) -> Option<Act> {
+fn action(spec: &Fields<'_, '_>, operations: Operations) -> Option<ModifyAction> {
     let patch = spec.get("patch");
     let message = spec.get("rejectMessage");
     match spec.required_text("type")?.as_str() {
@@ -232,7 +232,7 @@ fn act(spec: &Fields<'_, '_>, operations: Operations) -> Option<Act> {
                 }
             }
             let items: Vec<PatchItem> = items.iter().filter_map(items::patch_item).collect();
-            Some(Act::Patch(items))
+            Some(ModifyAction::Patch(items))
         }
         "Reject" => {
             if let Some(patch) = patch {
@@ -240,7 +240,7 @@ fn act(spec: &Fields<'_, '_>, operations: Operations) -> Option<Act> {
             }
             let message: Option<Template> =
                 message.and_then(|node| items::template(&node, node.text()?.as_str()));
-            Some(Act::Reject(message))
+            Some(ModifyAction::Reject(message))
         }
         other => {
             let hint = kiln_diagnostic::did_you_mean(other, ["Patch", "Reject"]);

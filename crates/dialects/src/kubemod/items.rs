@@ -2,7 +2,7 @@
 
 use kiln_gotemplate::{FunctionSet, Options, Template};
 use kiln_jsonpath::Expression;
-use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, Test};
+use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, ValueTest};
 use kiln_text::Regex;
 use kiln_value::Str;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
@@ -95,7 +95,7 @@ fn always_there(path: &str) -> bool {
 }
 
 /// KubeMod: of several tests the first counts, in this order.
-fn test(fields: &Fields<'_, '_>) -> Option<Test> {
+fn test(fields: &Fields<'_, '_>) -> Option<ValueTest> {
     let value = renamed(fields, "matchValue", "value");
     let values = renamed(fields, "matchValues", "values");
     let regex = renamed(fields, "matchRegex", "regex");
@@ -130,16 +130,16 @@ fn test(fields: &Fields<'_, '_>) -> Option<Test> {
                 Some(format!("write matchValue: {text}")),
             );
         }
-        return Some(Test::Values(vec![text]));
+        return Some(ValueTest::Values(vec![text]));
     }
     if let Some(node) = &values {
         let texts: Vec<Str> = node.elements().iter().filter_map(loose_text).collect();
         // KubeMod: an empty list counts as absent.
         if !texts.is_empty() {
-            return Some(Test::Values(texts));
+            return Some(ValueTest::Values(texts));
         }
     }
-    Some(pattern.map_or(Test::Any, Test::Regex))
+    Some(pattern.map_or(ValueTest::Any, ValueTest::Regex))
 }
 
 fn expression(node: &Node<'_, '_>) -> Option<Expression> {
@@ -197,7 +197,7 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
     if pointer.starts_with("/syntheticRefs") {
         fields.report().warn(
             &fields.path().join("path"),
-            "syntheticRefs are no part of the object, so a cluster refuses a patch of them",
+            "syntheticRefs are not part of the object, so a cluster refuses a patch of them",
             None,
         );
     }
@@ -228,7 +228,7 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
     Some(PatchItem { action, select, pointer, from, value, path: node.path.clone() })
 }
 
-/// Warns about labels and annotations that are no text: a value is read as YAML, and an API server refuses the object.
+/// Warns about labels and annotations that are not text: a value is read as YAML, and an API server refuses the object.
 fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
     let Some(at) =
         ["/metadata/labels", "/metadata/annotations"].iter().find_map(|part| pointer.find(part))

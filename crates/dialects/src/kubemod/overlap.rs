@@ -1,9 +1,11 @@
-//! Rules that write the same place of the same objects: whoever comes last wins, which is rarely meant.
+//! Rules that write the same place of the same objects: the last one wins, which is rarely meant.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_rules::{Act, MatchItem, Modify, PatchAction, PatchItem, Policy, Program, Rule, Test};
+use kiln_rules::{
+    MatchItem, Modify, ModifyAction, PatchAction, PatchItem, Policy, Program, Rule, ValueTest,
+};
 
-/// How many rules are compared with each other; beyond, nobody reads warnings.
+/// How many rules are compared with each other; more warnings would not be read.
 const MOST: usize = 300;
 
 /// A warning for each pair of rules that can match one object and write the same place.
@@ -11,9 +13,9 @@ pub(crate) fn warnings<'p>(policies: impl Iterator<Item = &'p Policy>) -> Vec<Di
     let rules: Vec<(&Rule, &Modify, &[PatchItem])> = policies
         .flat_map(|policy| &policy.rules)
         .filter_map(|rule| match &rule.program {
-            Program::Modify(modify) => match &modify.act {
-                Act::Patch(items) => Some((&**rule, &**modify, items.as_slice())),
-                Act::Reject(_) => None,
+            Program::Modify(modify) => match &modify.action {
+                ModifyAction::Patch(items) => Some((&**rule, &**modify, items.as_slice())),
+                ModifyAction::Reject(_) => None,
             },
             _ => None,
         })
@@ -69,13 +71,15 @@ fn exclusive(a: &Modify, b: &Modify) -> bool {
             return false;
         }
         match (&x.test, &y.test) {
-            (Test::Values(x_values), Test::Values(y_values)) => match (x.negate, y.negate) {
-                (false, false) => !x_values.iter().any(|value| y_values.contains(value)),
-                (false, true) => x_values.iter().all(|value| y_values.contains(value)),
-                (true, false) => y_values.iter().all(|value| x_values.contains(value)),
-                (true, true) => false,
-            },
-            (Test::Any, _) | (_, Test::Any) => x.negate != y.negate,
+            (ValueTest::Values(x_values), ValueTest::Values(y_values)) => {
+                match (x.negate, y.negate) {
+                    (false, false) => !x_values.iter().any(|value| y_values.contains(value)),
+                    (false, true) => x_values.iter().all(|value| y_values.contains(value)),
+                    (true, false) => y_values.iter().all(|value| x_values.contains(value)),
+                    (true, true) => false,
+                }
+            }
+            (ValueTest::Any, _) | (_, ValueTest::Any) => x.negate != y.negate,
             _ => false,
         }
     };

@@ -58,7 +58,7 @@ pub(crate) fn derive(policy: &Value) -> Vec<Derived> {
     derived
 }
 
-/// Whether a rule of this name was derived by somebody else already.
+/// Whether a rule of this name was derived by Kyverno or a user already.
 pub(crate) fn is_derived_name(name: &str) -> bool {
     name.starts_with("autogen-")
 }

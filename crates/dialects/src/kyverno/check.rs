@@ -195,7 +195,7 @@ fn matches_something(head: &HeadDoc<'_, '_>) {
     }
 }
 
-/// Whether whatever a filter takes is surely taken by another. What cannot be told from the text counts as no.
+/// Whether whatever a filter takes is surely taken by another. What the text does not show counts as no.
 fn covers(other: &Filter, filter: &Filter) -> bool {
     let texts = |other: &[Str], own: &[Str]| {
         let taken = |text: &Str| other.iter().any(|pattern| wildcard::matches(pattern, text));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kiln_object::Kinds;
 use kiln_rules::{
-    Dialect, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels, Policy,
-    PolicyId, Program, Rule, RuleId, Trigger, What, Write,
+    Dialect, Emission, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels,
+    Policy, PolicyId, Program, Rule, RuleId, Trigger, Write,
 };
 use kiln_value::Path;
 use kiln_yaml::Document;
@@ -182,7 +182,7 @@ fn compile_rule(
         id: RuleId { policy: policy.clone(), rule: rule.name.clone() },
         trigger: Trigger {
             ignore_own_requests: head.skip_background_requests && !changes_trigger,
-            admitted: doc.admitted.clone(),
+            match_conditions: doc.match_conditions.clone(),
             ..Trigger::of(
                 head.include.filters,
                 head.exclude.map_or(Filters::NONE, |exclude| exclude.filters),
@@ -214,7 +214,7 @@ fn generate(
     for (_, _, emitter) in program.emitters() {
         for made in emitter.target_kinds() {
             // Kyverno: of a cloneList the kinds are not compared.
-            let compared = !matches!(emitter.what, What::CloneSelect(_));
+            let compared = !matches!(emitter.emission, Emission::CloneSelect(_));
             if compared && head.include.old_form && fired.iter().any(|kind| kind.kind == made.kind)
             {
                 block.report.error(
@@ -235,7 +235,7 @@ fn generate(
             Some(false) => OnPolicyDelete::Delete,
             Some(true) => OnPolicyDelete::Keep,
         },
-        over: if generate.synchronize { Existing::Update } else { Existing::Keep },
+        on_conflict: if generate.synchronize { Existing::Update } else { Existing::Keep },
         write: if doc.server_side_apply {
             Write::Apply { manager: MANAGER }
         } else {
@@ -263,7 +263,7 @@ fn mutate(
         existing: compiled.existing.or(doc.mutate_existing).unwrap_or(false)
             && compiled.program.targets.is_some(),
         on_policy_delete: OnPolicyDelete::Keep,
-        over: Existing::Keep,
+        on_conflict: Existing::Keep,
         write: Write::Replace,
         labels: LABELS,
         clears_adopted: false,

@@ -1,7 +1,7 @@
 //! `context`: named values and where they come from.
 
 use kiln_jmespath::Expression;
-use kiln_rules::{Call, Callee, ContextEntry, Load, Method, QueryText, Scope};
+use kiln_rules::{ApiCall, Callee, ContextEntry, Load, Method, QueryText, Scope};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
@@ -183,7 +183,7 @@ fn call(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
             return None;
         }
     };
-    Some(Load::Call(Box::new(Call {
+    Some(Load::Call(Box::new(ApiCall {
         callee,
         method,
         data,
@@ -271,7 +271,7 @@ fn ready(node: &Node<'_, '_>, text: &str) -> Option<QueryText> {
             let column =
                 text.get(..error.span().start).map_or(0, |before| before.chars().count()) + 1;
             let message =
-                format!("{text:?} is no expression: {} at character {column}", error.message());
+                format!("{text:?} is not an expression: {} at character {column}", error.message());
             node.report.error(&node.path, message, error.hint_text().map(str::to_owned));
             None
         }

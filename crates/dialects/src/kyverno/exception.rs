@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, Reported};
+use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, ReportResult};
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
@@ -65,7 +65,7 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
         include: Some(include.filters),
         guard: conditions(spec.get("conditions"), false),
         conditions: Vec::new(),
-        exempts: Exempts::All(Reported::Skip),
+        exempts: Exempts::All(ReportResult::Skip),
         priority: 0,
         expires: None,
         origin: Origin::new(report.document().clone(), Path::root()),

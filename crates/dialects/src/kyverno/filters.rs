@@ -77,7 +77,7 @@ fn resource(fields: &Fields<'_, '_>, filter: &mut Filter) {
             match KindPattern::parse(&text) {
                 Some(pattern) => filter.kinds.push(pattern),
                 None => kind.error_with(
-                    format!("{text:?} is no kind"),
+                    format!("{text:?} is not a valid kind"),
                     "write Kind, version/Kind, group/version/Kind, or one of them and /subresource",
                 ),
             }

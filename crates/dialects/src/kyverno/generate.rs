@@ -2,8 +2,8 @@
 
 use kiln_object::{Gvk, Kinds, Selector, name};
 use kiln_rules::{
-    Block, CloneSelect, Emitter, ForEach, Generate, Scope, Source, Target, TargetNamespace, What,
-    is_version,
+    Block, CloneSelect, Emission, Emitter, ForEach, Generate, Scope, Source, Target,
+    TargetNamespace, is_version,
 };
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         }
         Some(Emitter {
             name: None,
-            what: What::Data { target: Box::new(named.target), body: doc.body() },
+            emission: Emission::Data { target: Box::new(named.target), body: doc.body() },
             path: doc.fields.path().clone(),
         })
     }
@@ -149,7 +149,7 @@ impl Compiler<'_> {
         onto_itself(&clone.node, &source, &named.target);
         Some(Emitter {
             name: None,
-            what: What::Clone { source: Box::new(source), target: Box::new(named.target) },
+            emission: Emission::Clone { source: Box::new(source), target: Box::new(named.target) },
             path: clone.node.path.clone(),
         })
     }
@@ -175,7 +175,7 @@ impl Compiler<'_> {
             }
             let Some(kind) = Gvk::parse(&text) else {
                 node.error_with(
-                    format!("{text:?} is no kind"),
+                    format!("{text:?} is not a valid kind"),
                     "write version/Kind or group/version/Kind",
                 );
                 continue;
@@ -241,7 +241,7 @@ impl Compiler<'_> {
         self.warn_variables(&[select.namespace.as_ref(), select.selector.as_ref()]);
         Some(Emitter {
             name: None,
-            what: What::CloneSelect(Box::new(CloneSelect {
+            emission: Emission::CloneSelect(Box::new(CloneSelect {
                 kinds,
                 namespace: TargetDoc::filled(select.namespace.as_ref()),
                 selector: select.selector.as_ref().map(selector),
@@ -253,7 +253,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// An entry of `dataList`, whose slips are put right where it is clear what was meant.
+    /// An entry of `dataList`, whose slips are corrected where the intent is clear.
     fn data_entry(
         &self,
         target: &TargetDoc<'_, '_>,
@@ -275,7 +275,7 @@ impl Compiler<'_> {
         });
         Some(Emitter {
             name: None,
-            what: What::Data { target: Box::new(named.target), body },
+            emission: Emission::Data { target: Box::new(named.target), body },
             path: target.fields.path().clone(),
         })
     }
@@ -311,7 +311,7 @@ impl Compiler<'_> {
         onto_itself(&pair.node, &source, &to.target);
         Some(Emitter {
             name: None,
-            what: What::Clone { source: Box::new(source), target: Box::new(to.target) },
+            emission: Emission::Clone { source: Box::new(source), target: Box::new(to.target) },
             path: pair.node.path.clone(),
         })
     }
@@ -327,7 +327,7 @@ impl Compiler<'_> {
             if camel && version {
                 source.fields.report().warn(
                     source.kind.as_ref().map_or(source.fields.path(), |kind| &kind.path),
-                    format!("kind {kind:?} and apiVersion {api_version:?} are swapped; they are put right"),
+                    format!("apiVersion and kind are swapped; reading them as apiVersion: {kind}, kind: {api_version}"),
                     Some(format!("write `apiVersion: {kind}` and `kind: {api_version}`")),
                 );
                 std::mem::swap(&mut source.kind, &mut source.api_version);
@@ -498,7 +498,7 @@ impl Compiler<'_> {
         };
         if let (Some(problem), Some(node)) = (name::problem(&kind, &called), &doc.name) {
             node.error_with(
-                format!("the target name {called:?} is no valid name: {problem}"),
+                format!("the target name {called:?} is not a valid name: {problem}"),
                 "choose another name",
             );
         }
@@ -517,7 +517,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether slips are put right where it is clear what was meant.
+/// Whether slips are corrected where the intent is clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lenient {
     No,

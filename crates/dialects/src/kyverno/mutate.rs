@@ -3,7 +3,8 @@
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_pattern::anchors_in;
 use kiln_rules::{
-    Change, ChangeLoop, ForEach, Mutate, MutateTarget, Order, Patch, PatchBody, Scope, Targets,
+    ForEach, ForEachOrder, Mutate, MutateTarget, Mutation, MutationLoop, Patch, PatchBody, Scope,
+    Targets,
 };
 use kiln_value::{Value, json};
 use kiln_variables::Template;
@@ -75,9 +76,9 @@ struct Compiler<'c> {
 
 impl Compiler<'_> {
     /// The one change of a block or of a loop.
-    fn change(&self, fields: &Fields<'_, '_>, depth: usize) -> Option<Change> {
+    fn change(&self, fields: &Fields<'_, '_>, depth: usize) -> Option<Mutation> {
         let strategic = fields.get("patchStrategicMerge");
-        // Kyverno: an empty text is no patch.
+        // Kyverno: an empty text is not a patch.
         let json = fields.get("patchesJson6902").filter(|node| node.value.as_str() != Some(""));
         let foreach = fields.get("foreach");
         match (strategic, json, foreach) {
@@ -109,7 +110,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Change> {
+    fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Mutation> {
         let elements = node.elements();
         if elements.is_empty() {
             node.error_with("foreach has no elements", "add an element with a list");
@@ -124,10 +125,10 @@ impl Compiler<'_> {
         }
         let loops: Vec<_> =
             elements.iter().filter_map(|element| self.one_loop(element, depth)).collect();
-        Some(Change::Loops(loops))
+        Some(Mutation::Loops(loops))
     }
 
-    fn one_loop(&self, node: &Node<'_, '_>, depth: usize) -> Option<ChangeLoop> {
+    fn one_loop(&self, node: &Node<'_, '_>, depth: usize) -> Option<MutationLoop> {
         let fields = node.fields(LOOP)?;
         fields.required_text("list")?;
         if fields.get("foreach").is_some() {
@@ -143,13 +144,14 @@ impl Compiler<'_> {
         let context = entries::context(fields.get("context"), self.scope);
         let guard = conditions(fields.get("preconditions"), false);
         let change = self.change(&fields, depth + 1)?;
-        let merges = matches!(&change, Change::Patch(Patch { body: PatchBody::Strategic(_), .. }));
+        let merges =
+            matches!(&change, Mutation::Patch(Patch { body: PatchBody::Strategic(_), .. }));
         let order = match fields.text("order").as_deref() {
-            Some("Ascending") => Order::Ascending,
-            Some("Descending") => Order::Descending,
+            Some("Ascending") => ForEachOrder::Ascending,
+            Some("Descending") => ForEachOrder::Descending,
             // Kyverno: each merge puts its elements first, so the last one has to come first.
-            None if merges => Order::Descending,
-            None => Order::Ascending,
+            None if merges => ForEachOrder::Descending,
+            None => ForEachOrder::Ascending,
             Some(other) => {
                 fields
                     .get("order")?
@@ -158,10 +160,10 @@ impl Compiler<'_> {
             }
         };
         let foreach = ForEach { list: list?, context, guard, path: node.path.clone() };
-        Some(ChangeLoop { foreach, order, change })
+        Some(MutationLoop { foreach, order, change })
     }
 
-    fn strategic(&self, node: &Node<'_, '_>) -> Option<Change> {
+    fn strategic(&self, node: &Node<'_, '_>) -> Option<Mutation> {
         match node.value {
             Value::Map(_) => {}
             // A whole patch that a variable gives.
@@ -192,10 +194,13 @@ impl Compiler<'_> {
         }
         text_labels(node);
         let template = Template::compile_part(node.value, &node.path);
-        Some(Change::Patch(Patch { body: PatchBody::Strategic(template), path: node.path.clone() }))
+        Some(Mutation::Patch(Patch {
+            body: PatchBody::Strategic(template),
+            path: node.path.clone(),
+        }))
     }
 
-    fn json(&self, node: &Node<'_, '_>, depth: usize) -> Option<Change> {
+    fn json(&self, node: &Node<'_, '_>, depth: usize) -> Option<Mutation> {
         let text = node.text()?;
         let template = Template::compile_part(node.value, &node.path);
         let masked = masked(&text, &template);
@@ -224,7 +229,7 @@ impl Compiler<'_> {
             true => PatchBody::Json(operations),
             false => PatchBody::JsonText(template),
         };
-        Some(Change::Patch(Patch { body, path: node.path.clone() }))
+        Some(Mutation::Patch(Patch { body, path: node.path.clone() }))
     }
 
     fn check_operations(
@@ -312,7 +317,7 @@ fn operations(text: &str) -> Result<Value, String> {
         return Ok(operations);
     }
     let mut documents = read_bytes("patchesJson6902", text.as_bytes(), ReadOptions::kubernetes())
-        .map_err(|error| format!("patchesJson6902 is no YAML: {error}"))?;
+        .map_err(|error| format!("patchesJson6902 is not YAML: {error}"))?;
     match (documents.pop().map(Document::into_value), documents.len()) {
         (Some(list @ Value::List(_)), 0) => Ok(list),
         (Some(other), 0) => Err(format!(
@@ -379,12 +384,12 @@ pub(crate) fn only_metadata(policy: &PolicyDoc<'_, '_>, include: &Block<'_, '_>,
     include.node.error_with(message, "name the kinds");
 }
 
-fn changes_only_metadata(change: &Change) -> bool {
+fn changes_only_metadata(change: &Mutation) -> bool {
     match change {
-        Change::Steps(_) => false,
+        Mutation::Steps(_) => false,
         // Kyverno: what loops change is not looked at.
-        Change::Loops(_) => true,
-        Change::Patch(patch) => match &patch.body {
+        Mutation::Loops(_) => true,
+        Mutation::Patch(patch) => match &patch.body {
             PatchBody::Strategic(template) => match template.document() {
                 Value::Map(map) => map.keys().all(|key| key.as_str() == "metadata"),
                 _ => true,

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use kiln_rules::{Apply, ContextEntry, QueryText, Scope, Script};
+use kiln_rules::{ApplyRules, ContextEntry, QueryText, Scope, Script};
 use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
 
+use crate::cel_policies::request_conditions;
 use crate::fields::{Fields, Node, Report};
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
-use crate::policies::request_conditions;
 
 /// A ClusterPolicy or Policy.
 pub(crate) struct PolicyDoc<'d, 'r> {
@@ -17,11 +17,11 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) kind: Str,
     pub(crate) name: Str,
     pub(crate) scope: Scope,
-    pub(crate) apply: Apply,
+    pub(crate) apply: ApplyRules,
     pub(crate) background: bool,
     pub(crate) admission: Option<Node<'d, 'r>>,
     /// What must hold of requests.
-    pub(crate) admitted: Option<Arc<Script>>,
+    pub(crate) match_conditions: Option<Arc<Script>>,
     pub(crate) generate_existing: Option<bool>,
     pub(crate) mutate_existing: Option<bool>,
     pub(crate) server_side_apply: bool,
@@ -235,12 +235,12 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
         );
     }
     let apply = match spec.text("applyRules").as_deref() {
-        None | Some("All") => Apply::All,
-        Some("One") => Apply::One,
+        None | Some("All") => ApplyRules::All,
+        Some("One") => ApplyRules::One,
         Some(other) => {
             let message = format!("unknown value {other:?} of applyRules");
             report.error(&spec.path().join("applyRules"), message, Some("use All or One".into()));
-            Apply::All
+            ApplyRules::All
         }
     };
     for (old, new) in
@@ -262,7 +262,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
     Some(PolicyDoc {
         background: spec.flag("background").unwrap_or(true),
         admission: spec.get("admission"),
-        admitted: spec
+        match_conditions: spec
             .get("webhookConfiguration")
             .and_then(|node| node.any_fields())
             .and_then(|fields| fields.get("matchConditions"))
@@ -516,7 +516,7 @@ impl TargetDoc<'_, '_> {
         }
     }
 
-    /// A field as a template; reports it when it is no text.
+    /// A field as a template; reports it when it is not text.
     pub(crate) fn filled(node: Option<&Node<'_, '_>>) -> Option<Template> {
         string_template(node?)
     }

@@ -3,11 +3,13 @@
 use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
 use kiln_rules::{
-    Callee, Change, ContextEntry, ForEach, Generate, Load, Mutate, PatchBody, QueryText,
-    TargetNamespace, What,
+    Callee, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation, PatchBody,
+    QueryText, TargetNamespace,
 };
 use kiln_value::{Path, Segment};
-use kiln_variables::{Allowed, Conditions, ContextName, Refusal, RefusalReason, Template};
+use kiln_variables::{
+    Conditions, ContextName, RefusalReason, RefusedVariable, Template, VariablePolicy,
+};
 
 use crate::fields::Report;
 
@@ -26,12 +28,12 @@ pub(crate) struct Check<'c, 'd> {
     pub(crate) report: &'c Report<'d>,
     pub(crate) rule: &'c str,
     names: Vec<String>,
-    allowed: Allowed,
+    allowed: VariablePolicy,
 }
 
 impl<'c, 'd> Check<'c, 'd> {
     pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
-        let allowed = Allowed { background, target: false, entries: Vec::new() };
+        let allowed = VariablePolicy { background, target: false, entries: Vec::new() };
         Check { report, rule, names: Vec::new(), allowed }
     }
 
@@ -80,7 +82,7 @@ impl<'c, 'd> Check<'c, 'd> {
                     check.foreach(foreach);
                 }
                 for emitter in &block.emitters {
-                    for template in emitted(&emitter.what) {
+                    for template in emitted(&emitter.emission) {
                         check.template(template);
                     }
                 }
@@ -88,7 +90,7 @@ impl<'c, 'd> Check<'c, 'd> {
         }
     }
 
-    /// Checks a mutate program. Where a target lies nobody can ask the target itself.
+    /// Checks a mutate program. The fields that locate a target cannot use `target`.
     pub(crate) fn mutate(&mut self, program: &Mutate) {
         for target in program.named_targets() {
             let parts = [&target.api_version, &target.name, &target.namespace, &target.selector];
@@ -112,16 +114,16 @@ impl<'c, 'd> Check<'c, 'd> {
         });
     }
 
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &Mutation) {
         match change {
-            Change::Patch(patch) => match &patch.body {
+            Mutation::Patch(patch) => match &patch.body {
                 PatchBody::Strategic(template) | PatchBody::JsonText(template) => {
                     self.template(template);
                 }
                 PatchBody::Json(_) => {}
             },
-            Change::Steps(_) => {}
-            Change::Loops(loops) => {
+            Mutation::Steps(_) => {}
+            Mutation::Loops(loops) => {
                 for entry in loops {
                     self.scoped(|check| {
                         check.foreach(&entry.foreach);
@@ -182,7 +184,7 @@ impl<'c, 'd> Check<'c, 'd> {
         }
     }
 
-    fn refuse(&self, refusal: &Refusal<'_>, path: &Path) {
+    fn refuse(&self, refusal: &RefusedVariable<'_>, path: &Path) {
         let variable = refusal.variable.expression;
         let message = match &refusal.reason {
             RefusalReason::User => format!(
@@ -292,7 +294,7 @@ fn templates(load: &Load) -> Vec<&Template> {
 }
 
 /// Every template of an emitter.
-fn emitted(what: &What) -> Vec<&Template> {
+fn emitted(what: &Emission) -> Vec<&Template> {
     fn names(target: &kiln_rules::Target) -> impl Iterator<Item = &Template> {
         let namespace = match &target.namespace {
             TargetNamespace::Written(namespace) => Some(namespace),
@@ -301,17 +303,17 @@ fn emitted(what: &What) -> Vec<&Template> {
         [&target.api_version, &target.kind, &target.name].into_iter().chain(namespace)
     }
     match what {
-        What::Data { target, body } => names(target).chain(body.as_ref()).collect(),
-        What::Clone { source, target } => {
+        Emission::Data { target, body } => names(target).chain(body.as_ref()).collect(),
+        Emission::Clone { source, target } => {
             let source = [&source.api_version, &source.kind, &source.name]
                 .into_iter()
                 .chain(source.namespace.as_ref());
             names(target).chain(source).collect()
         }
-        What::CloneSelect(select) => {
+        Emission::CloneSelect(select) => {
             let rest = [&select.namespace, &select.selector, &select.target_namespace];
             select.kinds.iter().chain(rest.into_iter().flatten()).collect()
         }
-        What::Asked { .. } | What::Documents(_) => Vec::new(),
+        Emission::FromExpression { .. } | Emission::Documents(_) => Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! What an evaluation may cost: counted, never timed, and said clearly when it is too much.
 
 use crate::support::{Objects, rules, run, run_within};
-use kiln_engine::{Effect, Event, FailureKind, Limits, Outcome, RuleSet, Verdict};
+use kiln_engine::{Effect, Event, FailureKind, Limits, RuleOutcome, RuleSet, Verdict};
 use kiln_value::{Value, value};
 
 fn policy(rest: &str) -> String {
@@ -43,7 +43,7 @@ fn text_of(bytes: usize) -> Value {
 }
 
 /// The one failure of the one rule.
-fn failure(rest: &str, data: &Value, limits: Limits) -> (FailureKind, String, Outcome) {
+fn failure(rest: &str, data: &Value, limits: Limits) -> (FailureKind, String, RuleOutcome) {
     let rules = rules(&policy(rest));
     let event = Event::created(config_map(data));
     let outcome = run_within(&rules, &event, &Objects::default(), limits).remove(0);

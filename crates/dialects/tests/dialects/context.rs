@@ -1,7 +1,7 @@
 //! What a rule names, and where it comes from.
 
 use crate::support::{Objects, objects, rules, run, shown};
-use kiln_engine::{Effect, Event, Outside, OutsideError, World};
+use kiln_engine::{Effect, EvalEnv, Event, ExternalData, ExternalDataError};
 use kiln_object::Kinds;
 use kiln_value::{Map, Value, value};
 
@@ -114,7 +114,7 @@ fn what_cannot_be_had_says_why() {
         ),
         (
             "- {name: x, apiCall: {urlPath: /api/v1/wonders}}",
-            "cannot load the context entry \"x\": \"/api/v1/wonders\" asks for \"wonders\", which is no known resource of \
+            "cannot load the context entry \"x\": \"/api/v1/wonders\" asks for \"wonders\", which is not a known resource of \
              this API (give the CustomResourceDefinition along with the objects)",
         ),
         (
@@ -244,12 +244,12 @@ fn given_values_stand_in_for_what_lies_outside() {
 
 struct Registry;
 
-impl Outside for Registry {
-    fn image(&self, reference: &str) -> Result<Value, OutsideError> {
+impl ExternalData for Registry {
+    fn image(&self, reference: &str) -> Result<Value, ExternalDataError> {
         Ok(value!({"registry": "docker.io", "asked": reference}))
     }
 
-    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+    fn global(&self, name: &str) -> Result<Option<Value>, ExternalDataError> {
         Ok((name == "g").then(|| value!([1, 2])))
     }
 }
@@ -262,8 +262,8 @@ fn a_host_may_allow_the_outside() {
 ";
     let rules = rules(&policy(context, "{{ x }} {{ w }}"));
     let (kinds, view) = (Kinds::builtin(), Objects::default());
-    let world = World { outside: &Registry, ..World::of(&view, &kinds) };
-    let outcomes = rules.evaluate(&Event::created(objects(POD).remove(0)), &world);
+    let eval_env = EvalEnv { external_data: &Registry, ..EvalEnv::of(&view, &kinds) };
+    let outcomes = rules.evaluate(&Event::created(objects(POD).remove(0)), &eval_env);
     assert!(shown(&outcomes, &rules).contains("v: nginx:web 3"), "{}", shown(&outcomes, &rules));
 }
 
@@ -287,9 +287,9 @@ fn reads_are_recorded_for_whoever_watches() {
         .reads
         .iter()
         .map(|read| match read {
-            kiln_engine::Read::Object(id) => id.to_string(),
-            kiln_engine::Read::List { kind, .. } => format!("all {kind}"),
-            kiln_engine::Read::Global(name) => format!("global {name}"),
+            kiln_engine::RecordedRead::Object(id) => id.to_string(),
+            kiln_engine::RecordedRead::List { kind, .. } => format!("all {kind}"),
+            kiln_engine::RecordedRead::Global(name) => format!("global {name}"),
         })
         .collect();
     assert_eq!(reads, ["all v1/Namespace", "v1/ConfigMap/dev/settings"]);

@@ -422,7 +422,7 @@ metadata:
   namespace: team
 ---
 # failed: policy.yaml:15:16: in foreach.list: no key \"nothing\" here (give a default with `|| ''`)
-# failed: policy.yaml:16:9: cannot make v1/ConfigMap/team/Y: its name \"Y\" is no valid name: a lowercase RFC 1123 \
+# failed: policy.yaml:16:9: cannot make v1/ConfigMap/team/Y: its name \"Y\" is not a valid name: a lowercase RFC 1123 \
 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
 character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') \
 (join, cut and replace parts until it is one)

@@ -1,7 +1,7 @@
 //! GeneratingPolicy and NamespacedGeneratingPolicy: what they make, and what is refused about them.
 
 use crate::support::{Objects, compiled, made, messages, objects, rules, run, run_within, shown};
-use kiln_engine::{Effect, Event, Existing, Limits, Outcome, RuleSet, Verdict};
+use kiln_engine::{Effect, Event, Existing, Limits, RuleOutcome, RuleSet, Verdict};
 use kiln_rules::Write;
 use kiln_value::{Value, value};
 
@@ -49,7 +49,7 @@ fn targets(expression: &str) -> Vec<String> {
     lines(&outcomes)
 }
 
-fn lines(outcomes: &[Outcome]) -> Vec<String> {
+fn lines(outcomes: &[RuleOutcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
         for effect in &outcome.effects {
@@ -238,7 +238,7 @@ fn conditions_and_values_are_asked_in_order() {
             vec!["failed: matchConditions \"fails\": no such key: annotations, for v1/Namespace/team".to_owned()]
         )
     );
-    // A value that nobody asks for is never computed, one that is asked for twice is computed once.
+    // An unused value is never computed, one that is asked for twice is computed once.
     let text = made(
         &policy(
             "

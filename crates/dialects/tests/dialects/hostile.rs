@@ -2,7 +2,7 @@
 
 use crate::support::{Objects, documents, objects, run_within};
 use kiln_dialects::compile;
-use kiln_engine::{Event, Limits, RuleSet, World};
+use kiln_engine::{EvalEnv, Event, Limits, RuleSet};
 use kiln_object::Kinds;
 use kiln_value::{Path, Value, value};
 use kiln_yaml::emit;
@@ -151,8 +151,8 @@ proptest! {
         let limits = Limits { steps: 100_000, bytes: 1 << 20, ..Limits::default() }.traced();
         for event in [Event::created(pod.clone()), Event::deleted(pod.clone()), Event::updated(pod.clone(), pod)] {
             let view = Objects(event.object.clone().into_iter().collect());
-            let (kinds, world) = (Kinds::builtin(), |kinds| World { limits, ..World::of(&view, kinds) });
-            let mutated = rules.mutate(&event, &world(&kinds));
+            let (kinds, eval_env) = (Kinds::builtin(), |kinds| EvalEnv { limits, ..EvalEnv::of(&view, kinds) });
+            let mutated = rules.mutate(&event, &eval_env(&kinds));
             for outcome in run_within(&rules, &event, &view, limits).into_iter().chain(mutated.outcomes) {
                 prop_assert!(outcome.trace.is_some_and(|trace| !trace.to_string().is_empty()));
             }

@@ -137,7 +137,7 @@ fn users_are_matched_when_they_are_known() {
     ] {
         let include = format!("match: {{any: [{{resources: {{kinds: [Pod]}}, {who}}}]}}");
         assert_eq!(fires(&include, &known()), wanted, "{who}");
-        // Nobody is known: what includes no longer asks, what excludes finds nobody.
+        // The user is unknown: include blocks do not check it, exclude blocks match no user.
         assert!(fires(&include, &pod()), "{who}");
         let exclude = format!(
             "match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}\nexclude: {{any: [{{{who}}}]}}"

@@ -1,7 +1,7 @@
-//! ModRules as whole documents: order, reach, references, and what too much is told.
+//! ModRules as whole documents: order, reach, references, and messages about exceeded limits.
 
 use crate::support::{Fixed, Objects, compiled, messages, rules};
-use kiln_engine::{Effect, Event, FailureKind, Mutated, RuleSet, World};
+use kiln_engine::{Effect, EvalEnv, Event, FailureKind, Mutated, RuleSet};
 use kiln_object::Kinds;
 use kiln_value::{Value, value};
 
@@ -24,7 +24,7 @@ fn appending(name: &str, tier: i32) -> String {
 fn mutate(set: &RuleSet, event: &Event, view: &Objects) -> Mutated {
     let kinds = Kinds::builtin();
     let sources = Fixed(std::cell::Cell::new(0));
-    set.mutate(event, &World { sources: &sources, ..World::of(view, &kinds) })
+    set.mutate(event, &EvalEnv { sources: &sources, ..EvalEnv::of(view, &kinds) })
 }
 
 fn pod() -> Value {
@@ -190,7 +190,7 @@ fn what_wants_too_much_fails_alone() {
         ),
         ("{op: add, path: '/x/#3', select: '$.l[*]', value: a}", "#3 is asked for"),
         ("{op: add, path: /x, select: '$.l[? length($.l[? @ > 5]) > 5]', value: a}", "steps"),
-        ("{op: add, path: /x, value: '{{ .Target.metadata.name }}: [}'}", "no YAML"),
+        ("{op: add, path: /x, value: '{{ .Target.metadata.name }}: [}'}", "not YAML"),
         ("{op: add, path: /x, value: '{{ fail \"stop\" }}'}", "stop"),
         ("{op: add, path: /x, value: '{{ .Nope }}'}", "the fields are .Namespace"),
     ] {
@@ -225,7 +225,7 @@ fn hostile_matches_end_inside_the_budget() {
             mutate(&set, &Event::created(object.clone()), &Objects::default()).outcomes;
         outcomes.pop().map(|outcome| outcome.failures.first().map(|f| f.message.clone()))
     };
-    // What other engines need longer than the universe for is no match, at once.
+    // What other engines need longer than the universe for is not a match, at once.
     assert_eq!(run("$.long, matchRegex: ^(a+)+$"), None);
     assert_eq!(run("'$.long =~ \"^(a|a)*$\"'"), None);
     assert_eq!(run("$..*, matchValue: never"), None);
@@ -274,7 +274,7 @@ fn an_api_server_may_ask_again() {
     object.set(["spec", "containers"], value!([{"name": "main", "image": "m"}])).unwrap();
     let once = mutate(&set, &Event::created(object.clone()), &Objects::default()).object;
     assert_eq!(names(&once), ["main", "a", "b", "c"]);
-    // Meanwhile the server filled in defaults, and somebody put a container in front.
+    // Meanwhile the server filled in defaults, and another writer put a container in front.
     let containers = once.get_path(["spec", "containers"]).and_then(Value::as_list).unwrap();
     let filled = containers.iter().map(|container| {
         let mut container = container.clone();

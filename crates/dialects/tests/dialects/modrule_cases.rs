@@ -4,7 +4,7 @@
 //! without a namespace are in that of the object, or in `ruleNamespace`. `others` are further objects in the cluster.
 
 use kiln_dialects::compile;
-use kiln_engine::{Event, Mutated, RuleSet, World};
+use kiln_engine::{EvalEnv, Event, Mutated, RuleSet};
 use kiln_object::Kinds;
 use kiln_rules::Operation;
 use kiln_testkit::{Case, Expected};
@@ -78,9 +78,9 @@ fn run(case: &Case) -> Result<(), String> {
     let list = |value: Option<&Value>| value.and_then(Value::as_list).cloned().unwrap_or_default();
     let view = Objects(list(case.get("others")).to_vec());
     let sources = Fixed(std::cell::Cell::new(0));
-    let world = World { sources: &sources, ..World::of(&view, &kinds) };
+    let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&view, &kinds) };
     let Mutated { object: after, outcomes } =
-        RuleSet::new(compiled.policies).mutate(&event, &world);
+        RuleSet::new(compiled.policies).mutate(&event, &eval_env);
 
     // KubeMod leaves the order of rejections within a tier open.
     let mut rejected = rejections(&outcomes);
@@ -95,6 +95,6 @@ fn run(case: &Case) -> Result<(), String> {
         Some("unchanged") if after.is_null() => Ok(()),
         Some("unchanged" | "error-allowed-unchanged") => same(&object, &after, &outcomes),
         Some("patched") => same(wanted.get("object").unwrap_or(&Value::Null), &after, &outcomes),
-        other => Err(format!("{other:?} is no outcome of Kiln: {outcomes:?}")),
+        other => Err(format!("{other:?} is not an outcome of Kiln: {outcomes:?}")),
     }
 }

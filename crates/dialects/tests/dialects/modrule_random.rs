@@ -3,7 +3,7 @@
 //! The model shares nothing with the engine but the values: it knows paths of names and indices, a handful of tests, and the six
 //! operations. What it does not know is not generated: expressions with functions, templates beyond names, keys that need escapes.
 
-use kiln_engine::{Effect, Event, Mutated, World};
+use kiln_engine::{Effect, EvalEnv, Event, Mutated};
 use kiln_object::Kinds;
 use kiln_value::{Value, json, value};
 
@@ -380,7 +380,7 @@ fn add(object: &mut Value, place: Place, new: Value) -> Option<()> {
     }
 }
 
-/// Takes away what is there; whether it was.
+/// Takes away a value; whether there was one.
 fn remove(object: &mut Value, place: Place) -> Option<Value> {
     let was = get(object, place)?;
     match place {
@@ -489,10 +489,10 @@ fn random_rules_act_as_the_documentation_says() {
         let text: String = all.iter().map(yaml).collect();
         let sources = Fixed(std::cell::Cell::new(0));
         let view = Objects::default();
-        let world = World { sources: &sources, ..World::of(&view, &kinds) };
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&view, &kinds) };
         // An update that leaves the object as it is: what the request itself brought is not added again.
         let event = Event::updated(object.clone(), object.clone());
-        let Mutated { object: after, outcomes } = rules(&text).mutate(&event, &world);
+        let Mutated { object: after, outcomes } = rules(&text).mutate(&event, &eval_env);
         let refused = outcomes
             .iter()
             .flat_map(|outcome| &outcome.effects)

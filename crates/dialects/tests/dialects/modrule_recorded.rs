@@ -2,7 +2,7 @@
 
 use crate::support::{Fixed, Objects, documents};
 use kiln_dialects::compile;
-use kiln_engine::{Effect, Event, Mutated, Outcome, RuleSet, World};
+use kiln_engine::{Effect, EvalEnv, Event, Mutated, RuleOutcome, RuleSet};
 use kiln_object::Kinds;
 use kiln_rules::Operation;
 use kiln_testkit::{Tally, corpus, difference};
@@ -76,9 +76,9 @@ fn run(case: &Value, rules: &str, resource: &Value, expected: &Value) -> Result<
     };
     let view = Objects::default();
     let sources = Fixed(std::cell::Cell::new(0));
-    let world = World { sources: &sources, ..World::of(&view, &kinds) };
+    let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&view, &kinds) };
     let set = RuleSet::new(compiled.policies);
-    let Mutated { object: mut after, outcomes } = set.mutate(&event, &world);
+    let Mutated { object: mut after, outcomes } = set.mutate(&event, &eval_env);
     let rejections = rejections(&outcomes);
     // An object that goes away is not changed.
     if after.is_null() {
@@ -120,7 +120,7 @@ fn run(case: &Value, rules: &str, resource: &Value, expected: &Value) -> Result<
     }
 }
 
-pub(crate) fn rejections(outcomes: &[Outcome]) -> Vec<String> {
+pub(crate) fn rejections(outcomes: &[RuleOutcome]) -> Vec<String> {
     let effects = outcomes.iter().flat_map(|outcome| &outcome.effects);
     effects
         .filter_map(|effect| match effect {
@@ -130,7 +130,7 @@ pub(crate) fn rejections(outcomes: &[Outcome]) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn same(wanted: &Value, got: &Value, outcomes: &[Outcome]) -> Result<(), String> {
+pub(crate) fn same(wanted: &Value, got: &Value, outcomes: &[RuleOutcome]) -> Result<(), String> {
     let shown = |value: &Value| json::to_go_string_pretty(value);
     match difference(&shown(wanted), &shown(got)) {
         None => Ok(()),

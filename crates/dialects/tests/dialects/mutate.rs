@@ -1,7 +1,7 @@
 //! Mutate rules: whole policies and objects in, whole objects out.
 
 use crate::support::{Fixed, Objects, compiled, messages, objects};
-use kiln_engine::{Effect, Event, Limits, Mutated, Outcome, PatchTarget, RuleSet, World};
+use kiln_engine::{Effect, EvalEnv, Event, Limits, Mutated, PatchTarget, RuleOutcome, RuleSet};
 use kiln_object::Kinds;
 use kiln_value::Value;
 use kiln_yaml::emit;
@@ -9,7 +9,7 @@ use kiln_yaml::emit;
 fn mutated_within(rules: &RuleSet, event: &Event, others: &str, limits: Limits) -> Mutated {
     let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
     let view = Objects(objects(others));
-    rules.mutate(event, &World { sources: &sources, limits, ..World::of(&view, &kinds) })
+    rules.mutate(event, &EvalEnv { sources: &sources, limits, ..EvalEnv::of(&view, &kinds) })
 }
 
 fn rules(text: &str) -> RuleSet {
@@ -25,8 +25,8 @@ fn mutated(policies: &str, object: &str, others: &str) -> String {
     format!("{}{}", emit(&run.object), lines(&run.outcomes))
 }
 
-fn lines(outcomes: &[Outcome]) -> String {
-    let line = |outcome: &Outcome| {
+fn lines(outcomes: &[RuleOutcome]) -> String {
+    let line = |outcome: &RuleOutcome| {
         let why = outcome.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
         let failed: String = outcome.failures.iter().map(|f| format!(": {f}")).collect();
         format!("# {}: {}{why}{failed}\n", outcome.rule.rule, outcome.verdict.as_str())
@@ -360,7 +360,7 @@ fn a_target_that_is_named_and_not_there_is_an_error() {
     let event = Event::created(objects(map).remove(0));
     let said = |name: &str| changed(&policy(name), &event, map);
     assert!(said("x").starts_with("# r: error: secrets \"x\" not found"), "{}", said("x"));
-    // Whoever asks for whatever there is gets nothing.
+    // An expression that lists everything gets nothing.
     assert_eq!(said("x*"), "# r: skip (no patches applied)\n");
 }
 

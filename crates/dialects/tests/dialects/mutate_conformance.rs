@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Fixed, Objects};
 use kiln_dialects::{compile, is_exception, is_policy};
-use kiln_engine::{Effect, Event, PatchTarget, RuleSet, World};
+use kiln_engine::{Effect, EvalEnv, Event, PatchTarget, RuleSet};
 use kiln_object::{Kinds, ObjectId};
 use kiln_testkit::{Tally, corpus};
 use kiln_value::{Value, value};
@@ -50,7 +50,7 @@ impl Cluster {
                 self.policies = before;
                 return Err(refused);
             }
-            // A policy may ask to run for what is there.
+            // A policy may ask to run for existing objects.
             let rules = RuleSet::new(compile([&document], &self.kinds).policies);
             if rules.rules().any(|rule| rule.lifecycle.existing) {
                 for object in self.objects.0.clone() {
@@ -78,8 +78,8 @@ impl Cluster {
     fn admit(&mut self, mut event: Event) -> Result<(), String> {
         let rules = self.rules()?;
         let sources = Fixed(std::cell::Cell::new(0));
-        let world = World { sources: &sources, ..World::of(&self.objects, &self.kinds) };
-        let run = rules.mutate(&event, &world);
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&self.objects, &self.kinds) };
+        let run = rules.mutate(&event, &eval_env);
         for outcome in &run.outcomes {
             let policy = rules.policies().iter().find(|policy| policy.id == outcome.rule.policy);
             let ignores = policy.is_some_and(|policy| {
@@ -97,8 +97,8 @@ impl Cluster {
 
     fn react(&mut self, rules: &RuleSet, event: &Event, existing: bool) -> Result<(), String> {
         let sources = Fixed(std::cell::Cell::new(0));
-        let world = World { sources: &sources, ..World::of(&self.objects, &self.kinds) };
-        let outcomes = rules.evaluate(event, &world);
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&self.objects, &self.kinds) };
+        let outcomes = rules.evaluate(event, &eval_env);
         for outcome in outcomes {
             let runs = rules.rule(&outcome.rule).is_some_and(|rule| rule.lifecycle.existing);
             for effect in outcome.effects {
@@ -135,7 +135,7 @@ impl Cluster {
     }
 }
 
-/// What the API server does to a Pod before anybody else: the token of its service account.
+/// What the API server does to a Pod before any other webhook: the token of its service account.
 fn mount_token(pod: &mut Value) {
     let volumes = pod.get_path(["spec", "volumes"]).and_then(Value::as_list);
     let mut volumes = volumes.map(|list| list.to_vec()).unwrap_or_default();

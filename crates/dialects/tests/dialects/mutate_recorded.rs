@@ -1,7 +1,7 @@
 //! Recorded cases of mutate rules: Kyverno's unit tests.
 
 use crate::support::{Fixed, Objects};
-use kiln_engine::{Effect, Event, Mutated, Outcome, RuleSet, World};
+use kiln_engine::{Effect, EvalEnv, Event, Mutated, RuleOutcome, RuleSet};
 use kiln_object::Kinds;
 use kiln_testkit::{Tally, corpus_json, difference};
 use kiln_value::{Value, json, value};
@@ -17,10 +17,10 @@ fn rules_of(policy: &Value) -> Result<RuleSet, String> {
 
 fn mutated(rules: &RuleSet, event: &Event, view: &Objects) -> Mutated {
     let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
-    rules.mutate(event, &World { sources: &sources, ..World::of(view, &kinds) })
+    rules.mutate(event, &EvalEnv { sources: &sources, ..EvalEnv::of(view, &kinds) })
 }
 
-fn failures(outcomes: &[Outcome]) -> Result<(), String> {
+fn failures(outcomes: &[RuleOutcome]) -> Result<(), String> {
     let all: Vec<_> = outcomes.iter().flat_map(|o| &o.failures).map(ToString::to_string).collect();
     if all.is_empty() { Ok(()) } else { Err(all.join("; ")) }
 }
@@ -101,7 +101,7 @@ fn policies_change_existing_objects() {
     tally.finish();
 }
 
-fn patched(outcome: &Outcome) -> Vec<Value> {
+fn patched(outcome: &RuleOutcome) -> Vec<Value> {
     let after = |effect: &Effect| match effect {
         Effect::Patch(patch) => Some(patch.after.clone()),
         _ => None,

@@ -116,7 +116,7 @@ fn bad_blocks_are_refused_in_place() {
         (
             "foreach: [{list: 'request.object.spec.', patchStrategicMerge: {a: b}, order: Down}]",
             &[
-                "error: policy.yaml:9:24: \"request.object.spec.\" is no expression: expected a name, `*`, `[` or `{`, found the end at character 21",
+                "error: policy.yaml:9:24: \"request.object.spec.\" is not an expression: expected a name, `*`, `[` or `{`, found the end at character 21",
                 "error: policy.yaml:9:84: unknown order \"Down\" (use Ascending or Descending)",
             ],
         ),

@@ -1,7 +1,7 @@
 //! MutatingPolicy and MutatingAdmissionPolicy: what they change, and what is refused about them.
 
 use crate::support::{Objects, compiled, messages, objects};
-use kiln_engine::{Effect, Event, PatchTarget, RuleSet, Verdict, World};
+use kiln_engine::{Effect, EvalEnv, Event, PatchTarget, RuleSet, Verdict};
 use kiln_object::Kinds;
 use kiln_value::{Value, value};
 
@@ -57,8 +57,8 @@ fn run_on(object: &str, policies: &str, others: &str) -> (Value, Vec<String>) {
     assert!(!compiled.has_errors(), "{:#?}", messages(&compiled));
     let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
     let (kinds, view) = (Kinds::builtin(), Objects(objects(others)));
-    let world = World::of(&view, &kinds);
-    let mutated = rules.mutate(&Event::created(objects(object).remove(0)), &world);
+    let eval_env = EvalEnv::of(&view, &kinds);
+    let mutated = rules.mutate(&Event::created(objects(object).remove(0)), &eval_env);
     let verdicts = mutated
         .outcomes
         .iter()
@@ -102,7 +102,7 @@ fn configurations_merge_and_operations_act() {
         "",
     );
     assert_eq!((after, verdicts), (before.clone(), vec!["pass ".to_owned()]));
-    // Nothing to do is no reason to be passed over.
+    // Nothing to do is no reason to be skipped.
     let (after, verdicts) = run(
         &policy(&apply(
             "object.metadata.name == 'web' ? Object{} : Object{metadata: Object.metadata{name: 'x'}}",
@@ -199,7 +199,7 @@ fn existing_objects_are_changed_by_constraints_or_an_expression() {
         let rules = RuleSet::new(compiled.policies);
         let (kinds, view) = (Kinds::builtin(), Objects(objects(maps)));
         let outcomes =
-            rules.evaluate(&Event::created(objects(POD).remove(0)), &World::of(&view, &kinds));
+            rules.evaluate(&Event::created(objects(POD).remove(0)), &EvalEnv::of(&view, &kinds));
         assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Pass), "{outcomes:?}");
         let effects = outcomes.iter().flat_map(|outcome| &outcome.effects);
         effects
@@ -241,7 +241,7 @@ fn existing_objects_are_changed_by_constraints_or_an_expression() {
     assert!(patched("targetMatchConstraints: {expression: \"resource.Get('v1', 'configmaps', object.metadata.namespace, 'missing')\"}").is_empty());
 }
 
-/// The policy of pods, for what is there: which of them change at admission, and which afterwards.
+/// The policy of pods, for existing objects: which of them change at admission, and which afterwards.
 fn changed_without_targets(evaluation: &str, event: impl Fn(Value) -> Event) -> [Vec<String>; 2] {
     let text = policy(&format!(
         "evaluation: {{{evaluation}}}\nmatchConditions: [{{name: even, expression: \"object.metadata.name != 'odd'\"}}]\n{}",
@@ -253,10 +253,10 @@ fn changed_without_targets(evaluation: &str, event: impl Fn(Value) -> Event) -> 
     let stored =
         vec![pod("dev", "web"), pod("dev", "two"), pod("prod", "three"), pod("dev", "odd")];
     let (kinds, view) = (Kinds::builtin(), Objects(stored));
-    let (rules, world) = (RuleSet::new(compiled.policies), World::of(&view, &kinds));
+    let (rules, eval_env) = (RuleSet::new(compiled.policies), EvalEnv::of(&view, &kinds));
     let event = event(pod("dev", "web"));
-    let admitted = rules.mutate(&event, &world);
-    let outcomes = admitted.outcomes.into_iter().chain(rules.evaluate(&event, &world));
+    let mutated = rules.mutate(&event, &eval_env);
+    let outcomes = mutated.outcomes.into_iter().chain(rules.evaluate(&event, &eval_env));
     let mut changed = [Vec::new(), Vec::new()];
     for effect in outcomes.flat_map(|outcome| outcome.effects) {
         let Effect::Patch(patch) = effect else { continue };
@@ -273,7 +273,7 @@ fn without_targets_all_objects_that_match_are_the_targets() {
     let both = "mutateExisting: {enabled: true}";
     let others = || vec!["two in dev".to_owned(), "three in prod".to_owned()];
     let web = || vec!["web in dev".to_owned()];
-    // A request is changed on its way, and so are all others afterwards.
+    // A request is changed at admission, and so are all others afterwards.
     assert_eq!(changed_without_targets(both, Event::created), [web(), others()]);
     // What was there when the policy came has its own turn.
     assert_eq!(changed_without_targets(both, Event::existing)[1], web());

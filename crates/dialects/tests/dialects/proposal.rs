@@ -128,8 +128,8 @@ fn clone_list_copies_named_sources() {
         warnings(&policy),
         [
             "cloneList.list is understood by Kiln only, not by Kyverno",
-            "kind \"v1\" and apiVersion \"Secret\" are swapped; they are put right",
-            "kind \"v1\" and apiVersion \"ConfigMap\" are swapped; they are put right",
+            "apiVersion and kind are swapped; reading them as apiVersion: v1, kind: Secret",
+            "apiVersion and kind are swapped; reading them as apiVersion: v1, kind: ConfigMap",
         ]
     );
     let expected = "\
@@ -255,7 +255,7 @@ fn a_list_of_objects_is_no_list_of_names() {
         [
             "the name \"selector\" stands inside variable; it is taken from there",
             "cloneList.list is understood by Kiln only, not by Kyverno",
-            "kind \"v1\" and apiVersion \"Secret\" are swapped; they are put right",
+            "apiVersion and kind are swapped; reading them as apiVersion: v1, kind: Secret",
         ]
     );
     assert_eq!(

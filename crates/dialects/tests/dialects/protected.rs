@@ -1,8 +1,8 @@
-//! Objects do not choose the namespaces that a cluster lives on. Whoever writes a policy may.
+//! Objects do not choose the namespaces that a cluster lives on. Authors of policies may.
 
 use crate::support::policies::{config_map, kyverno, labelling, scripted};
 use crate::support::{Fixed, Objects, objects, rules};
-use kiln_engine::{Effect, Event, World};
+use kiln_engine::{Effect, EvalEnv, Event};
 use kiln_object::Kinds;
 use kiln_text::wildcard;
 use kiln_value::Str;
@@ -62,7 +62,7 @@ fn objects_do_not_choose_protected_namespaces() {
             false,
         ),
         (generate("kube-{{ request.object.data.x }}", ""), "system", false),
-        // The trigger lives there, so whoever stored it may write there.
+        // The trigger lives there, so the user who stored it may write there.
         (generate("{{ request.namespace }}", ""), "home", true),
         (cel("object.data.x"), "kube-system", false),
         (cel("object.data.x"), "other", true),
@@ -312,8 +312,12 @@ fn objects_do_not_choose_protected_namespaces() {
     ] {
         let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
         let view = Objects(objects(SECRETS));
-        let world = World { sources: &sources, protected: &protected, ..World::of(&view, &kinds) };
-        let outcomes = rules(&policy).evaluate(&Event::created(config_map(x)), &world);
+        let eval_env = EvalEnv {
+            sources: &sources,
+            protected_namespaces: &protected,
+            ..EvalEnv::of(&view, &kinds)
+        };
+        let outcomes = rules(&policy).evaluate(&Event::created(config_map(x)), &eval_env);
         let writes = outcomes.iter().flat_map(|outcome| &outcome.effects);
         let into =
             |namespace: &str| protected.iter().any(|p: &Str| wildcard::matches(p, namespace));
@@ -359,15 +363,16 @@ fn told(policy: &str, event: &Event) -> String {
     let protected = ["kube-*".into(), "engine".into()];
     let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
     let view = Objects(objects(READ));
-    let world = World {
+    let eval_env = EvalEnv {
         sources: &sources,
-        protected: &protected,
+        protected_namespaces: &protected,
         home: "engine",
-        ..World::of(&view, &kinds)
+        ..EvalEnv::of(&view, &kinds)
     };
-    let outcomes = rules(policy).evaluate(event, &world);
-    let told =
-        |outcome: &kiln_engine::Outcome| format!("{:?} {:?}", outcome.effects, outcome.failures);
+    let outcomes = rules(policy).evaluate(event, &eval_env);
+    let told = |outcome: &kiln_engine::RuleOutcome| {
+        format!("{:?} {:?}", outcome.effects, outcome.failures)
+    };
     outcomes.iter().map(told).collect()
 }
 

@@ -105,7 +105,7 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
         ),
         (
             generate("{namespace: x, cloneList: {namespace: z, kinds: [Secret]}}"),
-            "9:56: \"Secret\" is no kind (write version/Kind or group/version/Kind)",
+            "9:56: \"Secret\" is not a valid kind (write version/Kind or group/version/Kind)",
         ),
         (
             generate(
@@ -121,7 +121,7 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
         ),
         (
             generate("{apiVersion: v1, kind: ConfigMap, name: Not_A_Name, namespace: x}"),
-            "9:47: the target name \"Not_A_Name\" is no valid name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (choose another name)",
+            "9:47: the target name \"Not_A_Name\" is not a valid name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (choose another name)",
         ),
         (
             rule("    match: {resources: {kinds: [ConfigMap]}}\n"),
@@ -229,7 +229,7 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
             generate(
                 "{foreach: [{list: 'a |', apiVersion: v1, kind: ConfigMap, name: c, namespace: x}]}",
             ),
-            "9:25: \"a |\" is no expression: the expression ends too early at character 4",
+            "9:25: \"a |\" is not an expression: the expression ends too early at character 4",
         ),
         // Context.
         (

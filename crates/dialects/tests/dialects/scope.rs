@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::policies::{kyverno, labelling};
 use crate::support::{Fixed, Objects, objects, rules};
-use kiln_engine::{Effect, Event, ListQuery, Page, PatchTarget, ReadError, View, World};
+use kiln_engine::{Effect, EvalEnv, Event, ListPage, ListQuery, PatchTarget, ReadError, View};
 use kiln_object::{Gvk, Kinds};
 use kiln_value::{Value, value};
 
@@ -76,8 +76,8 @@ fn what_a_namespaced_policy_changes_is_in_its_namespace() {
         ] {
             let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
             let view = Objects(objects(EVERYWHERE));
-            let world = World { sources: &sources, ..World::of(&view, &kinds) };
-            for outcome in rules.evaluate(&Event::created(trigger(x)), &world) {
+            let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&view, &kinds) };
+            for outcome in rules.evaluate(&Event::created(trigger(x)), &eval_env) {
                 for effect in &outcome.effects {
                     let Effect::Patch(patch) = effect else { continue };
                     let PatchTarget::Stored { object, .. } = &patch.target else { continue };
@@ -102,12 +102,12 @@ impl View for Silent {
         name: &str,
     ) -> Result<Option<Value>, ReadError> {
         match kind.kind.as_str() {
-            "Namespace" => Err(ReadError::Unavailable("nobody answers".to_owned())),
+            "Namespace" => Err(ReadError::Unavailable("nothing answers".to_owned())),
             _ => self.0.get(kind, namespace, name),
         }
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         self.0.list(query)
     }
 }
@@ -144,12 +144,12 @@ spec:
         let rules = rules(policy);
         let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
         let known = Objects(objects(EVERYWHERE));
-        let world = World { sources: &sources, ..World::of(&known, &kinds) };
-        let after = rules.mutate(&Event::created(trigger("")), &world).object;
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&known, &kinds) };
+        let after = rules.mutate(&Event::created(trigger("")), &eval_env).object;
         assert_eq!(after.str_at(["metadata", "labels", "safe"]), Some("yes"), "{policy}");
         let silent = Silent(Objects(objects(EVERYWHERE)));
-        let world = World { sources: &sources, ..World::of(&silent, &kinds) };
-        let mutated = rules.mutate(&Event::created(trigger("")), &world);
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&silent, &kinds) };
+        let mutated = rules.mutate(&Event::created(trigger("")), &eval_env);
         let failed = mutated.outcomes.iter().any(|outcome| !outcome.failures.is_empty());
         assert!(failed, "{policy}: {:?}", mutated.outcomes);
     }

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use crate::support::policies::{config_map, kyverno, scripted};
 use crate::support::{Fixed, Objects, compiled, objects, rules};
 use kiln_engine::{
-    Effect, Event, ListQuery, Mutated, Outcome, Outside, OutsideError, Page, ReadError, RuleSet,
-    ServiceRequest, Verdict, View, Wish, World,
+    AccessRequest, Effect, EvalEnv, Event, ExternalData, ExternalDataError, ListPage, ListQuery,
+    Mutated, ReadError, RuleOutcome, RuleSet, ServiceRequest, Verdict, View,
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
@@ -41,7 +41,7 @@ impl View for Spied {
         self.objects.get(kind, namespace, name)
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         self.note(query.kind, query.namespace, "");
         self.objects.list(query)
     }
@@ -224,9 +224,9 @@ fn reads() -> Vec<String> {
     policies
 }
 
-fn evaluate(rules: &RuleSet, event: &Event, view: &dyn View) -> Vec<Outcome> {
+fn evaluate(rules: &RuleSet, event: &Event, view: &dyn View) -> Vec<RuleOutcome> {
     let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
-    rules.evaluate(event, &World { sources: &sources, ..World::of(view, &kinds) })
+    rules.evaluate(event, &EvalEnv { sources: &sources, ..EvalEnv::of(view, &kinds) })
 }
 
 /// Row 1: a policy of a namespace reads there, whatever paths and names say.
@@ -250,8 +250,8 @@ fn no_read_of_a_namespaced_policy_leaves_its_namespace() {
             let event = Event::created(config_map(x));
             let outcomes = evaluate(&rules, &event, &view);
             let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
-            let world = World { sources: &sources, ..World::of(&view, &kinds) };
-            let mutated = rules.mutate(&event, &world);
+            let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(&view, &kinds) };
+            let mutated = rules.mutate(&event, &eval_env);
             let shown = format!("{outcomes:?} {:?} {:?}", mutated.outcomes, mutated.object);
             assert!(!shown.contains("stolen"), "{x:?} of {policy}: {shown}");
             served += usize::from(shown.contains("mine"));
@@ -339,24 +339,24 @@ spec:
 #[derive(Default)]
 struct Everything(RefCell<Vec<String>>);
 
-impl Outside for Everything {
-    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+impl ExternalData for Everything {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
         self.0.borrow_mut().push(request.url.to_owned());
         Ok(value!({"key": "stolen"}))
     }
 
-    fn post(&self, path: &str, _: &Value) -> Result<Value, OutsideError> {
+    fn post(&self, path: &str, _: &Value) -> Result<Value, ExternalDataError> {
         self.0.borrow_mut().push(path.to_owned());
         Ok(value!({"key": "stolen"}))
     }
 
-    fn global(&self, name: &str) -> Result<Option<Value>, OutsideError> {
+    fn global(&self, name: &str) -> Result<Option<Value>, ExternalDataError> {
         self.0.borrow_mut().push(name.to_owned());
         Ok(Some(value!({"key": "stolen"})))
     }
 }
 
-/// Row 1: what is there for the whole cluster is not there for a policy of a namespace.
+/// Row 1: cluster-scoped objects are not visible for a policy of a namespace.
 #[test]
 fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
     type Written<'w> = Box<dyn Fn(bool) -> String + 'w>;
@@ -383,7 +383,7 @@ fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
     let (whole, part) =
         ("{{ request.object.data.x }}", "/api/v1/namespaces/home/{{ request.object.data.x }}");
     let mut tried = 0;
-    // Nobody sends to where an object says.
+    // An object does not choose where a request is sent.
     for (written, by_cluster) in [
         (loading("globalReference: {name: g}"), true),
         (loading("apiCall: {service: {url: 'https://prices.example'}}"), true),
@@ -411,8 +411,8 @@ fn no_policy_of_a_namespace_uses_what_is_there_for_the_cluster() {
                 tried += usize::from(!reached);
                 let everything = Everything::default();
                 let (view, kinds) = (Spied::new(SECRETS), Kinds::builtin());
-                let world = World { outside: &everything, ..World::of(&view, &kinds) };
-                let outcomes = rules.evaluate(&Event::created(config_map(x)), &world);
+                let eval_env = EvalEnv { external_data: &everything, ..EvalEnv::of(&view, &kinds) };
+                let outcomes = rules.evaluate(&Event::created(config_map(x)), &eval_env);
                 let shown = format!("{outcomes:?}");
                 assert_eq!(shown.contains("stolen"), reached, "{policy}: {shown}");
                 assert_eq!(!everything.0.borrow().is_empty(), reached, "{policy}");
@@ -450,7 +450,7 @@ fn no_rule_reaches_an_address() {
             continue;
         }
         tried += 1;
-        // What every host gives to rules as long as nobody lists services: nobody outside.
+        // What every host gives to rules while no services are allowed: no external data.
         let outcomes =
             evaluate(&RuleSet::new(found.policies), &Event::created(config_map("")), &view);
         assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Error), "{outcomes:?}");
@@ -460,7 +460,7 @@ fn no_rule_reaches_an_address() {
     assert!(tried >= 8, "{tried}");
 }
 
-/// Row 4: what an object says is inserted once and read by nobody.
+/// Row 4: what an object says is inserted once and never evaluated.
 #[test]
 fn labels_carry_no_logic() {
     let kyverno = "
@@ -526,7 +526,7 @@ spec:
         }
         let (kinds, view) = (Kinds::builtin(), Spied::new(SECRETS));
         let event = Event::created(config_map(x));
-        seen(&rules(modrule).mutate(&event, &World::of(&view, &kinds)).object);
+        seen(&rules(modrule).mutate(&event, &EvalEnv::of(&view, &kinds)).object);
     }
 }
 
@@ -568,7 +568,7 @@ spec:
     assert!(made > 0);
 }
 
-/// Row 7: whoever sends the same object in another way does not get around a rule.
+/// Row 7: sending the same object in another way does not get around a rule.
 #[test]
 fn no_way_of_sending_goes_around_a_rule() {
     let text = "
@@ -610,7 +610,7 @@ spec:
         ("sent by the engine", own),
     ] {
         let (kinds, view) = (Kinds::builtin(), Spied::new(SECRETS));
-        let after = rules.mutate(&event, &World::of(&view, &kinds)).object;
+        let after = rules.mutate(&event, &EvalEnv::of(&view, &kinds)).object;
         let annotation = after.str_at(["metadata", "annotations", "safe"]);
         assert_eq!(annotation, Some("yes"), "ModRule: {how}");
         // Kyverno: an object that ends is left alone by mutate rules, and so is what the engine itself sends.
@@ -636,8 +636,8 @@ impl<'h> Held<'h> {
 
     fn mutate(&self, policy: &str, event: &Event) -> Mutated {
         let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
-        let world = World { sources: &sources, ..World::of(self, &kinds) };
-        rules(policy).mutate(event, &world)
+        let eval_env = EvalEnv { sources: &sources, ..EvalEnv::of(self, &kinds) };
+        rules(policy).mutate(event, &eval_env)
     }
 }
 
@@ -652,13 +652,13 @@ impl View for Held<'_> {
         self.objects.get(kind, namespace, name)
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         self.read.clone()?;
         self.objects.list(query)
     }
 
-    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
-        let Wish { verb, kind, subresource, namespace, name, .. } = wish;
+    fn permits(&self, access: &AccessRequest<'_>) -> Result<(), ReadError> {
+        let AccessRequest { verb, kind, subresource, namespace, name, .. } = access;
         let place = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or("*"));
         let slash = if subresource.is_empty() { "" } else { "/" };
         let asked = format!("{verb} {}{slash}{subresource} {place}", kind.kind);
@@ -667,7 +667,7 @@ impl View for Held<'_> {
     }
 }
 
-/// Row 2: whoever may change bindings and roles may not hand rights out by that.
+/// Row 2: permission to change bindings and roles does not grant permissions.
 #[test]
 fn no_author_hands_out_rights_by_changing_what_is_sent() {
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -767,7 +767,7 @@ fn no_default_stands_in_for_what_an_author_may_not_read() {
         assert_eq!(seen(&Held::new(&granted).mutate(&policy, &event)).as_deref(), Some("mine"));
         // Kyverno: a call that fails has its default.
         let mut down = Held::new(&granted);
-        down.read = Err(ReadError::Unavailable("nobody answers".to_owned()));
+        down.read = Err(ReadError::Unavailable("nothing answers".to_owned()));
         assert_eq!(seen(&down.mutate(&policy, &event)).as_deref(), Some("none"), "{policy}");
         for (error, verdict) in [
             (ReadError::Denied("jane, may not".to_owned()), Verdict::Skip),

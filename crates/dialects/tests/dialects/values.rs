@@ -3,16 +3,18 @@
 
 use crate::support::policies::{kyverno, scripted};
 use crate::support::{Fixed, Objects, compiled, messages, objects, rules};
-use kiln_engine::{Effect, Event, Mutated, Outside, OutsideError, RuleSet, ServiceRequest, World};
+use kiln_engine::{
+    Effect, EvalEnv, Event, ExternalData, ExternalDataError, Mutated, RuleSet, ServiceRequest,
+};
 use kiln_object::Kinds;
 use kiln_value::{Value, value};
 use proptest::prelude::*;
 
-/// A value that does nobody harm, and is nowhere else in a result.
+/// A value that is harmless, and is nowhere else in a result.
 const HARMLESS: &str = "harmless";
 
 /// A Pod that says something in its annotations, as a value and as a key. It has labels: where a path leads through a
-/// parent that is not there, a step that is a number makes a list of it, as in Kyverno, whoever brings the number.
+/// parent that is not there, a step that is a number makes a list of it, as in Kyverno, wherever the number comes from.
 fn pod(says: &str) -> Value {
     let mut pod = value!({
         "apiVersion": "v1", "kind": "Pod",
@@ -39,8 +41,8 @@ const SEEN: &str = "
 /// Services that answer with where they were asked: host, steps of the path, and names of the query.
 struct Echo;
 
-impl Outside for Echo {
-    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+impl ExternalData for Echo {
+    fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
         let (host, rest) = request.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |pair| pair.0));
@@ -66,9 +68,10 @@ fn result(set: &RuleSet, pod: &Value) -> Option<Value> {
     seen.push(pod.clone());
     let view = Objects(seen);
     let sources = Fixed(std::cell::Cell::new(0));
-    let world = World { sources: &sources, outside: &Echo, ..World::of(&view, &kinds) };
-    let Mutated { object, outcomes } = set.mutate(&Event::created(pod.clone()), &world);
-    let generated = set.evaluate(&Event::created(pod.clone()), &world);
+    let eval_env =
+        EvalEnv { sources: &sources, external_data: &Echo, ..EvalEnv::of(&view, &kinds) };
+    let Mutated { object, outcomes } = set.mutate(&Event::created(pod.clone()), &eval_env);
+    let generated = set.evaluate(&Event::created(pod.clone()), &eval_env);
     let failed = outcomes.iter().chain(&generated).any(|outcome| !outcome.failures.is_empty());
     let made: Vec<Value> = generated
         .iter()
@@ -736,8 +739,8 @@ fn a_value_in_an_expression_is_a_value_or_a_name() {
 /// What was asked of a service, for a Pod that says this; `None` if nothing was.
 fn asked(url: &str, context: &str, says: &str) -> Option<String> {
     struct Asked(std::cell::RefCell<Option<String>>);
-    impl Outside for Asked {
-        fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, OutsideError> {
+    impl ExternalData for Asked {
+        fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
             *self.0.borrow_mut() = Some(request.url.to_owned());
             Ok(value!({}))
         }
@@ -748,10 +751,10 @@ fn asked(url: &str, context: &str, says: &str) -> Option<String> {
     );
     let rules = rules(&kyverno("ClusterPolicy", "Pod", &rule));
     let (view, kinds) = (Objects(objects(CONFIG)), Kinds::builtin());
-    let outside = Asked(std::cell::RefCell::default());
-    let world = World { outside: &outside, ..World::of(&view, &kinds) };
-    rules.evaluate(&Event::created(pod(says)), &world);
-    outside.0.take()
+    let external_data = Asked(std::cell::RefCell::default());
+    let eval_env = EvalEnv { external_data: &external_data, ..EvalEnv::of(&view, &kinds) };
+    rules.evaluate(&Event::created(pod(says)), &eval_env);
+    external_data.0.take()
 }
 
 const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: home}, data: {url: 'http://prices/v1'}}";
@@ -808,8 +811,8 @@ fn a_value_is_no_wildcard_and_no_subresource() {
         (target(v, "prod", "home"), "Secret/status", 0),
     ] {
         let (view, kinds) = (Objects(objects(SEEN)), Kinds::builtin());
-        let world = World::of(&view, &kinds);
-        let outcomes = rules(&rule).evaluate(&Event::created(pod(says)), &world);
+        let eval_env = EvalEnv::of(&view, &kinds);
+        let outcomes = rules(&rule).evaluate(&Event::created(pod(says)), &eval_env);
         let patches = outcomes.iter().flat_map(|outcome| &outcome.effects);
         assert_eq!(patches.count(), changed, "{rule} with {says:?}: {outcomes:?}");
     }

@@ -1,12 +1,12 @@
 //! Whether an object is as the items of a rule say.
 
 use kiln_jsonpath::{ErrorKind, Item};
-use kiln_rules::{MatchItem, Quantifier, Test};
+use kiln_rules::{MatchItem, Quantifier, ValueTest};
 use kiln_value::Value;
 
 use super::Modifying;
 use crate::failure::{Failure, FailureKind};
-use crate::trace::{Answer, Step};
+use crate::trace::{TraceAnswer, TraceStep};
 
 impl Modifying<'_> {
     /// Whether all items hold.
@@ -15,9 +15,9 @@ impl Modifying<'_> {
         for item in &self.program.items {
             let (held, why) = self.item(item, &seen)?;
             let held = held != item.negate;
-            self.shared.tracer.note(|| Step {
+            self.shared.tracer.note(|| TraceStep {
                 what: described(item),
-                answer: Answer::from(held),
+                answer: TraceAnswer::from(held),
                 why: Some(if item.negate { format!("{why}; negated") } else { why }),
                 steps: Vec::new(),
             });
@@ -74,25 +74,25 @@ impl Modifying<'_> {
     }
 }
 
-fn passes(test: &Test, item: &Item) -> bool {
+fn passes(test: &ValueTest, item: &Item) -> bool {
     match test {
-        Test::Any => true,
-        Test::Values(values) => {
+        ValueTest::Any => true,
+        ValueTest::Values(values) => {
             let text = item.text();
             values.iter().any(|value| *value == text)
         }
-        Test::Regex(regex) => regex.is_match(&item.text()),
+        ValueTest::Regex(regex) => regex.is_match(&item.text()),
     }
 }
 
 fn described(item: &MatchItem) -> String {
     let test = match &item.test {
-        Test::Any => String::new(),
-        Test::Values(values) => match values.as_slice() {
+        ValueTest::Any => String::new(),
+        ValueTest::Values(values) => match values.as_slice() {
             [only] => format!(" is {:?}", only.as_str()),
             several => format!(" is one of {}", several.join(", ")),
         },
-        Test::Regex(regex) => format!(" matches {regex}"),
+        ValueTest::Regex(regex) => format!(" matches {regex}"),
     };
     let all = if item.quantifier == Quantifier::All { "all " } else { "" };
     format!("{all}{}{test}", item.select)

@@ -16,19 +16,19 @@ use kiln_gotemplate::{
     Environment, Field, Limits as TemplateLimits, Numbers, Rendering, Sources, Template,
 };
 use kiln_jsonpath::Limits as PathLimits;
-use kiln_rules::{Modify, Reach};
+use kiln_rules::{Modify, NamespaceReach};
 use kiln_value::{Str, Value};
 
-use crate::context::Shared;
+use crate::context::EvalShared;
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::failure::Failure;
-use crate::trace::Step;
+use crate::trace::TraceStep;
 
 /// One program on one object.
 pub(crate) struct Modifying<'m> {
     program: &'m Modify,
-    shared: &'m Shared<'m>,
+    shared: &'m EvalShared<'m>,
     /// The namespace of the object; empty for cluster-scoped ones.
     namespace: Str,
     references: Option<Value>,
@@ -43,7 +43,7 @@ impl<'m> Modifying<'m> {
         program: &'m Modify,
         event: &'m Event,
         object: &Value,
-        shared: &'m Shared<'m>,
+        shared: &'m EvalShared<'m>,
     ) -> Result<Self, Failure> {
         // KubeMod: a Namespace counts as cluster-scoped, whatever the request says.
         let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
@@ -55,19 +55,19 @@ impl<'m> Modifying<'m> {
             true => references::of(object, &namespace, shared)?,
             false => None,
         };
-        let (old, came) = (event.old_object.as_ref(), event.looked_at.as_ref());
+        let (old, came) = (event.old_object.as_ref(), event.tier_snapshot.as_ref());
         Ok(Modifying { program, shared, namespace, references, old, came })
     }
 
     /// Whether the rule looks at the object's namespace.
     pub(crate) fn reached(&self) -> bool {
         let reached = match &self.program.reach {
-            Reach::Scope => true,
-            Reach::Beyond { own, .. } if *own == self.namespace => true,
-            Reach::Beyond { names: None, .. } => self.namespace.is_empty(),
-            Reach::Beyond { names: Some(names), .. } => names.is_match(&self.namespace),
+            NamespaceReach::Scope => true,
+            NamespaceReach::Beyond { own, .. } if *own == self.namespace => true,
+            NamespaceReach::Beyond { names: None, .. } => self.namespace.is_empty(),
+            NamespaceReach::Beyond { names: Some(names), .. } => names.is_match(&self.namespace),
         };
-        self.shared.tracer.note(|| Step {
+        self.shared.tracer.note(|| TraceStep {
             what: "namespace".into(),
             answer: reached.into(),
             why: Some(match self.namespace.as_str() {
@@ -93,7 +93,7 @@ impl<'m> Modifying<'m> {
 
     fn path_limits(&self) -> PathLimits {
         PathLimits {
-            steps: self.shared.world.limits.steps.min(PathLimits::default().steps),
+            steps: self.shared.eval_env.limits.steps.min(PathLimits::default().steps),
             ..PathLimits::default()
         }
     }
@@ -111,7 +111,7 @@ impl<'m> Modifying<'m> {
             Field { name: "Target", value: seen, numbers: Numbers::Floats },
         ];
         fields.extend_from_slice(further);
-        let sources = Adapted(self.shared.world.sources);
+        let sources = TemplateSources(self.shared.eval_env.sources);
         let limits = TemplateLimits {
             bytes: self.shared.counters.bytes_left().min(TemplateLimits::default().bytes),
             ..TemplateLimits::default()
@@ -139,9 +139,9 @@ impl<'m> Modifying<'m> {
 }
 
 /// The clock and chance of expressions, for templates.
-struct Adapted<'a>(&'a dyn kiln_jmespath::Sources);
+struct TemplateSources<'a>(&'a dyn kiln_jmespath::Sources);
 
-impl Sources for Adapted<'_> {
+impl Sources for TemplateSources<'_> {
     fn now(&self) -> Option<std::time::SystemTime> {
         self.0.now()
     }

@@ -12,7 +12,7 @@ use super::{Modifying, references};
 use crate::effect::{Patch, PatchTarget};
 use crate::failure::{Failure, FailureKind};
 use crate::mutate::size;
-use crate::trace::{Answer, Step};
+use crate::trace::{TraceAnswer, TraceStep};
 
 /// What kubectl last applied, as JSON.
 const LAST_APPLIED: [&str; 3] =
@@ -32,10 +32,10 @@ impl Modifying<'_> {
             operations.extend(computed.map_err(|failure| failure.at(&item.path))?);
         }
         self.shared.counters.patched(size(object))?;
-        self.shared.tracer.note(|| Step {
+        self.shared.tracer.note(|| TraceStep {
             what: "patch".into(),
-            answer: Answer::Value(Value::from_iter(operations.clone())),
-            ..Step::default()
+            answer: TraceAnswer::Value(Value::from_iter(operations.clone())),
+            ..TraceStep::default()
         });
         let operations = Value::from_iter(operations);
         let wrong =
@@ -201,7 +201,7 @@ fn as_float(value: Value) -> Value {
 
 /// Reads a filled-in value; of several documents the first. Its structure is that of the template's own text.
 ///
-/// KubeMod reads what objects say as YAML, too, so that whoever writes an annotation chooses what a rule writes.
+/// KubeMod reads what objects say as YAML, too, so that the author of an annotation chooses what a rule writes.
 fn read_value(rendering: Rendering) -> Result<Value, Failure> {
     let options =
         ReadOptions { duplicate_keys: DuplicateKeys::LastWins, ..ReadOptions::kubernetes() };
@@ -211,7 +211,7 @@ fn read_value(rendering: Rendering) -> Result<Value, Failure> {
         .collect();
     let values = TextWithData::new(&rendering.text, &data).read("value", options).map_err(|error| {
         let failure =
-            Failure::new(FailureKind::Value, format!("the filled-in value is no YAML: {error}"));
+            Failure::new(FailureKind::Value, format!("the filled-in value is not YAML: {error}"));
         match data.is_empty() {
             true => failure.hint("quote what is filled in: {{ … | quote }}"),
             false => failure.hint(

@@ -3,7 +3,7 @@
 use kiln_object::Gvk;
 use kiln_value::{Map, Value};
 
-use crate::context::Shared;
+use crate::context::EvalShared;
 use crate::failure::Failure;
 
 /// Where rules find them.
@@ -17,13 +17,13 @@ const LAST_APPLIED: [&str; 3] =
 pub(super) fn of(
     object: &Value,
     namespace: &str,
-    shared: &Shared<'_>,
+    shared: &EvalShared<'_>,
 ) -> Result<Option<Value>, Failure> {
     let mut found = Map::new();
     // The view itself: a rule of a namespace may see that namespace, which lies in none.
     let get = |kind: &str, name: &str| {
         shared.counters.read()?;
-        let object = shared.world.view.get(&Gvk::new("v1", kind), None, name)?;
+        let object = shared.eval_env.view.get(&Gvk::new("v1", kind), None, name)?;
         Ok::<_, Failure>(object.map(|mut object| {
             object.remove(["metadata", "managedFields"]);
             object.remove(LAST_APPLIED);

@@ -1,6 +1,6 @@
 //! Elements that a request was given already.
 //!
-//! An API server asks again when others changed an object after it had asked us, and then sends what we made of it, with
+//! An API server asks again when others changed an object after it had asked us, and then sends our patched object, with
 //! defaults filled in. An element that is to be added to a list, that the object has and that it did not have before
 //! the request, is therefore our own of a moment ago, or as good: it is not added a second time.
 

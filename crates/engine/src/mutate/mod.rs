@@ -9,16 +9,16 @@
 mod patch;
 mod targets;
 
-use kiln_rules::{Change, ChangeLoop, Order};
+use kiln_rules::{ForEachOrder, Mutation, MutationLoop};
 use kiln_value::{List, Value};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::target::stringify_changed_metadata;
-use crate::trace::Answer;
+use crate::trace::TraceAnswer;
 
 pub(crate) use patch::size;
-pub(crate) use targets::{Run, changed_object};
+pub(crate) use targets::{MutateRun, changed_object};
 
 /// The name under which a change sees the object that it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Subject {
 
 /// What a change makes of an object. Nothing of it is kept when a part of it fails.
 pub(crate) fn change(
-    change: &Change,
+    change: &Mutation,
     object: &Value,
     context: &Context<'_>,
     subject: Subject,
@@ -43,17 +43,17 @@ pub(crate) fn change(
 }
 
 fn changed(
-    change: &Change,
+    change: &Mutation,
     object: &Value,
     context: &Context<'_>,
     subject: Subject,
     depth: usize,
 ) -> Result<Value, Failure> {
     let loops = match change {
-        Change::Patch(patch) => return patch::apply(patch, object, context),
-        Change::Loops(loops) => loops,
+        Mutation::Patch(patch) => return patch::apply(patch, object, context),
+        Mutation::Loops(loops) => loops,
         // Those run in the session of a script.
-        Change::Steps(_) => return Ok(object.clone()),
+        Mutation::Steps(_) => return Ok(object.clone()),
     };
     let mut object = object.clone();
     let mut renewed: Option<Context<'_>> = None;
@@ -75,7 +75,7 @@ fn changed(
 }
 
 fn looped(
-    entry: &ChangeLoop,
+    entry: &MutationLoop,
     at: usize,
     object: &Value,
     context: &Context<'_>,
@@ -89,12 +89,12 @@ fn looped(
     let elements = match elements {
         Value::List(elements) => elements,
         Value::Null => List::from(Vec::new()),
-        // Kyverno: what is no list is its only element.
+        // Kyverno: what is not a list is its only element.
         one => List::from(vec![one]),
     };
     let mut object = object.clone();
     let mut numbered: Vec<(usize, &Value)> = elements.iter().enumerate().collect();
-    if entry.order == Order::Descending {
+    if entry.order == ForEachOrder::Descending {
         numbered.reverse();
     }
     for (index, element) in numbered {
@@ -115,9 +115,9 @@ fn looped(
             || format!("foreach[{at}] element {index}"),
             step,
             |after| match after {
-                Ok(Some(_)) => (Answer::Done, None),
-                Ok(None) => (Answer::No, Some("preconditions not met".into())),
-                Err(_) => (Answer::Failed, None),
+                Ok(Some(_)) => (TraceAnswer::Done, None),
+                Ok(None) => (TraceAnswer::No, Some("preconditions not met".into())),
+                Err(_) => (TraceAnswer::Failed, None),
             },
         )?;
         let after = after.unwrap_or_else(|| object.clone());

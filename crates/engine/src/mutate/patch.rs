@@ -11,7 +11,7 @@ use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
 use crate::context::Context;
 use crate::failure::{Failure, FailureKind};
-use crate::trace::{Answer, Step};
+use crate::trace::{TraceAnswer, TraceStep};
 
 /// What a patch makes of an object.
 pub(super) fn apply(
@@ -58,19 +58,19 @@ fn strategic(patch: &Value, object: &Value, context: &Context<'_>) -> Result<Val
     let patch = match resolved {
         Resolved::Patch(patch) => patch,
         Resolved::Cancelled(cancelled) => {
-            context.shared.tracer.note(|| Step {
+            context.shared.tracer.note(|| TraceStep {
                 what: "conditions of the patch".into(),
-                answer: Answer::No,
+                answer: TraceAnswer::No,
                 why: Some(cancelled.to_string()),
                 steps: Vec::new(),
             });
             return Ok(object.clone());
         }
     };
-    context.shared.tracer.note(|| Step {
+    context.shared.tracer.note(|| TraceStep {
         what: "patch".into(),
-        answer: Answer::Value(patch.clone()),
-        ..Step::default()
+        answer: TraceAnswer::Value(patch.clone()),
+        ..TraceStep::default()
     });
     let mut after = object.clone();
     // Kyverno: kustomize's schema, which knows no custom resources.
@@ -200,7 +200,7 @@ fn read_operations(filled: FilledText) -> Result<Value, Failure> {
         .collect();
     let mut text = TextWithData::new(&filled.text, &data);
     let wrong = |error: Diagnostic| {
-        let what = format!("the filled patchesJson6902 is no YAML: {error}");
+        let what = format!("the filled patchesJson6902 is not YAML: {error}");
         Failure::new(FailureKind::Patch, what).hint(
             "what an object says is text: put the variable where a value stands, and make structure with parse_yaml( )",
         )
@@ -216,7 +216,7 @@ fn read_operations(filled: FilledText) -> Result<Value, Failure> {
     let values = text.read("patchesJson6902", options).map_err(wrong)?;
     let operations = values.into_iter().next().unwrap_or_default();
     if matches!(outline.first(), Some(Value::String(_))) && !matches!(operations, Value::List(_)) {
-        let what = "the operations of patchesJson6902 are the text of a variable, and what objects say is no structure";
+        let what = "the operations of patchesJson6902 are the text of a variable, and what objects say is not structure";
         return Err(Failure::new(FailureKind::Patch, what)
             .hint("write the operations out, with variables where values stand"));
     }

@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::effect::{Patch, PatchTarget};
 use crate::event::namespace_of;
 use crate::failure::{Failure, FailureKind};
-use crate::protected;
-use crate::trace::{Answer, Step};
+use crate::protected_namespaces;
+use crate::trace::{TraceAnswer, TraceStep};
 
 /// The object of an event, changed; `None` when nothing changes.
 pub(crate) fn changed_object(
@@ -30,7 +30,7 @@ pub(crate) fn changed_object(
 }
 
 /// Changes the targets of a rule. What fails for one target leaves the others alone.
-pub(crate) struct Run<'r> {
+pub(crate) struct MutateRun<'r> {
     pub(crate) rule: &'r Rule,
     /// The namespace of the trigger; its name, if it is one.
     pub(crate) trigger_namespace: Str,
@@ -39,7 +39,7 @@ pub(crate) struct Run<'r> {
 }
 
 /// What a target asks for, filled in.
-struct Wanted {
+struct TargetQuery {
     kinds: Vec<Gvk>,
     subresource: Option<Str>,
     namespace: Option<Str>,
@@ -47,7 +47,7 @@ struct Wanted {
     selector: Selector,
 }
 
-impl Run<'_> {
+impl MutateRun<'_> {
     pub(crate) fn targets(&mut self, program: &Mutate, context: &Context<'_>) {
         for target in program.named_targets() {
             let found = self.wanted(target, context).and_then(|wanted| {
@@ -88,11 +88,11 @@ impl Run<'_> {
         context: &Context<'_>,
     ) -> Result<(), Failure> {
         let id = ObjectRef::of(object).id;
-        let (rule, world) = (self.rule, context.shared.world);
-        protected::check(&id, rule, &self.trigger_namespace, world, |named| {
-            // Whoever names none means all.
+        let (rule, eval_env) = (self.rule, context.shared.eval_env);
+        protected_namespaces::check(&id, rule, &self.trigger_namespace, eval_env, |named| {
+            // No namespace means all.
             let says = if id.namespace.is_empty() { &target.name } else { &target.namespace };
-            says.as_ref().is_none_or(|says| protected::in_template(says, named, rule))
+            says.as_ref().is_none_or(|says| protected_namespaces::in_template(says, named, rule))
         })?;
         let known = PatchTarget::Stored { object: id.clone(), subresource: subresource.cloned() };
         // Two targets may mean one object: the second goes on where the first ended.
@@ -112,10 +112,10 @@ impl Run<'_> {
             || format!("target {id}"),
             step,
             |after| match after {
-                Ok(Some(after)) if *after != object => (Answer::Done, None),
-                Ok(Some(_)) => (Answer::No, Some("no patches applied".into())),
-                Ok(None) => (Answer::No, Some("preconditions not met".into())),
-                Err(_) => (Answer::Failed, None),
+                Ok(Some(after)) if *after != object => (TraceAnswer::Done, None),
+                Ok(Some(_)) => (TraceAnswer::No, Some("no patches applied".into())),
+                Ok(None) => (TraceAnswer::No, Some("preconditions not met".into())),
+                Err(_) => (TraceAnswer::Failed, None),
             },
         );
         let after = match outcome {
@@ -138,7 +138,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn wanted(&self, target: &MutateTarget, context: &Context<'_>) -> Result<Wanted, Failure> {
+    fn wanted(&self, target: &MutateTarget, context: &Context<'_>) -> Result<TargetQuery, Failure> {
         let optional = |template: Option<&Template>, what: &str| match template {
             Some(template) => context
                 .all()
@@ -153,7 +153,7 @@ impl Run<'_> {
             None => kind.to_string(),
         };
         let pattern = KindPattern::parse(&written).ok_or_else(|| {
-            Failure::new(FailureKind::Value, format!("{written:?} is no kind of targets"))
+            Failure::new(FailureKind::Value, format!("{written:?} is not a kind of targets"))
                 .hint("write apiVersion: group/version and kind: Kind, or Kind/subresource")
         })?;
         let selector = match &target.selector {
@@ -167,8 +167,8 @@ impl Run<'_> {
             Scope::Namespace(own) => Some(own.clone()),
             Scope::Cluster => optional(target.namespace.as_ref(), "the namespace of a target")?,
         };
-        Ok(Wanted {
-            kinds: kinds(&pattern, context.shared.world.kinds),
+        Ok(TargetQuery {
+            kinds: kinds(&pattern, context.shared.eval_env.kinds),
             subresource: Some(pattern.subresource).filter(|text| !text.is_empty()),
             namespace,
             name: optional(target.name.as_ref(), "the name of a target")?,
@@ -176,7 +176,7 @@ impl Run<'_> {
         })
     }
 
-    fn find(&self, wanted: &Wanted, context: &Context<'_>) -> Result<Vec<Value>, Failure> {
+    fn find(&self, wanted: &TargetQuery, context: &Context<'_>) -> Result<Vec<Value>, Failure> {
         let gate = context.shared.gate;
         let exact = |text: &Option<Str>| {
             text.as_deref().filter(|text| !wildcard::contains_wildcard(text)).map(Str::from)
@@ -184,14 +184,14 @@ impl Run<'_> {
         let (name, namespace) = (exact(&wanted.name), exact(&wanted.namespace));
         let mut found = Vec::new();
         for kind in &wanted.kinds {
-            let namespaced = context.shared.world.kinds.is_namespaced(kind);
+            let namespaced = context.shared.eval_env.kinds.is_namespaced(kind);
             let within = namespace.as_deref().filter(|_| namespaced != Some(false));
             let objects = match &name {
                 Some(name) if within.is_some() || namespaced == Some(false) => {
                     let object = gate.get(kind, within, name)?;
                     // Kyverno: an object that is named and not there is an error, in the API server's words.
                     if object.is_none() && wanted.kinds.len() == 1 {
-                        return Err(not_found(kind, name, context.shared.world.kinds));
+                        return Err(not_found(kind, name, context.shared.eval_env.kinds));
                     }
                     object.into_iter().collect()
                 }
@@ -210,9 +210,9 @@ impl Run<'_> {
             found.extend(objects.into_iter().filter(|object| meant(object)));
         }
         if found.is_empty() {
-            context.shared.tracer.note(|| Step {
+            context.shared.tracer.note(|| TraceStep {
                 what: "targets".into(),
-                answer: Answer::No,
+                answer: TraceAnswer::No,
                 why: Some("there are none".into()),
                 steps: Vec::new(),
             });
@@ -233,7 +233,7 @@ fn not_found(kind: &Gvk, name: &str, kinds: &Kinds) -> Failure {
     )
 }
 
-/// The kinds that a pattern means, each in one version. A kind that nobody knows is taken as written.
+/// The kinds that a pattern means, each in one version. An unknown kind is taken as written.
 fn kinds(pattern: &KindPattern, known: &Kinds) -> Vec<Gvk> {
     let mut found: Vec<Gvk> = Vec::new();
     for kind in known.iter() {

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use kiln_object::{Gvk, ObjectId};
 use kiln_patch::{Atomic, JsonPatch, JsonPatchProblem, JsonPatchRules, structured_merge};
 use kiln_rules::{
-    Change, Exception, Filters, FindParams, MissingParams, Mutate, Named, Params, PatchForm, Rule,
-    Script, ScriptedPatch, TakenTargets, Targets, Unmet,
+    Exception, FilteredTargets, Filters, FindParams, MissingParams, Mutate, Mutation,
+    NamedExpression, Params, PatchForm, Rule, Script, ScriptedPatch, Targets, Unmet,
 };
 use kiln_schema::types::undeclared;
 use kiln_schema::{Schema, Version};
 use kiln_value::{Map, Str, Value};
 
-use super::{Bound, OUTPUT, Running, in_session};
+use super::{Bound, OUTPUT, ScriptSession, in_session};
 use crate::claim::ObjectRef;
-use crate::context::Shared;
+use crate::context::EvalShared;
 use crate::effect::{Patch, PatchTarget};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::matching::Matcher;
 use crate::mutate::size;
 use crate::outcome::Verdict;
-use crate::protected;
+use crate::protected_namespaces;
 use crate::target::stringify_changed_metadata;
-use crate::trace::{Answer, Step};
+use crate::trace::{TraceAnswer, TraceStep};
 
 /// What came of changing objects.
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Changed {
     pub(crate) failures: Vec<Failure>,
     pub(crate) properties: Vec<(Str, Str)>,
     /// How it ended when nothing was tried, and why.
-    pub(crate) ended: Option<(Verdict, String)>,
+    pub(crate) state: Option<(Verdict, String)>,
 }
 
 /// A rule that changes objects, for one event.
@@ -41,26 +41,26 @@ pub(crate) struct Changing<'c> {
     pub(crate) script: &'c Script,
     pub(crate) exceptions: &'c [Arc<Exception>],
     pub(crate) event: &'c Event,
-    pub(crate) shared: &'c Shared<'c>,
+    pub(crate) shared: &'c EvalShared<'c>,
 }
 
 impl Changing<'_> {
     pub(crate) fn run(&self, program: &Mutate, object: &Value) -> Result<Changed, Failure> {
-        let Change::Steps(steps) = &program.change else { return Ok(Changed::default()) };
+        let Mutation::Steps(steps) = &program.change else { return Ok(Changed::default()) };
         match &program.targets {
             None => self.trigger(steps, object),
-            Some(Targets::Taken(taken)) => self.taken(steps, taken, object),
+            Some(Targets::Filtered(taken)) => self.taken(steps, taken, object),
             Some(Targets::Matching { but_the_trigger }) => {
                 self.matching(steps, *but_the_trigger, object)
             }
-            Some(Targets::Asked(asked)) => {
+            Some(Targets::FromExpression(asked)) => {
                 let found = self.asked(&asked.expression, object)?;
                 match found {
                     Ok(targets) => {
                         let chosen_by = Some(asked.expression.program.source());
                         self.targets(steps, &asked.conditions, targets, chosen_by)
                     }
-                    Err(ended) => Ok(Changed { ended: Some(ended), ..Changed::default() }),
+                    Err(state) => Ok(Changed { state: Some(state), ..Changed::default() }),
                 }
             }
             // Those belong to rules without a script.
@@ -69,7 +69,10 @@ impl Changing<'_> {
     }
 
     /// Asks exceptions and conditions for the trigger; why nothing is to be done, if so.
-    fn passed_over(&self, running: &mut Running<'_>) -> Result<Option<(Verdict, String)>, Failure> {
+    fn passed_over(
+        &self,
+        running: &mut ScriptSession<'_>,
+    ) -> Result<Option<(Verdict, String)>, Failure> {
         if let Some(excepted) = running.exceptions(self.exceptions)? {
             return Ok(Some((excepted.verdict(), excepted.message())));
         }
@@ -95,11 +98,11 @@ impl Changing<'_> {
     fn trigger(&self, steps: &[ScriptedPatch], object: &Value) -> Result<Changed, Failure> {
         let mut changed = Changed::default();
         let mut after = object.clone();
-        let mut ended = None;
+        let mut state = None;
         let mut ran = false;
         let Some(all) = self.params()? else {
             let why = "there are no parameters".to_owned();
-            return Ok(Changed { ended: Some((Verdict::Skip, why)), ..changed });
+            return Ok(Changed { state: Some((Verdict::Skip, why)), ..changed });
         };
         for params in all {
             let bound = Bound { params, ..self.bound(&after) };
@@ -116,11 +119,11 @@ impl Changing<'_> {
                     after = next;
                     changed.properties = properties;
                 }
-                Err(why) => drop(ended.get_or_insert(why)),
+                Err(why) => drop(state.get_or_insert(why)),
             }
         }
         if !ran {
-            changed.ended = ended;
+            changed.state = state;
         }
         if after != *object {
             let target = PatchTarget::Trigger;
@@ -135,7 +138,7 @@ impl Changing<'_> {
             return Ok(Some(vec![Value::Null]));
         };
         let gate = self.shared.gate;
-        let namespaced = self.shared.world.kinds.is_namespaced(kind) != Some(false);
+        let namespaced = self.shared.eval_env.kinds.is_namespaced(kind) != Some(false);
         let namespace = namespace.as_ref().or(self.event.namespace.as_ref()).filter(|_| namespaced);
         if namespaced && namespace.is_none() {
             let message = "failed to configure binding: paramRef.namespace must be given for \
@@ -158,7 +161,9 @@ impl Changing<'_> {
         }
         if *as_list && matches!(find, FindParams::Selected(_)) {
             // Kyverno's command line keeps the order of the files.
-            found.sort_by_key(|object| self.shared.world.view.sequence(&ObjectRef::of(object).id));
+            found.sort_by_key(|object| {
+                self.shared.eval_env.view.sequence(&ObjectRef::of(object).id)
+            });
             let mut list = Map::new();
             list.insert("apiVersion", kind.api_version());
             list.insert("kind", format!("{}List", kind.kind));
@@ -168,7 +173,7 @@ impl Changing<'_> {
         Ok(Some(found))
     }
 
-    /// The objects that an expression gives, unless the trigger is passed over.
+    /// The objects that an expression gives, unless the trigger is skipped.
     fn asked(
         &self,
         expression: &kiln_rules::Expression,
@@ -195,12 +200,12 @@ impl Changing<'_> {
     fn taken(
         &self,
         steps: &[ScriptedPatch],
-        taken: &TakenTargets,
+        taken: &FilteredTargets,
         object: &Value,
     ) -> Result<Changed, Failure> {
         let why = self.unmet(object)?;
         if why.is_some() {
-            return Ok(Changed { ended: why, ..Changed::default() });
+            return Ok(Changed { state: why, ..Changed::default() });
         }
         let found = self.stored(&taken.include, &taken.exclude)?;
         self.targets(steps, &taken.conditions, found, None)
@@ -218,20 +223,20 @@ impl Changing<'_> {
             let event = self.update_of(object);
             let why = self.of(&event).unmet(object)?;
             if why.is_some() {
-                return Ok(Changed { ended: why, ..Changed::default() });
+                return Ok(Changed { state: why, ..Changed::default() });
             }
             return self.of(&event).targets(steps, &[], vec![object.clone()], None);
         }
         let why = self.unmet(object)?;
         if why.is_some() {
-            return Ok(Changed { ended: why, ..Changed::default() });
+            return Ok(Changed { state: why, ..Changed::default() });
         }
         let trigger = ObjectRef::of(object).id;
         let mut found = self.stored(&self.rule.trigger.include, &self.rule.trigger.exclude)?;
         found.retain(|target| !(but_the_trigger && ObjectRef::of(target).id == trigger));
         if found.is_empty() {
             let why = "no other object matches".to_owned();
-            return Ok(Changed { ended: Some((Verdict::NoMatch, why)), ..Changed::default() });
+            return Ok(Changed { state: Some((Verdict::NoMatch, why)), ..Changed::default() });
         }
         let mut all = Changed::default();
         for target in found {
@@ -259,7 +264,7 @@ impl Changing<'_> {
         in_session(self.script, self.shared, &bound, |running| self.passed_over(running))
     }
 
-    /// An update that leaves an object as it is, by whoever is behind the event.
+    /// An update that leaves an object as it is, by the user of the event.
     fn update_of(&self, object: &Value) -> Event {
         let Event { user, own, given, lineage, .. } = self.event.clone();
         Event { user, own, given, lineage, ..Event::updated(object.clone(), object.clone()) }
@@ -274,7 +279,7 @@ impl Changing<'_> {
             for target in self.shared.gate.list(&kind, namespace, &all, None)?.objects {
                 let event = Event::existing(target);
                 let Some(target) = &event.object else { continue };
-                let matcher = Matcher::new(&event, self.shared.world.view, self.shared.tracer);
+                let matcher = Matcher::new(&event, self.shared.eval_env.view, self.shared.tracer);
                 // Kyverno: which operations are named says nothing about targets.
                 if matcher.would_take("target", include, target)?
                     && !matcher.would_take("excluded target", exclude, target)?
@@ -289,7 +294,7 @@ impl Changing<'_> {
     /// The kinds that filters name.
     fn kinds(&self, filters: &Filters) -> Vec<Gvk> {
         let patterns: Vec<_> = filters.filters().iter().flat_map(|filter| &filter.kinds).collect();
-        let kinds = self.shared.world.kinds.iter();
+        let kinds = self.shared.eval_env.kinds.iter();
         let named = kinds.filter(|kind| {
             patterns.iter().any(|p| p.matches(kind.group(), kind.version(), kind.kind(), ""))
         });
@@ -306,7 +311,7 @@ impl Changing<'_> {
     fn targets(
         &self,
         steps: &[ScriptedPatch],
-        conditions: &[Named],
+        conditions: &[NamedExpression],
         targets: Vec<Value>,
         chosen_by: Option<&str>,
     ) -> Result<Changed, Failure> {
@@ -314,9 +319,12 @@ impl Changing<'_> {
         for target in targets {
             let id: ObjectId = ObjectRef::of(&target).id;
             let own = self.event.namespace.as_deref().unwrap_or_default();
-            let allowed = protected::check(&id, self.rule, own, self.shared.world, |_| {
-                chosen_by.is_none_or(|source| protected::in_targets(source, self.rule, &id))
-            });
+            let allowed =
+                protected_namespaces::check(&id, self.rule, own, self.shared.eval_env, |_| {
+                    chosen_by.is_none_or(|source| {
+                        protected_namespaces::in_targets(source, self.rule, &id)
+                    })
+                });
             if let Err(failure) = allowed {
                 changed.failures.push(failure.while_doing(format_args!("target {id}")));
                 continue;
@@ -342,7 +350,7 @@ impl Changing<'_> {
                     continue;
                 }
             };
-            self.shared.tracer.note(|| Step {
+            self.shared.tracer.note(|| TraceStep {
                 what: format!("target {id}"),
                 answer: after.is_some().into(),
                 why,
@@ -368,7 +376,7 @@ impl Changing<'_> {
 
 /// What patches make of an object. Nothing of it is kept when one of them fails.
 fn change(
-    running: &mut Running<'_>,
+    running: &mut ScriptSession<'_>,
     steps: &[ScriptedPatch],
     object: &Value,
 ) -> Result<Value, Failure> {
@@ -384,7 +392,7 @@ fn change(
 }
 
 fn patched(
-    running: &mut Running<'_>,
+    running: &mut ScriptSession<'_>,
     step: &ScriptedPatch,
     object: &Value,
 ) -> Result<Value, Failure> {
@@ -428,10 +436,10 @@ fn patched(
         }
     };
     running.shared.counters.patched(size(&patch))?;
-    running.shared.tracer.note(|| Step {
+    running.shared.tracer.note(|| TraceStep {
         what: "patch".into(),
-        answer: Answer::Value(patch),
-        ..Step::default()
+        answer: TraceAnswer::Value(patch),
+        ..TraceStep::default()
     });
     if !matches!(after, Value::Map(_)) {
         return Err(wrong(format!("the patch leaves a {} of the object", after.type_name())));

@@ -1,16 +1,16 @@
 //! Documents with expressions in them, filled in.
 
 use kiln_cel::Val;
-use kiln_rules::{Part, Piece};
+use kiln_rules::{DocumentPart, TextPiece};
 use kiln_value::{Map, Value, json};
 
-use super::Running;
+use super::ScriptSession;
 use crate::failure::{Failure, FailureKind};
 
 /// Fills a document in. `number` counts from 1.
 pub(super) fn fill(
-    running: &mut Running<'_>,
-    part: &Part,
+    running: &mut ScriptSession<'_>,
+    part: &DocumentPart,
     number: usize,
 ) -> Result<Value, Failure> {
     let filled = part_value(running, part).map_err(|failure| {
@@ -28,16 +28,16 @@ pub(super) fn fill(
     }
 }
 
-fn part_value(running: &mut Running<'_>, part: &Part) -> Result<Value, Failure> {
+fn part_value(running: &mut ScriptSession<'_>, part: &DocumentPart) -> Result<Value, Failure> {
     match part {
-        Part::Plain(value) => Ok(value.clone()),
-        Part::Whole(expression) => running.eval_json(expression),
-        Part::Text(pieces) => {
+        DocumentPart::Plain(value) => Ok(value.clone()),
+        DocumentPart::Whole(expression) => running.eval_json(expression),
+        DocumentPart::Text(pieces) => {
             let mut text = String::new();
             for piece in pieces {
                 match piece {
-                    Piece::Plain(plain) => text.push_str(plain),
-                    Piece::Value(expression) => {
+                    TextPiece::Plain(plain) => text.push_str(plain),
+                    TextPiece::Value(expression) => {
                         let value = running.eval(expression)?;
                         text.push_str(&scalar(&value).ok_or_else(|| {
                             let message = format!(
@@ -53,7 +53,7 @@ fn part_value(running: &mut Running<'_>, part: &Part) -> Result<Value, Failure> 
             }
             Ok(Value::from(text))
         }
-        Part::Map(entries) => {
+        DocumentPart::Map(entries) => {
             let mut map = Map::new();
             for (key, part) in entries {
                 let value = part_value(running, part).map_err(|failure| {
@@ -63,7 +63,7 @@ fn part_value(running: &mut Running<'_>, part: &Part) -> Result<Value, Failure> 
             }
             Ok(Value::Map(map))
         }
-        Part::List(parts) => {
+        DocumentPart::List(parts) => {
             let mut list = Vec::with_capacity(parts.len());
             for (at, part) in parts.iter().enumerate() {
                 list.push(

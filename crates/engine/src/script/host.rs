@@ -11,17 +11,17 @@ use kiln_rules::{Method, Scope, usual_plural};
 use kiln_value::{Map, Str, Value};
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
-use super::log::Log;
-use crate::context::Shared;
+use super::read_log::ReadLog;
+use crate::context::EvalShared;
+use crate::external_data::{ExternalDataError, ServiceRequest};
 use crate::failure::Failure;
-use crate::outside::{OutsideError, ServiceRequest};
-use crate::protected;
+use crate::protected_namespaces;
 use crate::view::ReadError;
 
 /// The world as the expressions of one evaluation see it.
 pub(super) struct CelHost<'h> {
-    pub(super) shared: &'h Shared<'h>,
-    pub(super) log: &'h RefCell<Log>,
+    pub(super) shared: &'h EvalShared<'h>,
+    pub(super) read_log: &'h RefCell<ReadLog>,
 }
 
 impl CelHost<'_> {
@@ -33,11 +33,11 @@ impl CelHost<'_> {
             )));
         }
         let GroupVersion { group, version } = GroupVersion::parse(api_version);
-        let kinds = self.shared.world.kinds;
+        let kinds = self.shared.eval_env.kinds;
         if let Some(kind) = kinds.by_resource(&group, &version, resource) {
             return Ok(kind.gvk());
         }
-        if let Some(kind) = self.shared.world.view.kind_of(&group, &version, resource) {
+        if let Some(kind) = self.shared.eval_env.view.kind_of(&group, &version, resource) {
             return Ok(kind);
         }
         let as_kind = Gvk::new(api_version, resource);
@@ -51,12 +51,12 @@ impl CelHost<'_> {
 
     /// The namespace to look in: none for what is in no namespace.
     fn namespace<'n>(&self, kind: &Gvk, namespace: Option<&'n str>) -> Option<&'n str> {
-        namespace.filter(|_| self.shared.world.kinds.is_namespaced(kind) != Some(false))
+        namespace.filter(|_| self.shared.eval_env.kinds.is_namespaced(kind) != Some(false))
     }
 
     /// Whether the rule names a namespace in an expression that reads this resource.
     fn names(&self, namespace: &str, resource: &str) -> bool {
-        protected::in_reads(self.shared.rule, namespace, resource)
+        protected_namespaces::in_reads(self.shared.rule, namespace, resource)
     }
 
     fn may_read_from(&self, namespace: Option<&str>, resource: &str) -> HostResult<()> {
@@ -69,12 +69,12 @@ impl CelHost<'_> {
         let forbidden = matches!(error, ReadError::Forbidden(_));
         let failure = Failure::from(error);
         let message = failure.message.clone();
-        self.log.borrow_mut().refused.get_or_insert(failure.kind);
+        self.read_log.borrow_mut().refused.get_or_insert(failure.kind);
         if forbidden { HostError::forbidden(message) } else { HostError::new(message) }
     }
 
-    fn outside(&self, error: OutsideError) -> HostError {
-        self.log.borrow_mut().refused.get_or_insert(crate::failure::FailureKind::Read);
+    fn external_data(&self, error: ExternalDataError) -> HostError {
+        self.read_log.borrow_mut().refused.get_or_insert(crate::failure::FailureKind::Read);
         HostError::new(error.message)
     }
 
@@ -94,11 +94,11 @@ impl Host for CelHost<'_> {
         self.may_read_from(namespace, resource.resource)?;
         let found = self.shared.gate.get(&kind, namespace, name);
         let found = found.map_err(|error| self.refused(error))?;
-        let mut log = self.log.borrow_mut();
+        let mut read_log = self.read_log.borrow_mut();
         match &found {
-            Some(object) => log.read(object),
+            Some(object) => read_log.read(object),
             None => {
-                log.missing.push(ObjectId::new(kind, namespace.unwrap_or_default(), name));
+                read_log.missing.push(ObjectId::new(kind, namespace.unwrap_or_default(), name));
             }
         }
         Ok(found)
@@ -117,17 +117,17 @@ impl Host for CelHost<'_> {
         // An empty namespace means all of them, which an object does not choose either.
         let shared = self.shared;
         if namespace.is_none_or(str::is_empty)
-            && !shared.world.protected.is_empty()
-            && shared.world.kinds.is_namespaced(&kind) != Some(false)
-            && protected::is_emptied(shared.rule, resource.resource)
+            && !shared.eval_env.protected_namespaces.is_empty()
+            && shared.eval_env.kinds.is_namespaced(&kind) != Some(false)
+            && protected_namespaces::is_emptied(shared.rule, resource.resource)
         {
             return Err(self.refused(ReadError::Protected("".into())));
         }
         self.may_read_from(namespace, resource.resource)?;
         let page = self.shared.gate.list(&kind, namespace, &selector, None);
         let objects = page.map_err(|error| self.refused(error))?.objects;
-        let mut log = self.log.borrow_mut();
-        objects.iter().for_each(|object| log.read(object));
+        let mut read_log = self.read_log.borrow_mut();
+        objects.iter().for_each(|object| read_log.read(object));
         let mut list = Map::new();
         list.insert("apiVersion", kind.api_version());
         list.insert("kind", format!("{}List", kind.kind));
@@ -145,7 +145,7 @@ impl Host for CelHost<'_> {
         }
         let parts = resource.api_version.split('/').chain([resource.resource]);
         if let Some(bad) = parts.chain(resource.namespace).find(|part| !is_one_step(part)) {
-            return Err(HostError::new(format!("nothing is sent to {bad:?}: it is no name")));
+            return Err(HostError::new(format!("nothing is sent to {bad:?}: it is not a name")));
         }
         self.count()?;
         let root = if resource.api_version.contains('/') { "apis" } else { "api" };
@@ -153,11 +153,15 @@ impl Host for CelHost<'_> {
             .namespace
             .map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
         let path = format!("/{root}/{}/{namespace}{}", resource.api_version, resource.resource);
-        self.shared.world.outside.post(&path, &payload).map_err(|error| self.outside(error))
+        self.shared
+            .eval_env
+            .external_data
+            .post(&path, &payload)
+            .map_err(|error| self.external_data(error))
     }
 
     fn resource_of_kind(&mut self, api_version: &str, kind: &str) -> HostResult<Resource> {
-        let known = self.shared.world.kinds.get(&Gvk::new(api_version, kind));
+        let known = self.shared.eval_env.kinds.get(&Gvk::new(api_version, kind));
         let resource = known.map_or_else(|| usual_plural(kind), |known| known.plural().to_owned());
         Ok(Resource { api_version: api_version.to_owned(), resource })
     }
@@ -172,7 +176,7 @@ impl Host for CelHost<'_> {
             Some(projection) => format!("{name}.{projection}"),
             None => name.to_owned(),
         };
-        self.shared.global(&name).map_err(|error| self.outside(error))
+        self.shared.global(&name).map_err(|error| self.external_data(error))
     }
 
     fn http(&mut self, request: HttpRequest<'_>) -> HostResult<HttpResponse> {
@@ -196,14 +200,14 @@ impl Host for CelHost<'_> {
             body: request.body.as_ref(),
             ca_bundle: request.ca_bundle,
         };
-        let answer = self.shared.world.outside.exchange(&asked);
-        let answer = answer.map_err(|error| self.outside(error))?;
+        let answer = self.shared.eval_env.external_data.exchange(&asked);
+        let answer = answer.map_err(|error| self.external_data(error))?;
         Ok(HttpResponse { status: answer.status, body: answer.body })
     }
 
     fn image_metadata(&mut self, image: &str) -> HostResult<Value> {
         self.count()?;
-        self.shared.world.outside.image(image).map_err(|error| self.outside(error))
+        self.shared.eval_env.external_data.image(image).map_err(|error| self.external_data(error))
     }
 
     fn parse_yaml(&mut self, text: &str) -> HostResult<Value> {
@@ -217,16 +221,16 @@ impl Host for CelHost<'_> {
     }
 
     fn now(&mut self) -> HostResult<Timestamp> {
-        let now = self.shared.world.sources.now().and_then(|now| {
+        let now = self.shared.eval_env.sources.now().and_then(|now| {
             let since = now.duration_since(UNIX_EPOCH).ok()?;
             Timestamp::new(i64::try_from(since.as_secs()).ok()?, since.subsec_nanos())
         });
-        now.ok_or_else(|| HostError::new("nobody knows the time here"))
+        now.ok_or_else(|| HostError::new("the current time is not available here"))
     }
 
     fn random(&mut self) -> HostResult<u64> {
-        let bits = self.shared.world.sources.random();
-        bits.ok_or_else(|| HostError::new("there is no chance here"))
+        let bits = self.shared.eval_env.sources.random();
+        bits.ok_or_else(|| HostError::new("random numbers are not available here"))
     }
 }
 

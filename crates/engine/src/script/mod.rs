@@ -5,16 +5,16 @@
 //! | here | the session, its failures and its trace |
 //! | `request` | what expressions are bound to |
 //! | `host` | what functions ask the world |
-//! | `log` | what expressions read, and what was made of it |
+//! | `read_log` | what expressions read, and which objects came from it |
 //! | `documents` | documents with expressions in them |
 //! | `changes` | patches that a rule gives |
-//! | `made` | the objects that a rule asks for |
+//! | `generator` | the objects that a rule asks for |
 
 mod changes;
 mod documents;
+mod generator;
 mod host;
-mod log;
-mod made;
+mod read_log;
 mod request;
 
 use std::cell::RefCell;
@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 use kiln_cel::{Budget, Effect, EvalError, EvalErrorKind, Session, Val};
 use kiln_object::ObjectId;
-use kiln_rules::{Exception, Exempts, Expression, Named, Reported, Script};
+use kiln_rules::{Exception, Exempts, Expression, NamedExpression, ReportResult, Script};
 use kiln_value::{Map, Str, Value};
 
 use self::host::CelHost;
-use self::log::Log;
+use self::read_log::ReadLog;
 use crate::claim::ObjectRef;
-use crate::context::Shared;
+use crate::context::EvalShared;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind, MissingSource};
 use crate::outcome::Verdict;
-use crate::trace::{Answer, Step};
+use crate::trace::{TraceAnswer, TraceStep};
 
 pub(crate) use changes::Changing;
 
@@ -48,18 +48,18 @@ pub(crate) struct Bound<'b> {
 }
 
 /// A session in which the expressions of a rule run for one trigger.
-pub(crate) struct Running<'r> {
+pub(crate) struct ScriptSession<'r> {
     pub(crate) script: &'r Script,
-    pub(crate) shared: &'r Shared<'r>,
+    pub(crate) shared: &'r EvalShared<'r>,
     session: Session<'r>,
-    log: &'r RefCell<Log>,
+    read_log: &'r RefCell<ReadLog>,
     /// The trigger, for those who read about failures.
     about: ObjectId,
 }
 
 /// What exceptions make of a rule.
 pub(crate) struct Excepted {
-    pub(crate) reported: Reported,
+    pub(crate) reported: ReportResult,
     pub(crate) names: Vec<Str>,
 }
 
@@ -67,8 +67,8 @@ impl Excepted {
     /// How it is reported.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.reported {
-            Reported::Skip => Verdict::Skip,
-            Reported::Pass => Verdict::Pass,
+            ReportResult::Skip => Verdict::Skip,
+            ReportResult::Pass => Verdict::Pass,
         }
     }
 
@@ -76,8 +76,8 @@ impl Excepted {
     // Kyverno's words.
     pub(crate) fn message(&self) -> String {
         let word = match self.reported {
-            Reported::Skip => "skipped",
-            Reported::Pass => "passed",
+            ReportResult::Skip => "skipped",
+            ReportResult::Pass => "passed",
         };
         format!("rule is {word} due to policy exception: {}", self.names.join(", "))
     }
@@ -89,14 +89,14 @@ const OUTPUT: u64 = 4 << 20;
 /// Runs something in a session of its own.
 pub(crate) fn in_session<T>(
     script: &Script,
-    shared: &Shared<'_>,
+    shared: &EvalShared<'_>,
     bound: &Bound<'_>,
-    run: impl FnOnce(&mut Running<'_>) -> Result<T, Failure>,
+    run: impl FnOnce(&mut ScriptSession<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let log = RefCell::default();
-    let mut host = CelHost { shared, log: &log };
+    let read_log = RefCell::default();
+    let mut host = CelHost { shared, read_log: &read_log };
     // What earlier sessions of the evaluation have spent is gone.
-    let steps = shared.world.limits.steps.saturating_sub(shared.counters.steps());
+    let steps = shared.eval_env.limits.steps.saturating_sub(shared.counters.steps());
     let budget = Budget { expression: steps, total: steps, output: OUTPUT };
     let mut session = Session::with_budget(&script.env, &mut host, budget);
     request::bind(&mut session, script, shared, bound)?;
@@ -104,7 +104,7 @@ pub(crate) fn in_session<T>(
         session.set_policy_variable(&variable.name, variable.expression.program.clone());
     }
     let about = ObjectRef::of(bound.event.trigger().unwrap_or(&Value::Null)).id;
-    let mut running = Running { script, shared, session, log: &log, about };
+    let mut running = ScriptSession { script, shared, session, read_log: &read_log, about };
     running.allow(&[]);
     let outcome = run(&mut running);
     running.trace_variables();
@@ -112,7 +112,7 @@ pub(crate) fn in_session<T>(
     outcome
 }
 
-impl<'r> Running<'r> {
+impl<'r> ScriptSession<'r> {
     /// Binds what exceptions allow.
     fn allow(&mut self, exceptions: &[&Exception]) {
         let (mut allowed_images, mut allowed_values) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ impl<'r> Running<'r> {
         &mut self,
         exceptions: &[Arc<Exception>],
     ) -> Result<Option<Excepted>, Failure> {
-        let now = self.shared.world.sources.now().and_then(|now| {
+        let now = self.shared.eval_env.sources.now().and_then(|now| {
             now.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
         });
         let mut full: Vec<&Exception> = Vec::new();
@@ -176,7 +176,11 @@ impl<'r> Running<'r> {
     }
 
     /// Whether conditions hold. Kubernetes: one that is false counts more than those that fail.
-    pub(crate) fn hold(&mut self, conditions: &[Named], what: &str) -> Result<bool, Failure> {
+    pub(crate) fn hold(
+        &mut self,
+        conditions: &[NamedExpression],
+        what: &str,
+    ) -> Result<bool, Failure> {
         let mut failed: Option<Failure> = None;
         for condition in conditions {
             let held = self.eval(&condition.expression).and_then(|value| {
@@ -185,9 +189,9 @@ impl<'r> Running<'r> {
                     Failure::new(FailureKind::Value, message).at(&condition.expression.path)
                 })
             });
-            self.shared.tracer.note(|| Step {
+            self.shared.tracer.note(|| TraceStep {
                 what: format!("{what} {:?}", condition.name.as_str()),
-                answer: held.as_ref().map_or(Answer::Failed, |held| (*held).into()),
+                answer: held.as_ref().map_or(TraceAnswer::Failed, |held| (*held).into()),
                 why: Some(condition.expression.program.source().trim().to_owned()),
                 steps: Vec::new(),
             });
@@ -251,7 +255,7 @@ impl<'r> Running<'r> {
         let place = variable.map_or(expression, |variable| &variable.expression);
         let kind = match error.kind {
             EvalErrorKind::Value => {
-                self.log.borrow_mut().refused.take().unwrap_or(FailureKind::Value)
+                self.read_log.borrow_mut().refused.take().unwrap_or(FailureKind::Value)
             }
             EvalErrorKind::Budget | EvalErrorKind::Interrupted => FailureKind::Limit,
         };
@@ -270,7 +274,7 @@ impl<'r> Running<'r> {
     /// without it cannot be made for that reason.
     pub(crate) fn blame(&self, failure: Failure) -> Failure {
         let blamable = matches!(failure.kind, FailureKind::Value | FailureKind::Target);
-        let missing = self.log.borrow().missing.last().cloned().filter(|_| blamable);
+        let missing = self.read_log.borrow().missing.last().cloned().filter(|_| blamable);
         let Some(source) = missing else { return failure };
         let message = format!("source resource {source} not found: {}", failure.message);
         let missing = MissingSource { source, target: None };
@@ -289,13 +293,15 @@ impl<'r> Running<'r> {
             else {
                 continue;
             };
-            self.shared.tracer.note(|| Step {
+            self.shared.tracer.note(|| TraceStep {
                 what: format!("variables.{}", variable.name),
                 answer: match computed {
-                    Ok(value) => value.to_json(OUTPUT).map_or(Answer::Done, Answer::Value),
-                    Err(_) => Answer::Failed,
+                    Ok(value) => {
+                        value.to_json(OUTPUT).map_or(TraceAnswer::Done, TraceAnswer::Value)
+                    }
+                    Err(_) => TraceAnswer::Failed,
                 },
-                ..Step::default()
+                ..TraceStep::default()
             });
         }
     }

@@ -6,14 +6,14 @@ use kiln_rules::{Operation, Script, usual_plural};
 use kiln_value::{Map, Str, Value};
 
 use super::Bound;
-use crate::context::Shared;
+use crate::context::EvalShared;
 use crate::event::{Event, User};
 use crate::failure::Failure;
 
 pub(super) fn bind(
     session: &mut Session<'_>,
     script: &Script,
-    shared: &Shared<'_>,
+    shared: &EvalShared<'_>,
     bound: &Bound<'_>,
 ) -> Result<(), Failure> {
     let value = |object: Option<&Value>| object.map_or(Val::Null, Val::from);
@@ -30,13 +30,13 @@ pub(super) fn bind(
 }
 
 /// The request with every field that expressions may mention.
-fn request(shared: &Shared<'_>, bound: &Bound<'_>) -> Value {
+fn request(shared: &EvalShared<'_>, bound: &Bound<'_>) -> Value {
     let event = bound.event;
     let Value::Map(mut request) = event.request(bound.object, bound.old) else {
         return Value::map();
     };
     let Gvk { group, version, kind } = &event.kind;
-    let known = shared.world.kinds.get(&event.kind);
+    let known = shared.eval_env.kinds.get(&event.kind);
     let plural = known.map_or_else(|| usual_plural(kind), |known| known.plural().to_owned());
     let resource = Map::from_iter([
         ("group", Value::from(group.clone())),
@@ -47,14 +47,14 @@ fn request(shared: &Shared<'_>, bound: &Bound<'_>) -> Value {
     request.insert("requestResource", resource);
     request.insert("subResource", event.subresource.clone());
     request.insert("requestSubResource", event.subresource.clone());
-    // Kyverno: what nobody sent counts as created.
+    // Kyverno: an event without a request counts as a create.
     request.insert("operation", event.operation.unwrap_or(Operation::Create).as_str());
     request.insert("userInfo", user(event.user.as_ref()));
     Value::Map(request)
 }
 
 fn user(user: Option<&User>) -> Value {
-    // Kyverno: what is not known of a request is no part of it; nothing is made in the name of nobody.
+    // Kyverno: what is not known of a request is not part of it; nothing is made in the name of an unknown user.
     let Some(User { username, uid, groups, extra, .. }) = user else { return Value::map() };
     let mut info = Map::new();
     info.insert("username", username.clone());
@@ -64,8 +64,8 @@ fn user(user: Option<&User>) -> Value {
     Value::Map(info)
 }
 
-/// The namespace of the trigger; null when it is in none, or when nobody knows it.
-fn namespace(shared: &Shared<'_>, event: &Event) -> Result<Value, Failure> {
+/// The namespace of the trigger; null when it is in none, or when it is unknown.
+fn namespace(shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
     let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
     let Some(name) = event.namespace.as_ref().filter(|_| !is_namespace) else {
         return Ok(Value::Null);

@@ -209,7 +209,7 @@ fn an_object_that_is_no_valid_object_is_not_written() {
         &Scene::of(&policy).create(TRIGGER),
         r#"
 kyverno:p/r: error
-fails: test.yaml:10:7: cannot make v1/Secret/kube-system/Made By c: its name "Made By c" is no valid name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (join, cut and replace parts until it is one)
+fails: test.yaml:10:7: cannot make v1/Secret/kube-system/Made By c: its name "Made By c" is not a valid name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (join, cut and replace parts until it is one)
 "#,
     );
 }

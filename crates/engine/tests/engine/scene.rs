@@ -2,24 +2,24 @@
 
 use kiln_dialects::compile;
 use kiln_engine::{
-    Effect, Event, Limits, ListQuery, Outcome, Page, PatchTarget, Read, ReadError, RuleSet, User,
-    View, Wish, World,
+    AccessRequest, Effect, EvalEnv, Event, Limits, ListPage, ListQuery, PatchTarget, ReadError,
+    RecordedRead, RuleOutcome, RuleSet, User, View,
 };
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_testkit::difference;
 use kiln_value::{Str, Value};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
 
-/// What is there before an event.
+/// The objects before an event.
 pub(crate) struct Scene {
     rules: RuleSet,
     objects: Objects,
-    protected: Vec<Str>,
+    protected_namespaces: Vec<Str>,
     user: Option<User>,
     pub(crate) limits: Limits,
 }
 
-/// Objects that can be read, unless somebody says otherwise.
+/// Objects that can be read, unless a test says otherwise.
 #[derive(Default)]
 struct Objects {
     there: Vec<Value>,
@@ -37,7 +37,7 @@ impl Scene {
         Scene {
             rules: RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions),
             objects: Objects::default(),
-            protected: Vec::new(),
+            protected_namespaces: Vec::new(),
             user: None,
             limits: Limits::default(),
         }
@@ -51,7 +51,7 @@ impl Scene {
 
     /// Namespaces that objects cannot choose.
     pub(crate) fn protecting(mut self, namespaces: &[&str]) -> Self {
-        self.protected = namespaces.iter().copied().map(Str::from).collect();
+        self.protected_namespaces = namespaces.iter().copied().map(Str::from).collect();
         self
     }
 
@@ -100,36 +100,36 @@ impl Scene {
     }
 
     /// What comes of an event: first it passes the rules that change its object, then the others, as in a cluster.
-    pub(crate) fn outcomes(&self, event: &Event) -> Vec<Outcome> {
+    pub(crate) fn outcomes(&self, event: &Event) -> Vec<RuleOutcome> {
         let kinds = Kinds::builtin();
-        let world = World {
+        let eval_env = EvalEnv {
             limits: self.limits,
-            protected: &self.protected,
-            ..World::of(&self.objects, &kinds)
+            protected_namespaces: &self.protected_namespaces,
+            ..EvalEnv::of(&self.objects, &kinds)
         };
         let mut event = Event { user: self.user.clone(), ..event.clone() };
-        let mutated = self.rules.mutate(&event, &world);
+        let mutated = self.rules.mutate(&event, &eval_env);
         if event.object.is_some() {
             event.object = Some(mutated.object);
         }
         let mut outcomes = mutated.outcomes;
-        outcomes.extend(self.rules.evaluate(&event, &world));
+        outcomes.extend(self.rules.evaluate(&event, &eval_env));
         outcomes
     }
 
-    fn show(&self, outcome: &Outcome) -> String {
+    fn show(&self, outcome: &RuleOutcome) -> String {
         let mut lines = vec![match &outcome.why {
             Some(why) => format!("{}: {}: {why}", outcome.rule, outcome.verdict.as_str()),
             None => format!("{}: {}", outcome.rule, outcome.verdict.as_str()),
         }];
         for read in &outcome.reads {
             lines.push(match read {
-                Read::Object(id) => format!("reads {id}"),
-                Read::List { kind, namespace, .. } => {
+                RecordedRead::Object(id) => format!("reads {id}"),
+                RecordedRead::List { kind, namespace, .. } => {
                     let namespace = namespace.as_deref().unwrap_or("all namespaces");
                     format!("lists {} in {namespace}", kind.kind)
                 }
-                Read::Global(name) => format!("reads the global value {name}"),
+                RecordedRead::Global(name) => format!("reads the global value {name}"),
             });
         }
         for effect in &outcome.effects {
@@ -161,8 +161,8 @@ impl Scene {
             );
             lines.push(format!("fails: {shown}"));
         }
-        if let Some(doubt) = &outcome.doubt {
-            lines.push(format!("doubts: {}", doubt.message));
+        if let Some(uncertain) = &outcome.uncertain {
+            lines.push(format!("doubts: {}", uncertain.message));
         }
         if let Some(trace) = &outcome.trace {
             lines.push("because".to_owned());
@@ -209,7 +209,7 @@ impl View for Objects {
         Ok(found.cloned())
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         self.check(query.kind)?;
         let objects = self.there.iter().filter(|object| {
             Gvk::of(object).as_ref() == Some(query.kind)
@@ -220,12 +220,12 @@ impl View for Objects {
                     .selector
                     .matches(object.get_path(["metadata", "labels"]).and_then(Value::as_map))
         });
-        Ok(Page { objects: objects.cloned().collect(), resume: None })
+        Ok(ListPage { objects: objects.cloned().collect(), resume: None })
     }
 
-    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+    fn permits(&self, access: &AccessRequest<'_>) -> Result<(), ReadError> {
         match self.denied {
-            Some((verb, kind)) if wish.verb == verb && wish.kind.kind == kind => {
+            Some((verb, kind)) if access.verb == verb && access.kind.kind == kind => {
                 let message = format!("the author of the policy may not {verb} {kind}");
                 Err(ReadError::Denied(message))
             }

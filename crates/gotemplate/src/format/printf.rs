@@ -14,7 +14,7 @@ struct Format<'f> {
     at: usize,
     arguments: &'f [Dyn],
     next: usize,
-    /// An argument number was given somewhere, so that left-over arguments are no mistake.
+    /// An argument number was given somewhere, so that left-over arguments are not a mistake.
     reordered: bool,
     good_number: bool,
 }

@@ -145,7 +145,7 @@ pub(crate) fn find(name: &str, set: FunctionSet) -> Option<&'static Function> {
         .or_else(|| builtin::TABLE.iter().find(|function| function.name == name))
 }
 
-/// What somebody may have meant by a name that is not there.
+/// What was probably meant by a name that is not there.
 pub(crate) fn suggest(name: &str, set: FunctionSet) -> Option<String> {
     match name {
         "toYaml" | "include" | "required" | "tpl" | "lookup" | "fromYaml" => {

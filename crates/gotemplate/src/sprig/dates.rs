@@ -80,7 +80,7 @@ fn time_of(call: &Call<'_>, value: &Dyn) -> Result<Time> {
     }
 }
 
-/// A time shown in a zone; one that nobody knows is UTC.
+/// A time shown in a zone; an unknown one is UTC.
 fn zoned(time: &Time, zone: &str) -> Time {
     if matches!(zone, "" | "UTC" | "Local") {
         return time.utc();

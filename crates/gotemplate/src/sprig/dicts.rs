@@ -197,7 +197,7 @@ fn merge_into(
             (Some(Dyn::Map(inner)), Dyn::Map(from)) => {
                 merge_into(call, &inner, from, overwrite, depth + 1)?;
             }
-            // A map does not even overwrite what is no map.
+            // A map does not even overwrite what is not a map.
             (Some(present), Dyn::Map(_)) if !is_empty(&present) => {}
             (Some(present), _) if !overwrite && !is_empty(&present) => {}
             _ => insert(call, target, name, value)?,

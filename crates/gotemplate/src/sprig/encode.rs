@@ -51,7 +51,7 @@ fn base64_digit(byte: u8) -> Option<u32> {
     }))
 }
 
-/// What Base64 says, as Go reads it: passing over new lines and the bits that are left over, strict about `=`.
+/// What Base64 says, as Go reads it: skipping new lines and the bits that are left over, strict about `=`.
 pub(super) fn base64_decoded(encoded: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let illegal = |at: usize| Err(format!("illegal base64 data at input byte {at}"));
     let after_lines = |from: usize| {

@@ -38,7 +38,7 @@ pub(super) fn raw(call: &Call<'_>, a: &[Dyn]) -> Result {
     with_strings_marked(raw, call.meter)
 }
 
-/// JSON whose strings count as data, whoever wrote them: inside of the quotes there is no structure.
+/// JSON whose strings count as data, wherever they come from: inside of the quotes there is no structure.
 fn with_strings_marked(text: String, meter: &Meter) -> Result {
     let bytes = text.as_bytes();
     let (mut parts, mut at) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! What Go says of a text that is no JSON: the first character that cannot stand where it stands.
+//! What Go says of a text that is not JSON: the first character that cannot stand where it stands.
 
 use kiln_text::quote::quote;
 
@@ -16,7 +16,7 @@ struct Scanner<'s> {
     at: usize,
     /// The objects (`{`) and arrays (`[`) around this place.
     open: Vec<u8>,
-    /// What is wrong with a number that is no float; mistakes in the syntax are told before it.
+    /// What is wrong with a number that is not a float; mistakes in the syntax are told before it.
     too_large: Option<String>,
 }
 

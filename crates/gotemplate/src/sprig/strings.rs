@@ -385,7 +385,7 @@ fn split(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn splitn(call: &Call<'_>, a: &[Dyn]) -> Result {
-    // Go: a negative count is no limit, 0 gives nothing.
+    // Go: a negative count is not a limit, 0 gives nothing.
     let most = usize::try_from(int(a, 1)).ok();
     if most == Some(0) {
         return Ok(numbered(Vec::new()));

@@ -34,7 +34,7 @@ fn templates_render_as_in_go() {
         tally.known_failure(*case, *reason);
     }
     for case in corpus.get("cases").and_then(Value::as_list).unwrap() {
-        // Go's output is no text here.
+        // Go's output is not text here.
         if case.get("invalidUtf8").is_some() {
             tally.leave_out();
             continue;

@@ -78,7 +78,7 @@ fn host(url: &str) -> Result<String, String> {
     let (host, port) = match host.strip_prefix('[') {
         Some(inside) => {
             let (host, port) = inside.split_once(']').ok_or("the URL has no ']' after its '['")?;
-            // A zone (`%25eth0`) is no part of the address.
+            // A zone (`%25eth0`) is not part of the address.
             (host.split_once('%').map_or(host, |(host, _)| host), port)
         }
         None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
@@ -110,7 +110,7 @@ fn after_scheme(url: &str) -> Result<&str, String> {
         Some(first) if valid && first.is_ascii_alphabetic() => Ok(&url[colon + 1..]),
         // Go: the first part of a relative path must not have a colon.
         _ if scheme.contains('/') => Ok(url),
-        _ => Err("the first part of the URL has a colon and is no scheme".to_owned()),
+        _ => Err("the first part of the URL has a colon and is not a scheme".to_owned()),
     }
 }
 

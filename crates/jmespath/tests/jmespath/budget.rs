@@ -44,7 +44,7 @@ fn deep_sources_are_refused() {
 
 #[test]
 fn long_sources_are_fine_or_refused() {
-    // Left-associative operators are no depth, only length.
+    // Left-associative operators are not depth, only length.
     let data = value!({"a": true});
     for operator in [" || ", " && ", " | ", "."] {
         let source = vec!["a"; 20_000].join(operator);

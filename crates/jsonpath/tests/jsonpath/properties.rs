@@ -1,4 +1,4 @@
-//! What holds for every expression and every value, and what too much of it is told.
+//! What holds for every expression and every value, and the messages about exceeded limits.
 
 use kiln_jsonpath::{ErrorKind, Expression, Limits};
 use kiln_value::{Value, value};

@@ -1,4 +1,4 @@
-//! `fn run`: hands the objects of a folder or a stream to functions, and takes in what they make of them.
+//! `fn run`: hands the objects of a folder or a stream to functions, and reads their results.
 //!
 //! The functions run as those of kustomizations do ([`crate::plugins`]), from the working directory.
 
@@ -226,7 +226,7 @@ fn function(
     config: &Config<'_>,
     session: &Session<'_>,
 ) -> Result<Option<Function>> {
-    // Whoever types a program means it, wherever it lies.
+    // A program that a user types is trusted, wherever it lies.
     let typed = matches!(run.functions, FunctionsFrom::Program(..) | FunctionsFrom::Image(..));
     let restrictions = if typed { LoadRestrictions::None } else { LoadRestrictions::RootOnly };
     let root = session.files.top(config.working_directory, restrictions)?;

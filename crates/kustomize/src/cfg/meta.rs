@@ -151,7 +151,7 @@ fn mismatch(what: &str) -> Error {
     ))
 }
 
-/// Objects on their way through filters; when none is left, nothing comes of them.
+/// Objects that pass through filters; filters are not run on none.
 pub(super) struct Pipeline {
     nodes: Vec<Node>,
     ended: bool,

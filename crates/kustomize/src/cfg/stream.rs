@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_diagnostic::{Place, Source};
+use kiln_diagnostic::{Source, SourceLocation};
 use kiln_value::Value;
 use kiln_yaml::{Limits, Node, NodeKind, NodeStyle, ReadOptions};
 
@@ -58,13 +58,13 @@ fn documents(text: &str) -> Result<Vec<Range<usize>>> {
 /// Reads a text.
 ///
 /// # Errors
-/// When it is no YAML, or no objects.
+/// When it is not YAML, or no objects.
 pub(super) fn read(name: &str, bytes: &[u8], reading: &Reading<'_>) -> Result<Read> {
     if bytes.len() > reading.limit {
         return Err(Error::new(format!("{name} is larger than {} bytes", reading.limit)));
     }
     let text = std::str::from_utf8(bytes)
-        .map_err(|_| Error::new(format!("MalformedYAMLError: {name} is no UTF-8 text")))?;
+        .map_err(|_| Error::new(format!("MalformedYAMLError: {name} is not UTF-8 text")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let limits = Limits { bytes: reading.limit, ..Limits::default() };
     let documents = documents(&text)?;
@@ -77,7 +77,7 @@ pub(super) fn read(name: &str, bytes: &[u8], reading: &Reading<'_>) -> Result<Re
             let whole = Arc::new(Source::new(name, text.clone()));
             problem.place = problem.place.map(|place| {
                 let span = place.span();
-                Place::new(whole, document.start + span.start..document.start + span.end)
+                SourceLocation::new(whole, document.start + span.start..document.start + span.end)
             });
             crate::session::malformed(&problem)
         })?;
@@ -133,7 +133,7 @@ pub(super) struct Written<'a> {
 /// Writes nodes as one text.
 ///
 /// # Errors
-/// When one of them is no object.
+/// When one of them is not an object.
 pub(super) fn write(mut nodes: Vec<Node>, written: &Written<'_>) -> Result<String> {
     let as_json = match nodes.as_slice() {
         [only] if written.wrap.is_none() => meta::path(only).ends_with(".json"),

@@ -57,7 +57,7 @@ impl Field {
 }
 
 impl Tree {
-    /// A tree without fields; if nobody says whose branches, those of owners if any object has one.
+    /// A tree without fields; by default, those of owners if any object has one.
     pub fn new(structure: Option<Structure>) -> Self {
         Tree { fields: Vec::new(), structure }
     }

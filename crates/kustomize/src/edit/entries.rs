@@ -228,7 +228,7 @@ impl KustomizationFile {
         });
     }
 
-    /// Adds a patch; one that is there already is passed over with a note.
+    /// Adds a patch; one that is there already is skipped with a note.
     ///
     /// # Errors
     /// When both a file and a text are given, or neither.

@@ -288,7 +288,7 @@ pub fn generator_problem(
     let options = Options { working_directory: directory.to_owned(), ..Options::default() };
     match Build::new(&trial, &options).run(directory) {
         Ok(_) => Ok(()),
-        // The place is in a text that nobody wrote.
+        // The place is in a text that is generated.
         Err(failed) => Err(Error::new(failed.error.message())),
     }
 }

@@ -43,7 +43,7 @@ impl Listed {
 }
 
 impl KustomizationFile {
-    /// Adds paths to a list; those that are there already are passed over with a note.
+    /// Adds paths to a list; those that are there already are skipped with a note.
     pub fn add_paths(&mut self, listed: Listed, paths: &[String]) {
         for path in paths {
             if self.has(listed.field(), path) {

@@ -66,7 +66,7 @@ impl KustomizationFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it is no kustomization, with the place of what is wrong.
+    /// When it is not a kustomization, with the place of what is wrong.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self> {
         let documents = kiln_yaml::read_bytes(name, bytes, ReadOptions::kustomization())
             .map_err(|diagnostic| yaml_error(&diagnostic).context("invalid Kustomization"))?;
@@ -106,7 +106,7 @@ impl KustomizationFile {
         self.value != self.settled
     }
 
-    /// What was passed over, and why.
+    /// What was skipped, and why.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-/// Opens what a path leads to, without waiting for whoever might be at the other end of a pipe.
+/// Opens what a path leads to, without waiting for the other end of a pipe.
 pub(super) fn through_links(path: &str) -> io::Result<File> {
     let mut options = File::options();
     #[cfg(unix)]

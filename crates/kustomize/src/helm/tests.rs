@@ -162,7 +162,7 @@ fn no_field_of_a_chart_leads_out() {
                     let (asked, built) = build(&text, charts);
                     for command in &asked {
                         let words = format!("{:?} {:?}", command.arguments, command.environment);
-                        // The name of a release and the like may be any text; it is no path then.
+                        // The name of a release and the like may be any text; it is not a path then.
                         let is_path = words.contains("/outside") && !words.contains(&hostile)
                             || words.contains("/app/link");
                         assert!(!is_path, "{field}: {hostile}: {words}");

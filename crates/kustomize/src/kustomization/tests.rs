@@ -1,5 +1,5 @@
 //! What every field of a kustomization that takes a text must not do with it. The fields come from their declaration:
-//! a new one is tried here without anybody thinking of it, and the lists below say when it reads files.
+//! a new one is tried here automatically, and the lists below say when it reads files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,7 +87,7 @@ fn kustomizations(text: &str) -> Vec<(String, Value)> {
         .collect();
     // The same chart in a document of its own.
     for (name, chart) in HelmChart::places(text) {
-        let Value::Map(mut chart) = chart else { panic!("{name} is no field") };
+        let Value::Map(mut chart) = chart else { panic!("{name} is not a field") };
         with(&mut chart, value!({"name": "web", "repo": "https://charts.example"}));
         with(
             &mut chart,
@@ -109,7 +109,7 @@ fn with(map: &mut Map, defaults: Value) {
     }
 }
 
-/// Fills in without what other fields of an entry nobody looks at the field in question.
+/// Fills in without what other fields of an entry the field in question is not read.
 fn complete(kustomization: Value) -> Value {
     let Value::Map(mut map) = kustomization else { return kustomization };
     for (field, defaults) in [

@@ -3,7 +3,7 @@
 //! The rights are worked out here. Taking them is left to a program that gives up all others and then becomes
 //! the plugin: this process must keep its own.
 //!
-//! No right comes from a path that a plugin, or whoever wrote the kustomization, can lead elsewhere. What lies below
+//! No right comes from a path that a plugin, or the author of the kustomization, can redirect. What lies below
 //! a folder that plugins write into is never followed: the rights for the folder are enough for it.
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub struct Confiner {
     pub not_held: Vec<String>,
 }
 
-/// Stands before the names of variables for a plugin on their way through the confiner: a kustomization sets some
+/// Stands before the names of variables for a plugin that pass through the confiner: a kustomization sets some
 /// of them, and what the linker and the libraries of the confiner obey must not be among its own.
 pub const CARRIED: &str = "_";
 
@@ -123,7 +123,7 @@ const PROCESS: &str = "/proc/self";
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// Devices that hold nobody's data. The terminal is none of them: what is written there can become input.
+/// Devices that hold no user data. The terminal is none of them: what is written there can become input.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 impl Confinement {
@@ -247,7 +247,7 @@ fn files_of_program(command: &Command, folders: &[PathBuf]) -> Vec<PathBuf> {
         Trust::Function { elsewhere } => files.extend(elsewhere.iter().map(PathBuf::from)),
         Trust::Tool | Trust::Container => {}
     }
-    // What a function says of its interpreter is the word of whoever wrote it. The user chooses: by `PATH`, or by
+    // What a function says of its interpreter is chosen by its author. The user chooses: by `PATH`, or by
     // installing a plugin.
     let named = interpreter(program, Path::new(&command.directory))
         .filter(|file| !is_function(command) || is_in_path(file));

@@ -1,7 +1,7 @@
 //! One process from its start to its end, within limits.
 //!
 //! Three threads carry the streams, so that a process may read and write in any order, or not at all. They are
-//! not waited for once the process was stopped: whoever took a stream along may keep it open for ever.
+//! not waited for once the process was stopped: a child process that inherited a stream may keep it open for ever.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -95,7 +95,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Waits for both streams to close, which is told, and for the end.
+    /// Waits for both streams to close, which is reported, and for the end.
     fn until(&mut self, deadline: Option<Instant>, nobody_writes: impl FnOnce()) -> Outcome {
         let far = Instant::now() + FAR;
         let deadline = deadline.unwrap_or(far);
@@ -175,7 +175,7 @@ fn exit(status: ExitStatus) -> Exit {
 fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event> {
     let (to, events) = mpsc::channel();
     if let Some(mut stdin) = child.stdin.take() {
-        // A process that does not read its input is no failure.
+        // A process that does not read its input is not a failure.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
     if let Some(stdout) = child.stdout.take() {
@@ -189,7 +189,7 @@ fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event>
 }
 
 fn send(to: &Sender<Event>, event: Event) {
-    // Nobody listens any more once the process was stopped.
+    // The stream is not read any more once the process was stopped.
     let _ = to.send(event);
 }
 
@@ -202,7 +202,7 @@ fn read_at_most(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads everything, so that nobody blocks, and forgets what is too much.
+/// Reads everything, so that the writer does not block, and forgets what is too much.
 fn keep_the_start(mut from: impl Read) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0; 8192];

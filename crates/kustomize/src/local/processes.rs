@@ -10,7 +10,7 @@ pub(super) const MARK: &str = "KILN_RUN";
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    /// Nobody is seen here.
+    /// No process is visible here.
     #[derive(Clone, Copy, Debug)]
     pub(in crate::local) enum Seen {}
 
@@ -127,7 +127,7 @@ mod linux {
         #[test]
         fn children_are_found_by_their_parent_and_strays_by_their_mark() {
             let mark = format!("test-{}", std::process::id());
-            // The inner shell ends at once, so that what it started belongs to nobody.
+            // The inner shell ends at once, so that what it started is an orphan.
             let mut child = Command::new("sh")
                 .args(["-c", "sleep 100 & sh -c 'setsid sleep 100 & echo'; wait"])
                 .env(MARK, &mark)

@@ -57,7 +57,7 @@ impl Running {
             }
         });
         for folder in std::mem::take(&mut self.state().folders) {
-            // Somebody else may have cleaned up.
+            // Another process may have cleaned up.
             let _ = std::fs::remove_dir_all(folder);
         }
     }
@@ -101,7 +101,7 @@ impl Running {
         }
     }
 
-    /// Starts a process. While that lasts nobody can put an end to everything.
+    /// Starts a process. While that lasts stopping everything waits.
     pub(super) fn start(
         &self,
         command: &mut Command,
@@ -144,7 +144,7 @@ impl Running {
     }
 }
 
-/// A name for a run or a folder that nobody else on this machine has.
+/// A name for a run or a folder that is unique on this machine.
 pub(super) fn new_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // Somebody else may have cleaned up.
+        // Another process may have cleaned up.
         let _ = std::fs::remove_dir_all(&self.path);
         self.running.state().folders.remove(&self.path);
     }
@@ -221,7 +221,7 @@ impl Started {
         self.process.stop(has_ended);
     }
 
-    /// Tells the sandbox that what the plugin left running has nothing to say any more, and is to end with it. To anybody
+    /// Tells the sandbox that what the plugin left running has nothing to say any more, and is to end with it. To any other process
     /// who does not wait for this signal, it means nothing.
     pub(super) fn tell_that_nobody_writes(&self) {
         #[cfg(unix)]
@@ -313,7 +313,7 @@ impl Stoppable {
         let sent = if self.kind.has_a_group() { killpg(pid, signal) } else { kill(pid, signal) };
         // One that has just been started may not have made its group yet.
         if sent.is_err() && signal == Unix::SIGTERM && self.kind.makes_its_group() {
-            // There may be nobody left.
+            // There may be no process left.
             let _ = kill(pid, signal);
         }
     }
@@ -328,7 +328,7 @@ enum Signal {
     Kill,
 }
 
-/// Has a container killed; that there is none any more is no failure.
+/// Has a container killed; that there is none any more is not a failure.
 fn kill_container(runtime: &str, name: &str) {
     let killing = Command::new(runtime)
         .args(["kill", name])

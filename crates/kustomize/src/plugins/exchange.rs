@@ -46,7 +46,7 @@ pub(super) fn outgoing(resources: &Resources) -> Vec<Value> {
 /// Takes in what a generator wrote.
 ///
 /// # Errors
-/// When it is no list of objects.
+/// When it is not a list of objects.
 pub(super) fn generated(output: &[u8], by: &str, session: &Session<'_>) -> Result<Vec<Resource>> {
     marked(read(output, by, session)?)
 }
@@ -90,7 +90,7 @@ pub(super) fn marked(mut objects: Vec<Resource>) -> Result<Vec<Resource>> {
 /// Takes in what a transformer wrote: objects it left out are deleted, new ones are added.
 ///
 /// # Errors
-/// When it is no list of objects, or holds one twice.
+/// When it is not a list of objects, or holds one twice.
 pub(super) fn transformed(
     output: &[u8],
     by: &str,

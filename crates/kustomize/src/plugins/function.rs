@@ -1,6 +1,6 @@
 //! Functions: programs and containers that read and write resource lists.
 
-use kiln_diagnostic::{Diagnostic, Place, Severity};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 use kiln_value::{Map, Str, Value};
 
 use super::{exchange, running};
@@ -80,7 +80,7 @@ pub(crate) struct Function {
 struct Who {
     id: String,
     original_id: String,
-    place: Option<Place>,
+    place: Option<SourceLocation>,
 }
 
 /// What came of a run.

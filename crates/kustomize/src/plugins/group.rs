@@ -214,7 +214,7 @@ impl Group {
         .map_err(|error| {
             let line = error.place().map(|place| format!(" in line {}", place.position().line));
             Error::new(format!(
-                "plugin {} {word} wrote something that is no object{}: {error}",
+                "plugin {} {word} wrote something that is not an object{}: {error}",
                 self.group,
                 line.unwrap_or_default()
             ))

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::host::{Command, Exit, Finished, Trust};
 use crate::session::Session;
 
-/// The signal that nobody can ignore.
+/// The signal that cannot be ignored.
 const KILLED: i32 = 9;
 
 /// How programs say that the sandbox kept them from something.
@@ -92,7 +92,7 @@ pub(super) fn said(finished: &Finished) -> String {
 pub(super) fn advice(program: &str, finished: &Finished) -> String {
     let mut advice = format!("it is the executable {program}");
     if finished.exit == Exit::Signal(KILLED) && finished.stopped.is_none() {
-        advice.push_str("; nobody here sent that signal, the system may have run out of memory");
+        advice.push_str("; Kiln did not send that signal, the system may have run out of memory");
     }
     if REFUSED.iter().any(|words| finished.errors.contains(words)) {
         advice.push_str("; --plugin-read and --plugin-write let it touch more files than those of its kustomization, --network lets it use the network");

@@ -15,7 +15,7 @@ pub(super) struct Comments<'d> {
 }
 
 impl<'d> Comments<'d> {
-    /// Finds them; `None` for texts with comments in places where they cannot be told from text. What is inside
+    /// Finds them; `None` for texts with comments in places where they look like text. What is inside
     /// of values that are replaced goes with them.
     pub(super) fn of(
         text: &'d str,

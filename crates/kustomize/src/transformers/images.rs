@@ -30,7 +30,7 @@ pub(crate) struct Images {
 
 struct Entry {
     image: Image,
-    /// `None`: the name is no regular expression, and so fits no image.
+    /// `None`: the name is not a regular expression, and so fits no image.
     pattern: Option<Regex>,
 }
 

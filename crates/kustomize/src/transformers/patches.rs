@@ -322,7 +322,7 @@ impl Json6902 {
     /// Reads a patch.
     ///
     /// # Errors
-    /// When the target has no name, or the text is no JSON patch.
+    /// When the target has no name, or the text is not a JSON patch.
     pub(crate) fn load(config: &Json6902Config, site: &Site<'_, '_>) -> Result<Self> {
         let target = config.target.clone().unwrap_or_default();
         if target.name.is_empty() {
@@ -402,7 +402,7 @@ fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
 }
 
 fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
-    // Operations can copy what is there.
+    // Operations can copy existing values.
     session.budget.pay_for_growth(resource, Resource::object, |resource| {
         resource.check_types()?;
         annotations::with_memory_inside(resource, |object| {

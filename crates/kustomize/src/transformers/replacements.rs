@@ -467,7 +467,7 @@ fn rewrite_text(
         let new = match (is_scalar, found.is_new) {
             (false, _) => source.value.clone(),
             (true, true) => resolve_plain(&source.text),
-            // kustomize: writes `!!int text` here, which whoever reads the file will refuse.
+            // kustomize: writes `!!int text` here, which readers of the file refuse.
             (true, false) => retype(field, &source.text)?,
         };
         // A scalar for a scalar leaves everything else as it is written.

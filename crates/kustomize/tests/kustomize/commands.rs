@@ -4,7 +4,7 @@ use kiln_kustomize::Result;
 use kiln_kustomize::cfg::{Cat, Config, From, Local, Search, Structure, Tree};
 use kiln_kustomize::fs::Memory;
 
-/// The words of a command: what is no option, and the options with their values.
+/// The words of a command: what is not an option, and the options with their values.
 struct Words<'w> {
     plain: Vec<&'w str>,
     options: Vec<(&'w str, &'w str)>,

@@ -56,7 +56,7 @@ fn builds_give_the_recorded_bytes() {
 
 /// What differs on purpose, with the reason; docs/reference/differences/kustomize.md has a row for each.
 const ON_PURPOSE: &[(&str, &str)] = &[
-    ("06b-replacement-type-silent", "an error, where kustomize writes a text that nobody can read"),
+    ("06b-replacement-type-silent", "an error, where kustomize writes a text that cannot be read"),
     ("11-document-end-marker", "an error, where kustomize drops the object after `...`"),
     ("16-replaced-name-number", "the name stays text, where kustomize makes a number of it"),
     ("18-big-int-after-json-patch", "the number stays exact, where kustomize rounds it"),

@@ -57,7 +57,7 @@ impl<F: Fn(&Command) -> Finished> Programs for Host<F> {
     }
 
     fn not_held(&self) -> Vec<String> {
-        vec!["nobody holds plugins back here".to_owned()]
+        vec!["plugins are not confined here".to_owned()]
     }
 }
 
@@ -111,9 +111,9 @@ fn generators_are_asked_at_once_and_each_with_its_own_configurations() {
 #[test]
 fn a_host_that_cannot_hold_plugins_back_says_so_once() {
     let output = build(tree(), &Host::new(generates)).unwrap();
-    let told = output.warnings.iter().filter(|w| w.message.contains("nobody holds")).count();
+    let told = output.warnings.iter().filter(|w| w.message.contains("are not confined")).count();
     assert_eq!(told, 1);
-    // Nobody needs to know where there is nothing to hold back.
+    // No warning where there is nothing to confine.
     let plain = tree().with("app/kustomization.yaml", "resources: [c.yaml]\n");
     assert!(build(plain, &Host::new(generates)).unwrap().warnings.is_empty());
 }

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use kiln_apiserver::Request;
-use kiln_engine::{Event, Outcome, RuleSet, World};
+use kiln_engine::{EvalEnv, Event, RuleOutcome, RuleSet};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::{Policy, Rule};
 use kiln_sandbox::Sandbox;
@@ -89,7 +89,7 @@ impl Cluster {
 
 /// A process on a cluster.
 struct Process {
-    shared: Shared,
+    shared: AppState,
     end: oneshot::Sender<()>,
     task: JoinHandle<Result<(), RunError>>,
 }
@@ -100,7 +100,7 @@ impl Process {
         let (end, ended) = oneshot::channel();
         let (show, shown) = oneshot::channel();
         let ended = async { drop(ended.await) };
-        let show = |shared: &Shared| drop(show.send(shared.clone()));
+        let show = |shared: &AppState| drop(show.send(shared.clone()));
         let task = tokio::spawn(run_with(options, acting, ended, show));
         Process { shared: shown.await.unwrap(), end, task }
     }
@@ -111,9 +111,9 @@ impl Process {
         line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0.0)
     }
 
-    /// Waits until it acts, and has read what is there.
+    /// Waits until it acts, and has read the existing objects.
     async fn is_at_work(&self) {
-        until("it acts", || self.acts() && *self.shared.work.borrow() == Work::Rests).await;
+        until("it acts", || self.acts() && *self.shared.work.borrow() == ActivityState::Idle).await;
     }
 
     fn acts(&self) -> bool {
@@ -158,7 +158,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Instant {
     Instant::now()
 }
 
-/// Shows times that were measured, to whoever runs the test with `--nocapture`.
+/// Shows times that were measured, when the test runs with `--nocapture`.
 #[allow(clippy::print_stdout, reason = "the times are for people")]
 fn show(times: &str) {
     println!("{times}");
@@ -220,7 +220,13 @@ impl Compile for Stalls {
         Stored.compile(policy, kinds)
     }
 
-    fn evaluate(&self, rules: &RuleSet, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+    fn evaluate(
+        &self,
+        rules: &RuleSet,
+        rule: &Rule,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+    ) -> RuleOutcome {
         if event.trigger().and_then(metadata::name) == Some("stall") {
             let mut stalls = STALLS.lock().unwrap_or_else(PoisonError::into_inner);
             stalls.1 = stalls.0;
@@ -229,7 +235,7 @@ impl Compile for Stalls {
             }
             stalls.1 = false;
         }
-        Stored.evaluate(rules, rule, event, world)
+        Stored.evaluate(rules, rule, event, eval_env)
     }
 }
 
@@ -255,7 +261,7 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     let (mut renewals, mut longest, mut last) = (BTreeSet::new(), Duration::ZERO, stalled);
     while stalled.elapsed() < LEASE * 2 {
         let (now_held_by, renewed) = cluster.lease();
-        assert_eq!(now_held_by, holder, "nobody takes over from whoever renews");
+        assert_eq!(now_held_by, holder, "no replica takes over from one that renews");
         if renewals.insert(renewed) {
             longest = longest.max(last.elapsed());
             last = Instant::now();
@@ -270,7 +276,7 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     // Now nothing is heard of the Lease any more.
     freeze.send(true).unwrap();
     let stopped = until("the first one stops", || !first.acts()).await;
-    assert!(!second.acts(), "there is nobody else yet");
+    assert!(!second.acts(), "there is no other replica yet");
     let before = first.writes();
     let began = until("the second one begins", || second.acts()).await;
     until("the second one does the work", || cluster.made("two") && cluster.made("stall")).await;
@@ -284,7 +290,10 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     })
     .await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!((first.writes() - before).abs() < 0.5, "whoever lost the Lease wrote something");
+    assert!(
+        (first.writes() - before).abs() < 0.5,
+        "the replica that lost the Lease wrote something"
+    );
     assert!(second.acts() && !first.acts());
     show(&format!(
         "while an evaluation stalled for {} s: {} renewals, at most {:.1} s apart; without renewals: the holder stopped \
@@ -317,10 +326,16 @@ impl Compile for Panics {
         Stored.compile(policy, kinds)
     }
 
-    fn evaluate(&self, rules: &RuleSet, rule: &Rule, event: &Event, world: &World<'_>) -> Outcome {
+    fn evaluate(
+        &self,
+        rules: &RuleSet,
+        rule: &Rule,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+    ) -> RuleOutcome {
         let name = event.trigger().and_then(metadata::name);
         assert!(name != Some("breaks"), "a mistake in Kiln");
-        Stored.evaluate(rules, rule, event, world)
+        Stored.evaluate(rules, rule, event, eval_env)
     }
 }
 

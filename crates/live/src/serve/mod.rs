@@ -9,25 +9,25 @@
 //! | module | holds |
 //! |---|---|
 //! | here | starting and ending the parts |
-//! | `keeper` | keeps desk, certificates and webhook configurations as policies need them |
+//! | `webhook_reconciler` | keeps desk, certificates and webhook configurations as policies need them |
 //! | `server` | connections, their limits, and how they end |
-//! | `answer` | what is answered at which path |
-//! | `bodies` | how many bytes of reviews are there at once |
-//! | `carriers` | how many requests are written down for whoever acts |
-//! | `places` | who gives up a connection when somebody else wants one |
+//! | `routes` | what is answered at which path |
+//! | `body_budget` | how many bytes of reviews are there at once |
+//! | `update_request_limiter` | how many requests are stored for the leader |
+//! | `connection_slots` | which connection is evicted when all slots are taken |
 //! | `tls` | the certificate that is served now |
-//! | `turns` | how many reviews are at work at once |
+//! | `review_pool` | how many reviews are at work at once |
 //! | `view` | objects and surroundings for rules that ask while a request waits |
 
-mod answer;
-mod bodies;
-mod carriers;
-mod keeper;
-mod places;
+mod body_budget;
+mod connection_slots;
+mod review_pool;
+mod routes;
 mod server;
 mod tls;
-mod turns;
+mod update_request_limiter;
 mod view;
+mod webhook_reconciler;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,16 +39,16 @@ use kiln_services::Services;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::state::Shared;
+use crate::state::AppState;
 use crate::supervisor::{OnPanic, Supervisor};
 
-pub use carriers::CarrierLimits;
 pub use server::Limits;
 pub use tls::ClientAuthority;
+pub use update_request_limiter::CarrierLimits;
 
 /// What answers reviews: rules and settings that belong together.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct AdmissionState {
     pub(crate) hooks: Hooks,
     pub(crate) settings: Settings,
     pub(crate) services: Services,
@@ -57,7 +57,7 @@ pub(crate) struct Desk {
 }
 
 /// Serves until the process is to end. A process that only controls serves health and metrics.
-pub async fn serve(shared: Shared, admits: bool) {
+pub async fn serve(shared: AppState, admits: bool) {
     let listener = loop {
         match TcpListener::bind(shared.options.listen).await {
             Ok(listener) => break listener,
@@ -73,9 +73,9 @@ pub async fn serve(shared: Shared, admits: bool) {
 }
 
 /// Serves on a socket until the process is to end.
-pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limits: Limits) {
+pub async fn serve_on(shared: AppState, listener: TcpListener, admits: bool, limits: Limits) {
     let settings = Settings::new(&shared.options.namespace);
-    let first = Arc::new(Desk {
+    let first = Arc::new(AdmissionState {
         hooks: Hooks::default(),
         settings,
         services: Services::default(),
@@ -89,10 +89,10 @@ pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limit
     let mut shutdown = shared.shutdown.clone();
     let keeping = async {
         if admits {
-            let keep = || keeper::keep(shared.clone(), &desk_sender, &certificate);
+            let keep = || webhook_reconciler::keep(shared.clone(), &desk_sender, &certificate);
             Supervisor::of(&shared).keep("webhooks", OnPanic::Restart, keep).await;
         } else {
-            keeper::serve_own_certificate(&shared, &certificate);
+            webhook_reconciler::serve_own_certificate(&shared, &certificate);
             std::future::pending::<()>().await;
         }
     };
@@ -102,12 +102,12 @@ pub async fn serve_on(shared: Shared, listener: TcpListener, admits: bool, limit
             () = keeping => {}
             _ = shutdown.wait_for(|end| *end) => {}
         }
-        // Whoever asks whether it is ready sends requests elsewhere; those that still come are answered.
+        // Clients of the readiness probe send requests elsewhere; those that still come are answered.
         shared.health.bad("server", "the process ends");
         if admits {
             if shared.options.webhook_url.is_some() && !shared.options.leave_webhooks {
-                // Nobody else answers at the address of one process.
-                keeper::take_back(&shared).await;
+                // No other process answers at the address of one process.
+                webhook_reconciler::take_back(&shared).await;
             }
             tokio::time::sleep(shared.options.linger).await;
         }

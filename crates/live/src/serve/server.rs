@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::Desk;
-use super::answer::{self, Answer, Asked, text};
-use super::bodies::{Bodies, Unread};
-use super::carriers::{CarrierLimits, Carriers};
-use super::places::{Place, Places, Used};
+use super::AdmissionState;
+use super::body_budget::{Bodies, Unread};
+use super::connection_slots::{ConnectionSlot, ConnectionSlots, InFlightRequest};
+use super::review_pool::ReviewPool;
+use super::routes::{self, Answer, Asked, text};
 use super::tls::Served;
-use super::turns::Turns;
-use crate::state::Shared;
+use super::update_request_limiter::{CarrierLimits, Carriers};
+use crate::state::AppState;
 use crate::supervisor::caught;
 
 /// What strangers may cost.
@@ -30,7 +30,7 @@ use crate::supervisor::caught;
 pub struct Limits {
     /// Connections at once. When there are so many, one without a request at work makes room for a new one.
     pub connections: usize,
-    /// Reviews at once, each until it is really over: also one that nobody waits for any more.
+    /// Reviews at once, each until it is really over: also one whose client gave up.
     pub reviews: usize,
     /// Bytes of reviews at once that are received, or wait for their turn.
     pub bytes: usize,
@@ -44,7 +44,7 @@ pub struct Limits {
     pub idle: Duration,
     /// How long connections may go on when the process ends, or when they are to make room.
     pub drain: Duration,
-    /// Requests that are written down for whoever acts.
+    /// Requests that are stored for the leader.
     pub carriers: CarrierLimits,
 }
 
@@ -68,15 +68,15 @@ impl Default for Limits {
 const HEAD_BYTES: usize = 32 << 10;
 /// Requests at once on one connection.
 const STREAMS: u32 = 128;
-/// What a connection may send before somebody takes it: with 512 connections, 128 MiB that are nobody's.
+/// What a connection may send before it is read: with 512 connections, 128 MiB.
 const WINDOW: u32 = 256 << 10;
 
 /// Accepts connections until the server is closed, and then lets those that are there come to their end.
 pub(crate) async fn serve(
-    shared: &Shared,
+    shared: &AppState,
     listener: TcpListener,
     certificate: &Served,
-    desk: watch::Receiver<Arc<Desk>>,
+    desk: watch::Receiver<Arc<AdmissionState>>,
     limits: Limits,
     mut closed: watch::Receiver<bool>,
 ) {
@@ -88,10 +88,10 @@ pub(crate) async fn serve(
         }
     };
     shared.health.good("server", None);
-    let places = Places::new(limits.connections);
+    let places = ConnectionSlots::new(limits.connections);
     let bodies = Bodies::new(limits.bytes);
     let reviews = Arc::new(Semaphore::new(limits.reviews));
-    let turns = Turns::for_machine(Handle::current());
+    let turns = ReviewPool::for_machine(Handle::current());
     let carriers = Carriers::new(limits.carriers, Instant::now());
     // Nothing is ever said by it: it ends with the last connection.
     let (alive, mut all_ended) = mpsc::channel::<Infallible>(1);
@@ -134,19 +134,19 @@ pub(crate) async fn serve(
     }
     drop((listener, alive));
     if tokio::time::timeout(limits.drain, all_ended.recv()).await.is_err() {
-        tracing::warn!("some connections did not come to their end");
+        tracing::warn!("some connections did not finish");
     }
     turns.close();
 }
 
 struct Connection {
-    shared: Shared,
-    desk: watch::Receiver<Arc<Desk>>,
+    shared: AppState,
+    desk: watch::Receiver<Arc<AdmissionState>>,
     bodies: Bodies,
     reviews: Arc<Semaphore>,
     carriers: Carriers,
-    turns: Turns,
-    /// Whoever is at the other end has shown a certificate, or need not.
+    turns: ReviewPool,
+    /// The client has shown a certificate, or need not.
     is_known: bool,
     limits: Limits,
 }
@@ -157,13 +157,13 @@ impl Connection {
         stream: TcpStream,
         acceptor: TlsAcceptor,
         mut closed: watch::Receiver<bool>,
-        place: &Place,
+        place: &ConnectionSlot,
     ) {
         let limits = self.limits;
         let _ = stream.set_nodelay(true);
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(limits.handshake, acceptor.accept(stream)) => shaken,
-            () = place.is_given_up() => return tracing::debug!("a handshake makes room"),
+            () = place.is_given_up() => return tracing::debug!("dropping a handshake to make room"),
         };
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
@@ -194,12 +194,12 @@ impl Connection {
         let connection = Arc::new(self);
         let used = Arc::clone(&place.used);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (connection, used) = (Arc::clone(&connection), Used::begin(&used));
+            let (connection, used) = (Arc::clone(&connection), InFlightRequest::begin(&used));
             async move {
                 // Other requests of the connection go on.
                 let responding = connection.respond(request, used);
                 let answer = caught(&connection.shared.metrics, "request", responding).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(answer::broken))
+                Ok::<_, Infallible>(answer.unwrap_or_else(routes::broken))
             }
         });
         let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -211,29 +211,29 @@ impl Connection {
         let served = match served {
             Some(served) => served,
             None => {
-                // Whoever is at the other end is told, and has an answer to what is under way.
+                // The client is notified, and has an answer to what is under way.
                 serving.as_mut().graceful_shutdown();
                 tokio::select! {
                     served = serving.as_mut() => served,
                     () = tokio::time::sleep(limits.drain) => {
-                        return tracing::debug!("a connection did not come to its end");
+                        return tracing::debug!("a connection did not finish");
                     }
-                    () = place.is_cut() => return tracing::debug!("a connection is cut off"),
+                    () = place.is_cut() => return tracing::debug!("closing a connection"),
                 }
             }
         };
         if let Err(error) = served {
-            tracing::debug!(%error, "a connection broke off");
+            tracing::debug!(%error, "a connection was cut off");
         }
     }
 
-    async fn respond(&self, request: Request<Incoming>, mut used: Used) -> Answer {
+    async fn respond(&self, request: Request<Incoming>, mut used: InFlightRequest) -> Answer {
         let asked = Asked::new(request.method().clone(), request.uri());
         if !asked.is_review() {
-            return answer::plain(&self.shared, &asked);
+            return routes::plain(&self.shared, &asked);
         }
         if !self.is_known {
-            // Whoever only looks after the process has no certificate; reviews come from the API server.
+            // Probes have no certificate; reviews come from the API server.
             let labels =
                 [("path", asked.counted()), ("operation", ""), ("answer", "unknown client")];
             self.shared.metrics.count("kiln_admission_requests_total", &labels);
@@ -254,20 +254,25 @@ impl Connection {
             Ok(Ok(body)) => body,
             Ok(Err(Unread::TooLong)) => return too_long(),
             Ok(Err(Unread::NoRoom | Unread::MadeRoom)) => {
-                return text(StatusCode::SERVICE_UNAVAILABLE, "too many reviews come at once\n");
+                return text(StatusCode::SERVICE_UNAVAILABLE, "too many concurrent reviews\n");
             }
             Ok(Err(Unread::BrokeOff(error))) => {
-                return text(StatusCode::BAD_REQUEST, &format!("the review broke off: {error}\n"));
+                return text(
+                    StatusCode::BAD_REQUEST,
+                    &format!("the review was cut off: {error}\n"),
+                );
             }
-            Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the review did not come\n"),
+            Err(_) => {
+                return text(StatusCode::REQUEST_TIMEOUT, "timed out waiting for the review\n");
+            }
         };
         used.is_received();
-        let told = answer::Told {
+        let told = routes::Told {
             shared: self.shared.clone(),
             carriers: self.carriers.clone(),
             reviews: Arc::clone(&self.reviews),
             turns: self.turns.clone(),
         };
-        answer::review(told, desk, asked, body).await
+        routes::review(told, desk, asked, body).await
     }
 }

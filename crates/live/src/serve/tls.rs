@@ -27,7 +27,7 @@ impl Served {
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())
             .map_err(|error| format!("the key cannot be read: {error}"))?;
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider())
-            .map_err(|error| format!("certificate and key do not fit: {error}"))?;
+            .map_err(|error| format!("certificate and key do not match: {error}"))?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
         Ok(())
     }
@@ -97,7 +97,9 @@ impl ClientAuthority {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("no certificates: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("a certificate is no good: {error}"))?;
+            roots
+                .add(certificate)
+                .map_err(|error| format!("the certificate is invalid: {error}"))?;
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -163,7 +165,7 @@ mod tests {
         let params = CertificateParams::new([CALLED.to_owned()]).unwrap();
         let serving = params.signed_by(&new_key(), &between).unwrap().pem();
         assert!(signed(root.pem(), serving.clone() + &between.pem()));
-        assert!(!signed(root.pem(), serving), "nobody knows who signed it");
+        assert!(!signed(root.pem(), serving), "the signer is unknown");
         for is_ca in [IsCa::NoCa, IsCa::Ca(BasicConstraints::Unconstrained)] {
             let mut params = CertificateParams::new([CALLED.to_owned()]).unwrap();
             params.is_ca = is_ca;

@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_controller::Right;
-use kiln_engine::{ListQuery, Page, ReadError, User, View, Wish};
+use kiln_controller::AccessCheck;
+use kiln_engine::{AccessRequest, ListPage, ListQuery, ReadError, User, View};
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::PolicyId;
 use kiln_value::{Str, Value};
 
-use super::turns::Turn;
+use super::review_pool::ReviewPermit;
+use crate::author_access::Rights;
 use crate::calls::carry_out;
 use crate::client::Client;
-use crate::rights::Rights;
 
 /// Reads objects from the API server until the request's time is over.
 pub(crate) struct LiveView<'t> {
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
-    pub(crate) turn: &'t Turn<'t>,
+    pub(crate) turn: &'t ReviewPermit<'t>,
     pub(crate) deadline: Instant,
     /// Whose rights the reads of which policies are held to.
     pub(crate) authors: Arc<HashMap<PolicyId, User>>,
@@ -37,7 +37,7 @@ impl LiveView<'_> {
         let asking =
             async { tokio::time::timeout(left, carry_out(&self.client, &self.kinds, call)).await };
         self.turn.wait_for(asking).unwrap_or_else(|_| {
-            Err(ApiError::new(Reason::Unavailable, "the time of the request is over"))
+            Err(ApiError::new(Reason::Unavailable, "the deadline of the request has passed"))
         })
     }
 }
@@ -57,7 +57,7 @@ impl View for LiveView<'_> {
         }
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let call = Call::List {
             kind: query.kind.clone(),
             namespace: query.namespace.map(Str::from),
@@ -67,16 +67,18 @@ impl View for LiveView<'_> {
         };
         let listing = self.ask(&call).map_err(|error| read_error(error, query.kind))?.listing();
         let listing = listing.unwrap_or_default();
-        Ok(Page { objects: listing.objects, resume: listing.resume })
+        Ok(ListPage { objects: listing.objects, resume: listing.resume })
     }
 
-    fn permits(&self, wish: &Wish<'_>) -> Result<(), ReadError> {
+    fn permits(&self, wish: &AccessRequest<'_>) -> Result<(), ReadError> {
         let Some(author) = self.authors.get(wish.policy) else { return Ok(()) };
-        let right = Right::of(author, wish);
+        let right = AccessCheck::of(author, wish);
         let left = self.deadline.saturating_duration_since(Instant::now());
         let asking = self.rights.may_read(&self.client, &self.kinds, &right);
         let asked = self.turn.wait_for(async { tokio::time::timeout(left, asking).await });
-        right.verdict(asked.unwrap_or_else(|_| Err("the time of the request is over".to_owned())))
+        right.verdict(
+            asked.unwrap_or_else(|_| Err("the deadline of the request has passed".to_owned())),
+        )
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::certificates::{Certificates, Names, Pair};
 use kiln_live::Options;
-use kiln_live::registry::Registry;
+use kiln_live::policy_store::Registry;
 use kiln_value::{Value, json};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -151,7 +151,7 @@ async fn a_certificate_of_ones_own_that_ends_is_told_and_looked_at_in_peace() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     assert!(now >= began + 6, "not before it has ended");
     let told = problems(&running);
-    let words = ["certificates: the certificate of the webhooks has ended", "kyverno-tls-pair"];
+    let words = ["certificates: the serving certificate has expired", "kyverno-tls-pair"];
     assert!(words.iter().all(|words| told.contains(words)), "{told}");
     // Whatever else happens meanwhile, the two Secrets are read every two seconds at most.
     let before = cluster.reads();
@@ -171,11 +171,11 @@ async fn a_certificate_of_ones_own_that_ends_is_told_and_looked_at_in_peace() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_authority_is_trusted_with_what_it_signed() {
     let (cluster, old, new) = (Cluster::default(), authority(), authority());
-    // Somebody has renewed one of two Secrets.
+    // A user has renewed one of two Secrets.
     cluster.give(&new.pem(), &pair(&old, SERVICE, 3600));
     let running = start(&cluster, None).await;
     until("a word about it", || problems(&running).contains("has not signed")).await;
-    assert!(!cluster.trusts(&new.pem()), "nobody is told to trust it");
+    assert!(!cluster.trusts(&new.pem()), "no configuration trusts it");
     cluster.give(&new.pem(), &pair(&new, SERVICE, 3600));
     until("being ready", || problems(&running).is_empty()).await;
     assert!(cluster.trusts(&new.pem()));

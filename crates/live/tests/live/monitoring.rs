@@ -107,7 +107,10 @@ fn check(expression: &str) -> BTreeSet<&'static str> {
         }
     }
     for label in grouped {
-        assert!(labels.contains(label.as_str()), "{expression}: {label} is no label of {names:?}");
+        assert!(
+            labels.contains(label.as_str()),
+            "{expression}: {label} is not a label of {names:?}"
+        );
     }
     names
 }

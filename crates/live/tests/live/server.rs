@@ -5,7 +5,7 @@ use std::time::Duration;
 use kiln_live::Options;
 use kiln_live::events::Happened;
 use kiln_live::serve::{CarrierLimits, ClientAuthority, Limits};
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_value::Value;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ClientConfig;
@@ -45,10 +45,10 @@ async fn reviews_are_answered_and_triggers_told() {
     assert_eq!((hint.name.as_str(), hint.user.username.as_str()), ("a", "ann"));
     assert!(!hint.passed_over);
     let Some(Happened::Mutated { rule, object }) = running.happened.recv().await else {
-        panic!("a change of an object is told")
+        panic!("a change of an object is reported")
     };
     assert_eq!((rule.rule.as_str(), object.name.as_str()), ("team", "a"));
-    // What somebody sends who is kept out is told too, so that nobody acts on it.
+    // Requests of excluded users are passed on too, so that no rule acts on them.
     let node = review("Namespace", "a").replace(r#""ann""#, r#""n","groups":["system:nodes"]"#);
     assert_eq!(running.post("/validate/ignore", &node).await.unwrap().0, 200);
     assert!(running.hints.recv().await.unwrap().passed_over);
@@ -74,7 +74,7 @@ async fn reviews_are_answered_and_triggers_told() {
 async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
     let running = start(Limits::default()).await;
     let health = &running.shared.health;
-    // Nobody takes the webhooks here, nor the certificates.
+    // No API server takes the webhooks here, nor the certificates.
     health.can_do_without("webhooks");
     health.can_do_without("certificates");
     let status = async |path: &str| running.get(path).await.map(|answer| answer.0);
@@ -88,9 +88,9 @@ async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
         (503, "rules: watch of kyverno.io/v1/ClusterPolicy: it fell silent\n")
     );
     assert_eq!(status("/healthz").await, Some(200));
-    // Whoever has known them goes on with what was last read, and says so elsewhere.
+    // A replica that has known them goes on with what was last read, and says so elsewhere.
     health.can_do_without("rules");
-    health.bad("controller", "it has not read everything yet");
+    health.bad("controller", "its caches are not synced yet");
     health.bad("global context: prices: watch of v1/Secret", "forbidden");
     assert_eq!(status("/readyz").await, Some(200), "reviews can be answered");
     let (_, words) = running.get("/health").await.unwrap();
@@ -107,9 +107,9 @@ async fn a_part_that_is_down_fails_liveness_and_nothing_else() {
     let running = start(Limits::default()).await;
     let health = &running.shared.health;
     assert_eq!(running.get("/healthz").await.unwrap(), (200, "ok\n".to_owned()));
-    health.down("status", "it panicked, and begins again in a moment");
+    health.down("status", "it panicked; restarting");
     for path in ["/healthz", "/livez", "/health/liveness"] {
-        let told = "status: it panicked, and begins again in a moment\n".to_owned();
+        let told = "status: it panicked; restarting\n".to_owned();
         assert_eq!(running.get(path).await.unwrap(), (500, told), "{path}");
     }
     let (_, problems) = running.get("/health").await.unwrap();
@@ -126,7 +126,7 @@ async fn a_part_that_is_down_fails_liveness_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_is_busy_holds_up_no_review() {
     let mut running = start(Limits::default()).await;
-    // There is room for sixteen, and nobody takes one.
+    // There is room for sixteen, and none is taken.
     for number in 0..20 {
         let asked = running.post("/validate/ignore?timeout=2s", &review("Namespace", "a")).await;
         assert_eq!(asked.unwrap().0, 200, "{number}");
@@ -249,7 +249,8 @@ spec:
     mutate: {{patchStrategicMerge: {{metadata: {{labels: {{price: '{{{{ price.of }}}}'}}}}}}}}
 "
     );
-    let options = Options { services: Allowed::read("127.0.0.1").unwrap(), ..Options::default() };
+    let options =
+        Options { services: HostAllowlist::read("127.0.0.1").unwrap(), ..Options::default() };
     let policies = format!("{POLICIES}---\n{asks}");
     let running = start_with(Setup { limits, options, policies, ..Setup::default() }).await;
     (running, Silent { asked, close })
@@ -267,7 +268,7 @@ async fn there_is_a_most_of_connections() {
         assert_eq!(service.is_asked_by(number).await, number);
         busy.push(stream);
     }
-    assert!(running.connect().await.is_none(), "whoever has a request at work stays");
+    assert!(running.connect().await.is_none(), "a connection with a request in flight stays");
     let _ = service.close.send(true);
     for stream in &mut busy {
         assert_eq!(read_answer(stream).await.map(|answer| answer.0), Some(200));
@@ -290,13 +291,13 @@ async fn connections_after_their_first_request_make_room_for_others() {
     let mut busy = Http2::connect(&running).await;
     busy.ask(POST, "/mutate/fail?timeout=30s", Some(&review("Secret", "dev"))).await;
     service.is_asked_by(1).await;
-    // All places are taken; whoever comes has one all the same, again and again.
+    // All slots are taken; a new client gets one all the same, again and again.
     for _ in 0..10 {
         let answer = running.post("/mutate/fail", &review("ConfigMap", "dev")).await;
         assert_eq!(answer.map(|answer| answer.0), Some(200));
     }
     let mut longest = resting.remove(0);
-    assert!(longest.is_told_to_go().await, "whoever rested longest is told");
+    assert!(longest.is_told_to_go().await, "the one that was idle for longest is evicted");
     // Slow requests are no way to stay.
     let mut slow = Vec::new();
     for _ in 0..4 {
@@ -308,7 +309,7 @@ async fn connections_after_their_first_request_make_room_for_others() {
     let answer = running.post("/mutate/fail", &review("ConfigMap", "dev")).await;
     assert_eq!(answer.map(|answer| answer.0), Some(200));
     let _ = service.close.send(true);
-    assert_eq!(busy.answer().await, Some(OK), "whoever is at work stays");
+    assert_eq!(busy.answer().await, Some(OK), "a busy connection stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -380,7 +381,7 @@ async fn reviews_that_are_reset_count_until_they_are_over() {
     let _ = service.close.send(true);
     connection.ask(POST, "/mutate/fail", Some(&review("ConfigMap", "dev"))).await;
     assert_eq!(connection.answer().await, Some(OK), "places are given back");
-    assert_eq!(*service.asked.borrow(), 3, "nobody works on what nobody waits for");
+    assert_eq!(*service.asked.borrow(), 3, "no work is done without a waiting client");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -433,7 +434,11 @@ async fn reviews_of_clients_without_a_certificate_are_refused_where_one_is_asked
     let (status, body) = asked(known).await.unwrap();
     assert_eq!(status, 200);
     assert!(body.contains("JSONPatch"), "{body}");
-    assert_eq!(asked(stranger).await, None, "a certificate of somebody else is worse than none");
+    assert_eq!(
+        asked(stranger).await,
+        None,
+        "a certificate of another authority is worse than none"
+    );
     for wrong in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         assert!(ClientAuthority::read(wrong.as_bytes()).is_err(), "{wrong}");
     }
@@ -450,7 +455,7 @@ async fn made_up_reviews_are_not_written_down_without_end() {
         let (status, body) = running.post("/validate/ignore", &exec).await.unwrap();
         assert_eq!(status, 200, "{body}");
     }
-    // Nobody takes what is written here, and what is held back is not even tried.
+    // What is written here is not taken, and what is held back is not even tried.
     let (_, metrics) = running.get("/metrics").await.unwrap();
     for (outcome, count) in [("failed", 3), ("held back", 7)] {
         let line = format!("kiln_requests_written_total{{outcome=\"{outcome}\"}} {count}");
@@ -480,7 +485,7 @@ fn head(id: u32, method: u8, path: &str, has_body: bool) -> Vec<u8> {
     frame(0x01, if has_body { 0x04 } else { 0x05 }, id, &head)
 }
 
-/// Ends a stream, because nobody wants it any more.
+/// Ends a stream, because its client is gone.
 fn never_mind(id: u32) -> Vec<u8> {
     frame(0x03, 0, id, &[0, 0, 0, 8])
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kiln_live::health::Health;
 use kiln_live::metrics::Metrics;
-use kiln_live::registry::{self, Registry};
-use kiln_live::watch::{Subject, Told, Watcher};
+use kiln_live::policy_store::{self, Registry};
+use kiln_live::watch::{Subject, WatchNews, Watcher};
 use kiln_live::{Client, Options};
 use kiln_object::{Gvk, Kinds};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -84,7 +84,7 @@ async fn a_stalled_watch_is_a_problem_until_it_speaks_again() {
         let subject = Subject::all(Gvk::new("v1", "ConfigMap"));
         watcher.follow(&subject, 1, &sender, &watcher.standing(&subject)).await;
     });
-    assert!(matches!(told.recv().await, Some((_, Told::Event(event))) if event.revision == 5));
+    assert!(matches!(told.recv().await, Some((_, WatchNews::Event(event))) if event.revision == 5));
     assert!(health.problems().is_empty(), "{:?}", health.problems());
     until("the first silence", || !health.problems().is_empty()).await;
     assert_eq!(health.problems(), ["rules: watch of v1/ConfigMap: it fell silent"]);
@@ -93,7 +93,7 @@ async fn a_stalled_watch_is_a_problem_until_it_speaks_again() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!health.problems().is_empty(), "a watch that says nothing is not trusted");
     // The third one speaks, and goes on from where the first one was.
-    assert!(matches!(told.recv().await, Some((_, Told::Event(event))) if event.revision == 6));
+    assert!(matches!(told.recv().await, Some((_, WatchNews::Event(event))) if event.revision == 6));
     until("being well again", || health.problems().is_empty()).await;
     let silent = r#"kiln_watch_restarts_total{kind="ConfigMap",reason="silent"} 2"#;
     assert!(metrics.text().contains(silent), "{}", metrics.text());
@@ -135,10 +135,10 @@ async fn rules_that_were_read_once_count_while_they_cannot_be_read() {
     let (watcher, _kinds, _folder) = watcher(&address).await;
     let health = Arc::clone(&watcher.health);
     let (sender, registry) = watch::channel(Arc::new(Registry::default()));
-    let keeping = registry::keep(watcher, "kyverno".to_owned(), "kyverno".to_owned(), sender);
+    let keeping = policy_store::keep(watcher, "kyverno".to_owned(), "kyverno".to_owned(), sender);
     let task = tokio::spawn(keeping);
     until("a problem", || !health.problems().is_empty()).await;
-    assert!(!health.keeps_from_answering().is_empty(), "nobody knows the rules");
+    assert!(!health.keeps_from_answering().is_empty(), "the rules are unknown");
     assert!(!registry.borrow().complete);
     may_list.store(true, Ordering::SeqCst);
     until("everything to be read", || registry.borrow().complete).await;

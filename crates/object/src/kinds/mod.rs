@@ -154,7 +154,7 @@ impl Kind {
         self.served
     }
 
-    /// Whether objects are stored in this version. Of the built-in kinds nobody knows.
+    /// Whether objects are stored in this version. Unknown for built-in kinds.
     pub fn is_storage(&self) -> bool {
         self.storage
     }

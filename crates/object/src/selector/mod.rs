@@ -68,7 +68,7 @@ impl Requirement {
     /// A checked requirement; `path` is the field it stands in, for messages, or empty.
     ///
     /// # Errors
-    /// When the key or a value is no label's, or the number of values does not fit the operator.
+    /// When the key or a value is not a label's, or the number of values does not fit the operator.
     pub fn new(
         key: &str,
         operator: Operator,

@@ -55,7 +55,7 @@ impl WildcardSelector {
     /// Whether it selects an object with these labels.
     ///
     /// # Errors
-    /// When a pair with wildcards matches no label and is no possible label itself.
+    /// When a pair with wildcards matches no label and is not a possible label itself.
     pub fn matches(&self, labels: Option<&Map>) -> Result<bool, SelectorError> {
         let mut all = true;
         for pattern in &self.patterns {

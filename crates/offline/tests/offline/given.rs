@@ -1,4 +1,4 @@
-//! What a run is told about the cluster and the request: values, users, objects that are only there.
+//! What a run is given about the cluster and the request: values, users, objects that are only there.
 
 use kiln_offline::{UserFile, Values};
 
@@ -391,7 +391,7 @@ test.yaml:1:1: globalValue: unknown field "globalValue" (did you mean "globalVal
     assert_said(
         &(wrong("globalValues: {request.operation: WISH}\n") + "\n"),
         r#"
-test.yaml:1:35: request.operation "WISH" is no operation (use CREATE, UPDATE, DELETE or CONNECT)
+test.yaml:1:35: request.operation "WISH" is not an operation (use CREATE, UPDATE, DELETE or CONNECT)
 "#,
     );
     assert_said(

@@ -115,7 +115,7 @@ impl FieldSet {
         set
     }
 
-    /// Puts a field in. The root belongs to everybody, and to nobody.
+    /// Puts a field in. The root has no owner.
     pub fn insert(&mut self, path: &[Step]) {
         if let [first, rest @ ..] = path {
             let owned = self.0.entry(first.clone()).or_default();

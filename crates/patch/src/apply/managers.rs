@@ -120,7 +120,7 @@ impl Managers {
         entries.collect()
     }
 
-    /// Whether nobody owns anything.
+    /// Whether no field has an owner.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -135,7 +135,7 @@ impl Managers {
         self.0.iter().find(|managed| managed.manager.is(manager)).map(|managed| &managed.fields)
     }
 
-    /// Everything that somebody owns.
+    /// All owned fields.
     pub fn all_fields(&self) -> FieldSet {
         self.0.iter().fold(FieldSet::default(), |all, managed| all.union(&managed.fields))
     }
@@ -180,7 +180,7 @@ impl Managers {
         self.drop_empty();
     }
 
-    /// Gives the time to whoever differs from how it was `before`; others keep theirs.
+    /// Gives the time to managers that differ from how it was `before`; others keep theirs.
     pub fn stamp(&mut self, before: &Managers, time: &str) {
         for managed in &mut self.0 {
             let known = before.0.iter().find(|known| known.manager == managed.manager);

@@ -23,7 +23,7 @@ pub use shape::{Elements, Form, Member, Scalar, Shape, Untyped};
 use kiln_value::Value;
 use typed::Comparison;
 
-/// A field that somebody else owns.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Whose it is.
@@ -64,7 +64,7 @@ pub fn fields_of<S: Shape>(object: &Value, shape: &S) -> FieldSet {
 }
 
 /// Notes in `managers` what a manager changed from `old` to `new`. Fields in `ignored`, and below them,
-/// nobody owns.
+/// have no owner.
 pub fn update<S: Shape>(
     old: &Value,
     new: &Value,
@@ -85,6 +85,14 @@ pub fn update<S: Shape>(
 }
 
 /// Applies `applied` to `live`. The answer is what the object is then; `managers` is kept.
+///
+/// The order is that of Kubernetes' structured-merge-diff, and each step needs the one before:
+/// 1. Merge, as if nothing had an owner.
+/// 2. Replace the manager's own field set by exactly what it applies now.
+/// 3. Prune what it applied before, leaves out now, and no other manager owns: that is how an applied field is removed.
+/// 4. Compare with the live object. Conflicts are looked for in this difference and not in what is applied, so that
+///    applying a value that is already there is never a conflict but shared ownership.
+/// 5. Take changed fields from other managers (`hand_over`); without `force` there are none left to take.
 ///
 /// # Errors
 /// When it does not have its type, or, unless forced, when others own some of its fields; `managers` is
@@ -116,14 +124,18 @@ pub fn apply<S: Shape>(
     Ok(pruned)
 }
 
-/// Takes out what the manager applied before and nobody owns now.
+/// Takes out what the manager applied before and has no owner now.
+///
+/// Removing a map or a list element removes everything in it, also fields of other managers. So it takes three passes:
+/// remove all that the manager had; find out what has to come back because it is owned, or stood below something owned;
+/// and remove from the merged object only what is gone in the end *and* was the manager's own.
 fn prune<S: Shape>(merged: &Value, managers: &Managers, last: &FieldSet, shape: &S) -> Value {
     if last.is_empty() {
         return merged.clone();
     }
     let named = |set: &FieldSet| set.with_named(Some(shape));
     let pruned = typed::remove(merged, &named(last), shape);
-    // What somebody owns comes back.
+    // Owned fields come back.
     let managed = managers.all_fields();
     let everything = named(&typed::field_set(merged, shape));
     let kept = named(&typed::field_set(&pruned, shape)).union(&named(&managed));

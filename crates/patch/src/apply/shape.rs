@@ -39,7 +39,7 @@ pub enum Scalar {
     Any,
 }
 
-/// How the elements of a list are told apart.
+/// How the elements of a list are identified.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elements {
     /// Not at all: the list is one value.

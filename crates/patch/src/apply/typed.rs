@@ -13,7 +13,7 @@ use super::shape::{Elements, Form, Member, Scalar, Shape, form_for};
 /// Why a value does not have its type, with its place in front.
 pub(super) type TypeError = String;
 
-/// The step to an element, or why it cannot be told apart.
+/// The step to an element, or why it cannot be identified.
 fn element_step(element: &Value, elements: &Elements) -> Result<Step, String> {
     match elements {
         Elements::Atomic => Err("the list is one value".to_owned()),

@@ -369,7 +369,7 @@ impl Run<'_> {
             Err(problem) => return Err(problem),
         };
         match self.take(&steps, last, path) {
-            // What is no index at all is a mistake rather than something missing.
+            // What is not an index at all is a mistake rather than something missing.
             Err(problem) if ignored && !matches!(problem, JsonPatchProblem::NotAnIndex { .. }) => {
                 Ok(())
             }

@@ -22,7 +22,7 @@ pub struct JsonPatchError {
 /// What is wrong with an operation, or with what it met.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonPatchProblem {
-    /// The patch is no list; the name of what it is.
+    /// The patch is not a list; the name of what it is.
     NotAPatch(&'static str),
     /// There are more operations than allowed.
     TooManyOperations {
@@ -31,7 +31,7 @@ pub enum JsonPatchProblem {
         /// How many there may be.
         limit: usize,
     },
-    /// An operation is no map; the name of what it is.
+    /// An operation is not a map; the name of what it is.
     NotAnOperation(&'static str),
     /// `op` is none of the six.
     UnknownOp(String),
@@ -66,7 +66,7 @@ pub enum JsonPatchProblem {
         /// How many elements there are.
         length: usize,
     },
-    /// What stands for an element is no index.
+    /// What stands for an element is not an index.
     NotAnIndex {
         /// The pointer to the list.
         list: String,
@@ -178,7 +178,7 @@ impl fmt::Display for JsonPatchProblem {
                 write!(f, "{} has no element {index}: it has {length} element{s}", Place(list))
             }
             NotAnIndex { list, step } => {
-                write!(f, "{} is a list, and {step:?} is no index", Place(list))
+                write!(f, "{} is a list, and {step:?} is not an index", Place(list))
             }
             NotAContainer { at, found } => {
                 write!(f, "{} has no members: it is a {found}", Place(at))

@@ -82,7 +82,7 @@ impl JsonPatch {
     /// Reads a patch.
     ///
     /// # Errors
-    /// When it is no list of operations, or one of them is malformed under these rules.
+    /// When it is not a list of operations, or one of them is malformed under these rules.
     pub fn parse(patch: &Value, rules: JsonPatchRules) -> Result<Self, JsonPatchError> {
         let list = match patch {
             Value::List(list) => &**list,

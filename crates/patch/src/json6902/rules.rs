@@ -7,7 +7,7 @@
 pub struct JsonPatchRules {
     /// `null` in place of the list is a patch without operations.
     pub null_is_an_empty_patch: bool,
-    /// Text before the first `/` of a pointer is passed over and bad escapes (`~2`) stand for
+    /// Text before the first `/` of a pointer is skipped and bad escapes (`~2`) stand for
     /// themselves; otherwise both are errors.
     pub lenient_pointers: bool,
     /// `01` and `+1` are indices.

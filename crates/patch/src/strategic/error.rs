@@ -16,7 +16,7 @@ pub struct StrategicMergeError {
 /// What is wrong with a patch, or with what it met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrategicProblem {
-    /// The patch as a whole is no map; the name of what it is.
+    /// The patch as a whole is not a map; the name of what it is.
     NotAMap(&'static str),
     /// There is no schema for the kind of the object.
     UnknownKind {
@@ -119,10 +119,10 @@ impl fmt::Display for StrategicProblem {
             }
             NoMergeKey { key, element } => write!(
                 f,
-                "element {element} has no {key:?}, by which the elements of this list are told apart"
+                "element {element} has no {key:?}, which identifies the elements of this list"
             ),
             MergeKeyNotScalar(key) => {
-                write!(f, "{key:?} tells the elements of this list apart and must be a scalar")
+                write!(f, "{key:?} identifies the elements of this list and must be a scalar")
             }
             NoKeyInSchema => f.write_str("the schema names no key for the elements of this list"),
             MixedElements => f.write_str(
@@ -141,7 +141,7 @@ impl fmt::Display for StrategicProblem {
     }
 }
 
-/// The way from the root to where a merge is, kept on the stack; a path is made of it only when
+/// The way from the root to where a merge is, kept on the stack; it becomes a path only when
 /// something goes wrong.
 pub(super) struct Trail<'t> {
     before: Option<(&'t Trail<'t>, SegmentRef<'t>)>,

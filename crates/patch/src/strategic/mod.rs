@@ -10,11 +10,11 @@
 //! | `merge` | maps, scalars, and what a patch puts where nothing was |
 //! | `directive` | `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…` |
 //! | `patch_first` | lists as kustomize merges them: the patch's elements come first |
-//! | `unclear` | the same for lists whose elements cannot be told apart |
+//! | `ambiguous_keys` | the same for lists whose elements cannot be identified |
 //! | `server_order` | lists as the API server merges them: live elements keep their places |
 //! | `element` | keys of list elements |
 //!
-//! Kyverno's anchors are no part of this: they are worked off beforehand and leave a plain patch.
+//! Kyverno's anchors are not part of this: they are worked off beforehand and leave a plain patch.
 //!
 //! ```
 //! use kiln_patch::{StrategicRules, strategic_merge};
@@ -29,6 +29,7 @@
 //!     &value!([{"name": "b", "image": "b:2"}, {"name": "a", "image": "a:1"}]));
 //! ```
 
+mod ambiguous_keys;
 mod directive;
 mod element;
 mod error;
@@ -36,7 +37,6 @@ mod merge;
 mod patch_first;
 mod rules;
 mod server_order;
-mod unclear;
 
 use kiln_schema::Schema;
 use kiln_value::{Path, Value};

@@ -1,12 +1,12 @@
 //! Lists as kustomize (and so Kyverno) merges them.
 //!
-//! Elements are told apart by the texts of one or several keys. With one key in use, the elements of
+//! Elements are identified by the texts of one or several keys. With one key in use, the elements of
 //! the patch come first, in its order, merged with those they match; with several, only new ones
 //! come first and matched ones stay where they are.
 //!
 //! All that holds while every element has its keys and no two have the same. What happens
 //! otherwise follows from how kustomize goes about it, step by step, and users rely on the
-//! outcomes; [`unclear`] therefore goes about it in the same steps.
+//! outcomes; [`ambiguous_keys`] therefore goes about it in the same steps.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -15,11 +15,11 @@ use kiln_schema::Node;
 use kiln_value::{Key, List, Map, Str, Value};
 
 use super::StrategicProblem;
+use super::ambiguous_keys;
 use super::directive::{Directive, PATCH};
 use super::element::{is_nothing, key_text, scalar_text};
 use super::error::Trail;
 use super::merge::{Merge, Outcome, is_container};
-use super::unclear;
 
 /// Where the second list of a merge comes from.
 #[derive(Clone, Copy)]
@@ -130,7 +130,7 @@ pub(super) fn tidy_fields<'s>(
     Ok(())
 }
 
-/// A value that the patch does not mention, put right; the same one if nothing was wrong.
+/// A value that the patch does not mention, corrected; the same one if nothing was wrong.
 pub(super) fn tidy<'s>(
     merge: Merge<'s>,
     value: &Value,
@@ -178,7 +178,7 @@ fn elements<'s>(
         (Some(places), Some(_)) if !used.is_empty() => {
             clear(merge, list, patch, &used, &places, node, trail)
         }
-        _ => unclear::merge(merge, &list, patch, &keys, node, trail).map(Value::from),
+        _ => ambiguous_keys::merge(merge, &list, patch, &keys, node, trail).map(Value::from),
     }
 }
 
@@ -211,7 +211,7 @@ fn identity(element: &Value, keys: &[&str]) -> Option<Str> {
     Some(Str::from(all))
 }
 
-/// Merges lists whose elements can be told apart.
+/// Merges lists whose elements can be identified.
 fn clear<'s>(
     merge: Merge<'s>,
     list: List,

@@ -27,7 +27,7 @@ pub struct StrategicRules {
     pub refuse_unknown_kinds: bool,
     /// A map of unknown type that has an apiVersion and a kind merges as that kind.
     pub embedded_kinds: bool,
-    /// Lists that the patch does not mention are put right too: of elements with the same key the
+    /// Lists that the patch does not mention are corrected too: of elements with the same key the
     /// last one stays, and so on.
     pub tidy_untouched_lists: bool,
 }

@@ -46,7 +46,7 @@ pub(super) fn merge<'s>(
 }
 
 /// Takes the elements away that the patch deletes, or all of them if it replaces the list; gives the
-/// live elements that are left and the elements of the patch that are no directives.
+/// live elements that are left and the elements of the patch that are not directives.
 fn follow_directives(
     mut live: Vec<Value>,
     patch: &[Value],

@@ -35,7 +35,7 @@ fn failing_operations_say_what_was_there_in_every_dialect() {
         ),
         (
             value!({"op": "add", "path": "/spec/list/x", "value": 1}),
-            "operation 2 of 2 (add \"/spec/list/x\"): /spec/list is a list, and \"x\" is no index",
+            "operation 2 of 2 (add \"/spec/list/x\"): /spec/list is a list, and \"x\" is not an index",
         ),
         (
             value!({"op": "replace", "path": "/spec/list/2", "value": 1}),
@@ -127,11 +127,11 @@ fn the_standard_is_strict_where_others_are_not() {
     for (patch, wanted) in [
         (
             value!([{"op": "add", "path": "/l/-1", "value": 1}]),
-            "operation 1 of 1 (add \"/l/-1\"): /l is a list, and \"-1\" is no index",
+            "operation 1 of 1 (add \"/l/-1\"): /l is a list, and \"-1\" is not an index",
         ),
         (
             value!([{"op": "add", "path": "/l/01", "value": 1}]),
-            "operation 1 of 1 (add \"/l/01\"): /l is a list, and \"01\" is no index",
+            "operation 1 of 1 (add \"/l/01\"): /l is a list, and \"01\" is not an index",
         ),
         (
             value!([{"op": "add", "path": "/o/~x", "value": 1}]),
@@ -246,7 +246,7 @@ fn refused_merges_say_where_and_why() {
         (
             server,
             value!({"spec": {"containers": [{"image": "x"}]}}),
-            "cannot merge the patch at spec.containers: element 0 has no \"name\", by which the elements of this list are told apart",
+            "cannot merge the patch at spec.containers: element 0 has no \"name\", which identifies the elements of this list",
         ),
         (
             server,
@@ -256,7 +256,7 @@ fn refused_merges_say_where_and_why() {
         (
             server,
             value!({"spec": {"containers": [{"name": {}}]}}),
-            "cannot merge the patch at spec.containers: \"name\" tells the elements of this list apart and must be a scalar",
+            "cannot merge the patch at spec.containers: \"name\" identifies the elements of this list and must be a scalar",
         ),
         (
             server,

@@ -1,4 +1,4 @@
-//! Clients that send too much, too little, too slowly, or nonsense: each gets a clear answer, everybody else goes on
+//! Clients that send too much, too little, too slowly, or nonsense: each gets a clear answer, all other clients go on
 //! being served, and memory stays bounded.
 
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ impl Place {
         let mut stream = self.connect("http/1.1").await;
         let head = self.head(method, path, content_type, &length);
         stream.write_all(head.as_bytes()).await.expect("a head is taken");
-        // Whoever refuses a body may not read it to its end.
+        // A server that refuses a body may not read it to its end.
         let _ = stream.write_all(body).await;
         answer(&mut stream).await
     }
@@ -101,7 +101,7 @@ fn assert_refused(what: &str, (status, body): &(u16, Value), wanted: u16) {
     assert!(body.str_at(["message"]).is_some_and(|message| !message.is_empty()), "{what}");
 }
 
-/// Held by whoever measures memory: all tests share one process.
+/// Held by tests that measure memory: all tests share one process.
 static MEASURING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// The memory of this process, in bytes.
@@ -174,7 +174,7 @@ async fn nothing_of_strangers_is_kept() {
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: {LONGEST_BODY}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        // All but the end. Whoever refuses it may not read it.
+        // All but the end. A server that refuses it may not read it.
         let _ = tokio::time::timeout(Duration::from_millis(300), stream.write_all(&body)).await;
         streams.push(stream);
     }
@@ -216,7 +216,7 @@ async fn all_bodies_together_have_a_limit() {
     let map = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
     let (status, _) = place.ask("POST", CONFIG_MAPS, "application/json", map).await;
     assert_eq!(status, 201);
-    Arc::into_inner(place).expect("nobody else has it").sandbox.stop().await;
+    Arc::into_inner(place).expect("it is not shared").sandbox.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,7 +301,7 @@ async fn slow_clients_are_let_go() {
     let first = place.head("POST", CONFIG_MAPS, "application/json", "Content-Length: 100\r\n");
     body.write_all(first.as_bytes()).await.unwrap();
     body.write_all(b"{\"apiVersion\":").await.unwrap();
-    // Nobody waits for them.
+    // No client waits for them.
     place.is_well().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     tokio::time::pause();
@@ -353,7 +353,7 @@ async fn a_watch_that_nobody_reads_holds_nothing_up() {
     .unwrap();
     let grown = resident().saturating_sub(before);
     assert!(grown < 150 << 20, "{grown} bytes more");
-    // Whoever reads at last hears how it began, and that it must list again.
+    // A client that reads at last gets how it began, and that it must list again.
     let mut bytes = Vec::new();
     let mut part = vec![0; 1 << 16];
     let reading = async {
@@ -366,8 +366,8 @@ async fn a_watch_that_nobody_reads_holds_nothing_up() {
     };
     tokio::time::timeout(Duration::from_secs(30), reading).await.expect("the watch ends");
     let text = String::from_utf8_lossy(&bytes);
-    assert!(text.contains("too old resource version"), "it missed something and is told so");
-    Arc::into_inner(sandbox).expect("nobody else has it").stop().await;
+    assert!(text.contains("too old resource version"), "it missed something and gets an error");
+    Arc::into_inner(sandbox).expect("it is not shared").stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,7 @@ pub struct Field {
     pub keys: Option<Vec<&'static str>>,
     /// It is one value, however much it holds.
     pub atomic: bool,
-    /// What it is when nobody says.
+    /// Its default.
     pub default: Option<Value>,
 }
 

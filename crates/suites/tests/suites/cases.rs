@@ -13,7 +13,7 @@ use kiln_yaml::ReadOptions;
 const KNOWN: &[(&str, &str)] = &[
     (
         "mutate.yaml: null among annotations",
-        "Kyverno refuses a policy whose patch has a label or annotation that is no text; Kiln deletes it",
+        "Kyverno refuses a policy whose patch has a label or annotation that is not text; Kiln deletes it",
     ),
     (
         "policies-in-cel.yaml: MutatingPolicy reads a global context entry with an empty projection",
@@ -160,7 +160,7 @@ fn suite(case: &Case) -> Suite {
     });
     let options = Options {
         definitions: &[],
-        services: &kiln_engine::Offline,
+        services: &kiln_engine::NoExternalData,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),

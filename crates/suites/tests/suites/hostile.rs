@@ -55,7 +55,7 @@ fn suite(text: &str) -> Suite {
     ]);
     let options = Options {
         definitions: &[],
-        services: &kiln_engine::Offline,
+        services: &kiln_engine::NoExternalData,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
@@ -132,7 +132,7 @@ fn many_results_for_many_resources_take_one_run() {
         Memory::with(&[("s.yaml", &results), ("p.yaml", POLICY), ("many.yaml", &resources)]);
     let options = Options {
         definitions: &[],
-        services: &kiln_engine::Offline,
+        services: &kiln_engine::NoExternalData,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),

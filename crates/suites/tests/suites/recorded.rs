@@ -33,7 +33,7 @@ fn suites(name: &str, wanted: fn(&[&str]) -> bool) -> Option<Report> {
     let mut tally = Tally::new(name);
     let options = Options {
         definitions: &[],
-        services: &kiln_engine::Offline,
+        services: &kiln_engine::NoExternalData,
         sources: &NoSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),

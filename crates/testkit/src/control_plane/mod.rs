@@ -157,7 +157,7 @@ impl ControlPlane {
             args: Vec::new(),
             process: Some(process),
         });
-        // Until it lets anybody in, kubectl would only keep the processor busy.
+        // Until it accepts clients, kubectl would only keep the processor busy.
         let began = Instant::now();
         while !(cluster.kubeconfig().exists()
             && TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())

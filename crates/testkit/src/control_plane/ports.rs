@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Below it are the ports of well-known services.
 const LOWEST: u16 = 10_240;
 
-/// A port on loopback that nobody uses now; a process is given each port once.
+/// A port on loopback that is free now; a process is given each port once.
 ///
 /// It is none of those that the system gives to clients. Otherwise a server that ends and comes back would
 /// sometimes find its port taken by a connection, even by one that was to find out whether it is back.
@@ -29,7 +29,7 @@ pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether nobody listens at a port of loopback.
+/// Whether no process listens at a port of loopback.
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 /// Runs the program in a group of its own and kills the group when the program has ended or when standard
-/// input closes, which happens with the last moment of whoever holds the other end.
+/// input closes, which happens when the process with the other end ends.
 const WATCHER: &str = r#"{ "$@" </dev/null; kill -9 0; } & cat >/dev/null; kill -9 0"#;
 
 /// Removes a folder when standard input closes; again while a dying server still writes into it.

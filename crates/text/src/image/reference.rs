@@ -57,7 +57,7 @@ impl Reference {
 
 fn tagged(text: &str) -> Option<Reference> {
     let (base, tag) = match text.rsplit_once(':') {
-        // What follows the colon of a port is no tag.
+        // What follows the colon of a port is not a tag.
         Some((base, tag)) if !tag.contains('/') => {
             let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
             if tag.is_empty() || tag.len() > 128 || !tag.bytes().all(valid) {

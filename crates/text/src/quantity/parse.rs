@@ -178,7 +178,7 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, ParseQuantityError> {
         }
     }
     let zero = digits.iter().all(|&digit| digit == 0);
-    // A nonzero amount never rounds to nothing: whoever asks for some gets some.
+    // A nonzero amount never rounds to nothing: a request for some gets some.
     let (mut amount, mut exponent) = if zero {
         (Some(0), exponent)
     } else {

@@ -11,7 +11,7 @@ pub(super) fn is_perl(letter: char) -> bool {
 pub(super) fn perl(letter: char) -> ClassUnicode {
     from_ranges(match letter {
         'd' | 'D' => &[('0', '9')],
-        // Go: the vertical tab is no space.
+        // Go: the vertical tab is not a space.
         's' | 'S' => &[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')],
         _ => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
     })

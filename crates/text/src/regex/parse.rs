@@ -398,7 +398,7 @@ impl<'p> Parser<'p> {
 
     // --- repetitions ---
 
-    /// Reads `{n}`, `{n,}` or `{n,m}`; anything else is no repetition and stays unread.
+    /// Reads `{n}`, `{n,}` or `{n,m}`; anything else is not a repetition and stays unread.
     fn counts(&mut self) -> Option<(u32, Option<u32>)> {
         let (inside, _) = self.rest()[1..].split_once('}')?;
         let (min, max) = match inside.split_once(',') {

@@ -80,7 +80,7 @@ impl Version {
     /// and patch numbers become 0.
     ///
     /// # Errors
-    /// When it still is no version, or when a short one has a pre-release or build metadata.
+    /// When it still is not a version, or when a short one has a pre-release or build metadata.
     pub fn parse_normalized(text: &str) -> Result<Self, ParseVersionError> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text

@@ -115,7 +115,7 @@ fn element(layout: &[u8]) -> Option<(usize, Element, usize)> {
         Offset, Second, ShortMonth, ShortWeekday, ShortYear, YearDay, ZoneName,
     };
     let starts = |text: &str| layout.starts_with(text.as_bytes());
-    // `Month` is no month: the short names end where a lower-case letter does not follow.
+    // `Month` is not a month: the short names end where a lower-case letter does not follow.
     let short = |text: &str| starts(text) && !layout.get(3).is_some_and(u8::is_ascii_lowercase);
     let found = |element, length| Some((0, element, length));
     match layout.first()? {

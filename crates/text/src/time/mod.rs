@@ -2,7 +2,7 @@
 //!
 //! A [`Time`] is an instant and the zone it is shown in. Layouts are Go's: the reference time
 //! `Mon Jan 2 15:04:05 MST 2006` written as the text should look. There is no clock and no zone
-//! database here: whoever needs the current time passes it in, and the local zone is UTC, as in a
+//! database here: callers pass the current time in, and the local zone is UTC, as in a
 //! container. So zone abbreviations other than UTC have the offset 0.
 
 mod civil;

@@ -141,7 +141,7 @@ impl Effort {
 }
 
 /// Two durations, if at least one side is text that is one and the other is that too or a number of
-/// seconds. `"0"` alone is no duration: it may mean anything.
+/// seconds. `"0"` alone is not a duration: it may mean anything.
 pub(super) fn durations(key: &Value, value: &Value) -> Option<(Duration, Duration)> {
     let (key_text, value_text) = (duration_text(key), duration_text(value));
     if key_text.is_none() && value_text.is_none() {

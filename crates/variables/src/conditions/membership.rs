@@ -61,7 +61,7 @@ fn scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule),
     })
 }
 
-/// No ranges, and text that is no pattern for the key has to hold a JSON list.
+/// No ranges, and text that is not a pattern for the key has to hold a JSON list.
 fn exact_scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
     let Value::String(value) = value else {
         return listed(key, value, effort);
@@ -152,7 +152,7 @@ fn exact_list(
     value: &Value,
     effort: &mut Effort,
 ) -> Result<Compared, Exhausted> {
-    // Kyverno crashes on elements that are no strings; here they are compared as they are printed.
+    // Kyverno crashes on elements that are not strings; here they are compared as they are printed.
     let keys = text::all_printed(keys, effort)?;
     let values: Vec<String> = match value {
         Value::List(values) if values.iter().all(|value| value.as_str().is_some()) => {
@@ -177,7 +177,7 @@ fn exact_list(
 }
 
 /// Elements to be found by text or by wildcard. Plain texts are looked up rather than tried one by one,
-/// so that two long lists are no quadratic trap.
+/// so that two long lists are not a quadratic trap.
 struct Elements<'v> {
     all: &'v [String],
     plain: HashSet<&'v str>,

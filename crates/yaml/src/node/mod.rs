@@ -18,7 +18,7 @@ pub use crate::notes::Comments;
 pub struct Node {
     /// What it is.
     pub kind: NodeKind,
-    /// In its short form, as in `!!str`; empty where nobody gave it one.
+    /// In its short form, as in `!!str`; empty without one.
     pub tag: String,
     /// The text of a scalar, or the name that an alias stands for.
     pub value: String,
@@ -94,7 +94,7 @@ impl NodeStyle {
 }
 
 impl Node {
-    /// A scalar as nobody has written it yet.
+    /// A scalar without a style yet.
     pub fn scalar(value: impl Into<String>) -> Node {
         Node { value: value.into(), ..Node::default() }
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_diagnostic::{Diagnostic, Place, Source};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
 use super::{Comments, Node, NodeKind, NodeStyle};
 use crate::event::{Event, Form, Properties, Scalar};
@@ -16,7 +16,7 @@ use crate::{decode, syntax};
 /// Reads the first document of a source; `None` if there is nothing in it.
 ///
 /// # Errors
-/// When it is no YAML, or too large or too deep.
+/// When it is not YAML, or too large or too deep.
 pub fn read_nodes(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node>, Diagnostic> {
     decode::check(source, limits)?;
     let mut reader = Reader {
@@ -161,8 +161,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn place(&self, span: Range<usize>) -> Place {
-        Place::new(Arc::clone(self.source), span)
+    fn place(&self, span: Range<usize>) -> SourceLocation {
+        SourceLocation::new(Arc::clone(self.source), span)
     }
 }
 

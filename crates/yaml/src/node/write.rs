@@ -9,7 +9,7 @@ use super::scalar::{Shape, escape, needs_escape};
 use super::{Comments, Node, NodeKind, NodeStyle};
 use crate::style::is_break;
 
-/// Documents with `---` between them. Nodes that are no documents stand for one each.
+/// Documents with `---` between them. Nodes that are not documents stand for one each.
 pub fn emit_nodes<'n>(documents: impl IntoIterator<Item = &'n Node>) -> String {
     let mut emitter = Emitter::new();
     for document in documents {

@@ -16,7 +16,7 @@ impl Rewriter<'_> {
         to: &List,
     ) -> Change {
         if from.is_empty() && !to.is_empty() && !self.json {
-            // Brackets around nothing are no wish for brackets.
+            // Brackets around nothing are not a wish for brackets.
             return Err(Unclear);
         }
         let spans: Vec<Range<usize>> = elements.iter().map(Spot::span).collect();

@@ -67,7 +67,7 @@ fn appended(text: &str, more: &str) -> String {
     format!("{text}{gap}{more}")
 }
 
-/// A change that this way of writing cannot express: whoever is around it must write it anew.
+/// A change that this way of writing cannot express: the node around it must be written anew.
 struct Unclear;
 
 type Change = Result<(), Unclear>;

@@ -143,7 +143,7 @@ fn every_key_and_value_has_a_place() {
         ("nowhere/at/all", "5:1", "5:1", None),
     ] {
         let path = path(at);
-        let shown = |place: kiln_diagnostic::Place| place.position().to_string();
+        let shown = |place: kiln_diagnostic::SourceLocation| place.position().to_string();
         assert_eq!(shown(document.locate_key(&path)), key, "key of {at}");
         assert_eq!(shown(document.locate(&path)), value, "value of {at}");
         if let Some(written) = written {

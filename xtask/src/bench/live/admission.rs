@@ -223,7 +223,7 @@ fn policy(number: usize) -> Value {
     })
 }
 
-/// What the API server sends when somebody creates a ConfigMap of an application.
+/// What the API server sends when a user creates a ConfigMap of an application.
 fn review(app: usize, number: usize) -> String {
     let id = format!("{app:08x}-0000-4000-8000-{number:012x}");
     let (name, namespace) = (format!("settings-{number}"), format!("team-{}", number % TEAMS));

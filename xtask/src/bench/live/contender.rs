@@ -153,7 +153,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A client for servers whose certificates nobody vouches for.
+/// A client for servers with self-signed certificates.
 pub(super) fn unverified(patience: Duration) -> ureq::Agent {
     let tls = ureq::tls::TlsConfig::builder().disable_verification(true).build();
     ureq::Agent::config_builder().tls_config(tls).timeout_global(Some(patience)).build().into()
@@ -244,7 +244,7 @@ impl Process {
         // The name, which comes before, may have blanks in it.
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-        // The kernel tells everybody of hundredths.
+        // The kernel reports hundredths.
         Some(ticks / 100.0)
     }
 

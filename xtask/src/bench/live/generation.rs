@@ -173,7 +173,7 @@ impl<'a> Scene<'a> {
         Ok(all)
     }
 
-    /// Reports the processor time since a moment, or that nobody knows it.
+    /// Reports the processor time since a moment, or that it is unknown.
     fn account(&self, report: &mut Report, workload: &str, before: f64) {
         let who = self.who.name();
         match self.contender.restarts() {
@@ -208,7 +208,7 @@ impl<'a> Scene<'a> {
             "   {who}: {workload}, sent in {sent:.1} s, quiet after {seconds:.1} s; writes: {}",
             writes.told()
         );
-        report.figure(&workload, "time until nobody writes any more", who, seconds);
+        report.figure(&workload, "time until writes stop", who, seconds);
         report.figure(&workload, "writes", who, writes.all() - self.count as f64);
         self.account(report, &workload, processor);
         report.goal(&workload, "writes", 1.0);

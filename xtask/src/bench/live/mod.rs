@@ -96,7 +96,7 @@ fn kyverno_programs() -> Result<Kyverno> {
     })
 }
 
-/// What rules make: for what is there, for a source that changes, and for triggers that change in nothing.
+/// What rules make: for existing objects, for a source that changes, and for triggers that change in nothing.
 pub(super) fn generation(report: &mut Report, options: &Options) -> Result<()> {
     let programs = Programs::build(report, options)?;
     let namespaces = options.namespaces.unwrap_or(options.size(200, 2_000));
@@ -126,7 +126,7 @@ pub(super) fn admission(report: &mut Report, options: &Options) -> Result<()> {
         fewest.push(format!("{answers} ({})", who.name()));
     }
     report.note(&format!(
-        "streams sent for {} seconds, each request after the answer to the one before, so that whoever answers sooner is asked \
+        "streams sent for {} seconds, each request after the answer to the one before, so that a contender that answers sooner is asked \
          more often before its peak memory is read; the fewest answers behind a figure are {}",
         load.lasting.as_secs(),
         fewest.join(" and ")
@@ -160,7 +160,7 @@ fn say_how(report: &mut Report) {
 fn say_how_writes_count(report: &mut Report) {
     report.note(
         "writes are what the API server answered well, of all resources but Leases, without those of the client; \
-         reviews of access are no writes",
+         reviews of access are not writes",
     );
 }
 

@@ -68,7 +68,7 @@ impl Writes {
     }
 }
 
-/// Waits until nobody writes, and gives all writes and when the last one was seen.
+/// Waits until writes stop, and gives all writes and when the last one was seen.
 pub(super) fn quiet(client: &Client) -> Result<(Writes, Instant)> {
     let began = Instant::now();
     let mut last = (Writes::read(client)?, Instant::now());

@@ -32,7 +32,7 @@ impl Watch {
         let path = format!("{resource}?watch=true&fieldSelector=metadata.name%3D{name}");
         let lines = client.lines(&path)?;
         let (send, news) = mpsc::channel();
-        // It ends with the connection, or with the first news that nobody waits for.
+        // It ends with the connection, or with the first news that is not waited for.
         thread::spawn(move || {
             let mut namespaces = BTreeSet::new();
             for line in lines {

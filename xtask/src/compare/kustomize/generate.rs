@@ -125,7 +125,7 @@ pub(super) fn tree(seed: u64) -> Tree {
 
 const KEYS: [&str; 7] = ["app", "env", "tier", "team", "x.io/part", "k", "note"];
 
-/// A text for a label or an annotation, as somebody might write it.
+/// A text for a label or an annotation, as a user might write it.
 fn text(random: &mut Random) -> Node {
     let plain = ["web", "db", "prod", "base", "a b", "x-1", "1.2.3"];
     let odd = [

@@ -51,7 +51,7 @@ pub(super) fn register(registry: &mut Registry, scope: &PolicyScope) {
     }
 }
 
-/// Notes the objects; all of them or, when one is no object, none.
+/// Notes the objects; all of them or, when one is not an object, none.
 fn apply(context: &mut Context<'_>, namespace: Option<Str>, value: &Val) -> Result<Val, Failure> {
     let mut objects = Vec::new();
     collect(context, value, &mut String::new(), &mut objects)?;

@@ -6,7 +6,7 @@ use kiln_admission::Settings;
 use kiln_admission::authors::{Authors, is_unsigned};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::Exception;
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_value::Value;
 
 use super::{Fate, Runs};
@@ -27,9 +27,9 @@ const NO_REGISTRY: &str =
 const NO_GLOBALS: &str = "policies of a namespace do not see the global context";
 const NO_SERVICES: &str = "policies of a namespace do not ask services";
 
-const NO_AUTHOR: &str = "nobody wrote down who stored it, so it does in its namespace what the engine may: whoever stores it again is \
-     held to their own rights";
-const NO_AUTHOR_OF_ALL: &str = "nobody wrote down who stored it, so it does what the engine may: whoever stores it again is held to their own \
+const NO_AUTHOR: &str = "its author is not recorded, so it has the engine's permissions in its namespace: a user who stores it again is \
+held to their own permissions";
+const NO_AUTHOR_OF_ALL: &str = "its author is not recorded, so it has the engine's permissions: a user who stores it again is held to their own \
      rights";
 
 /// Exceptions that do not hold, for all that they say.
@@ -58,7 +58,7 @@ pub(super) fn remark(policy: &Value, authors: Authors) -> Option<&'static str> {
 }
 
 /// Everything that a policy asks for and does not get, each once.
-pub(super) fn of(policy: &Value, services: &Allowed) -> Vec<String> {
+pub(super) fn of(policy: &Value, services: &HostAllowlist) -> Vec<String> {
     let mut found = Vec::new();
     let is_cel = Gvk::of(policy).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
     let is_namespaced = is_namespaced(policy);
@@ -111,7 +111,7 @@ pub(super) fn of_global(entry: &Value) -> Option<String> {
 }
 
 /// Why a service would not be asked. An address that is put together when the rule runs is empty here.
-fn unasked(address: &str, services: &Allowed) -> Option<String> {
+fn unasked(address: &str, services: &HostAllowlist) -> Option<String> {
     let why = match address {
         "" if services.is_empty() => "it asks a service, and no services are allowed".to_owned(),
         "" => return None,
@@ -135,7 +135,7 @@ fn calls<'t>(text: &'t str, call: &str) -> impl Iterator<Item = &'t str> + use<'
     found.into_iter()
 }
 
-/// The text that a call begins with; empty when that is no plain text, or only the beginning of one.
+/// The text that a call begins with; empty when that is not a plain text, or only the beginning of one.
 fn literal(arguments: &str) -> &str {
     let arguments = arguments.trim_start();
     let Some(quote) = arguments.chars().next().filter(|c| matches!(c, '\'' | '"')) else {
@@ -225,7 +225,7 @@ mod tests {
             ),
         ] {
             for (services, wanted) in [("", without), ("shop.svc", with)] {
-                let said = of(&policy, &Allowed::read(services).unwrap());
+                let said = of(&policy, &HostAllowlist::read(services).unwrap());
                 let as_wanted = match &wanted {
                     Some(wanted) => said.len() == 1 && said[0].contains(wanted.as_str()),
                     None => said.is_empty(),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn policies_of_a_namespace_see_less() {
-        let listed = Allowed::read("shop.svc").unwrap();
+        let listed = HostAllowlist::read("shop.svc").unwrap();
         let global = rule(&value!({"name": "x", "globalReference": {"name": "y"}}));
         for (mut policy, wanted) in [
             (service("http://shop.svc/a"), NO_SERVICES),

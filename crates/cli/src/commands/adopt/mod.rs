@@ -9,40 +9,41 @@ use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{compile, is_exception, is_policy};
 use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
-use kiln_live::{Around, Planned, Play, Reader, Rehearsed};
+use kiln_live::{DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_value::{Map, Value};
 use kiln_yaml::Document;
 use serde_json::json;
 
-use super::at_admission::AtAdmission;
-use super::connection::{Connection, around, stored_policies};
-use super::engines::{KEEPING, KYVERNO, answering_engine, other_engine};
-use super::left_webhooks::{self, Left};
 use super::plan::{by, rule};
-use super::rules::rule_set;
 use crate::args::Format;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::cluster::admission_simulation::AdmissionSimulation;
+use crate::cluster::competing_engines::{KEEPING, KYVERNO, answering_engine, other_engine};
+use crate::cluster::connection::{Connection, around, stored_policies};
+use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::policy_files::rule_set;
 use crate::ui::{Ui, counted, plain};
 
-/// Say what becomes of a cluster's Kyverno or KubeMod when Kiln takes over
+/// Preview a migration from Kyverno or KubeMod
 ///
-/// Reads the policies of the cluster and what they made, and says of each policy whether it runs unchanged, in part or not
-/// at all, and why; how many objects that rules made stay as they are, and which would be changed or deleted, by which rule
-/// and in which fields; which engines are to be stopped first, and which webhook configurations removed then. Nothing is changed: taking over is what `kiln run` does.
+/// Reads the policies of the cluster and the objects that they generated. Prints for each policy whether it runs
+/// unchanged, in part or not at all, and why; how many generated objects stay as they are, and which would be changed
+/// or deleted, by which rule and in which fields; which engines to stop first, and which webhook configurations to
+/// remove then. Changes nothing: `kiln run` does the migration.
 ///
-/// Exit code 0 when all policies run unchanged and nothing that rules made changes, whatever is to be stopped or removed; 1
-/// otherwise.
+/// Exits with code 0 if all policies run unchanged and no generated object changes, whatever is to be stopped or
+/// removed; with 1 otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only say it
+    /// Only preview; required, because `kiln run` does the migration
     #[arg(long, required = true)]
     plan: bool,
 
-    /// The namespace that the engine lives in
+    /// Namespace of the Kiln installation
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     engine_namespace: String,
 
@@ -79,13 +80,13 @@ impl Runs {
 struct Adoption {
     fates: Vec<Fate>,
     made: Made,
-    now: Rehearsed,
+    now: DryRunResult,
     /// Rules that Kiln does not run, by what they do.
     not_run: BTreeMap<&'static str, usize>,
     /// Deployments to stop first.
     engines: Vec<Stopped>,
     /// Webhook configurations to remove then.
-    webhooks: Vec<Left>,
+    webhooks: Vec<OrphanedWebhook>,
 }
 
 /// A Deployment to stop before Kiln acts.
@@ -119,7 +120,7 @@ impl Adoption {
         self.now.changes.iter().filter(move |planned| planned.before.as_ref().is_some_and(is_made))
     }
 
-    /// What nobody enforces any more when Kyverno's admission controller is stopped: `2 validate, 1 verifyImages`.
+    /// What is not enforced any more when Kyverno's admission controller is stopped: `2 validate, 1 verifyImages`.
     fn unenforced(&self) -> Option<String> {
         let at_admission = self.not_run.iter().filter(|(what, _)| **what != "cleanup");
         let words: Vec<String> =
@@ -141,7 +142,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let mut compiled = compile(wanted, reader.kinds());
-    let around = around(&reader, &args.engine_namespace, &Allowed::default())?;
+    let around = around(&reader, &args.engine_namespace, &HostAllowlist::default())?;
     let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
     compiled.exceptions = around.settings.in_force(&compiled.exceptions);
     let rules = rule_set(&compiled);
@@ -149,8 +150,8 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     for rule in &compiled.not_run {
         *not_run.entry(rule.operation()).or_default() += 1;
     }
-    let admission = AtAdmission::new(&compiled, &reader, reader.kinds(), &around);
-    let play = Play {
+    let admission = AdmissionSimulation::new(&compiled, &reader, reader.kinds(), &around);
+    let play = PlanInput {
         kinds: reader.kinds(),
         policies: None,
         exceptions: compiled.exceptions,
@@ -162,9 +163,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let now = kiln_live::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let mut webhooks = Vec::new();
-    for kind in left_webhooks::KINDS {
+    for kind in orphaned_webhooks::KINDS {
         let found = all(&reader, &Gvk::new("admissionregistration.k8s.io/v1", kind))?;
-        webhooks.extend(found.iter().filter_map(|it| Left::of(it, &args.engine_namespace)));
+        webhooks
+            .extend(found.iter().filter_map(|it| OrphanedWebhook::of(it, &args.engine_namespace)));
     }
     let mut fates = fates(&documents, &reader, &around)?;
     fates.extend(passed_over);
@@ -177,7 +179,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         webhooks,
     };
     show(ui, &adoption)?;
-    Ok(if adoption.is_smooth() { Outcome::Done } else { Outcome::No })
+    Ok(if adoption.is_smooth() { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
 fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<Value>, Failure> {
@@ -187,7 +189,11 @@ fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<Value>, Failure> {
 }
 
 /// What becomes of each policy, and of entries of the global context that are not kept.
-fn fates(documents: &[Document], reader: &Reader, around: &Around) -> Result<Vec<Fate>, Failure> {
+fn fates(
+    documents: &[Document],
+    reader: &Reader,
+    around: &RuleEnvironment,
+) -> Result<Vec<Fate>, Failure> {
     let policies = documents.iter().filter(|document| !is_exception(document));
     let mut fates: Vec<Fate> =
         policies.map(|document| fate(document, reader, &around.settings)).collect();
@@ -283,7 +289,7 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
         if let Some(rules) = adoption.unenforced().filter(|_| *enforces) {
             writeln!(
                 out,
-                "          stopped, it no longer enforces what Kiln does not run ({rules}), and nobody else does\n          \
+                "          stopped, it no longer enforces what Kiln does not run ({rules}), and nothing else does\n          \
                  to keep it for that, let it run and start `kiln run --only controller` instead (docs/guides/from-kyverno.md, \"{KEEPING}\")"
             )?;
         }
@@ -400,13 +406,13 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use kiln_live::Undone;
+    use kiln_live::NotApplied;
     use kiln_object::ObjectId;
     use kiln_value::value;
 
     use super::*;
 
-    fn adoption(now: Rehearsed) -> Adoption {
+    fn adoption(now: DryRunResult) -> Adoption {
         Adoption {
             fates: Vec::new(),
             made: Made { all: 2, without_trigger: 0 },
@@ -426,8 +432,9 @@ mod tests {
     #[test]
     fn what_policies_say_stays_on_its_line_and_is_not_obeyed() {
         let hostile = || "a\u{1b}[2J\nunchanged everything".to_owned();
-        let undone = Undone { what: hostile(), why: hostile() };
-        let mut adoption = adoption(Rehearsed { undone: vec![undone], ..Rehearsed::default() });
+        let undone = NotApplied { what: hostile(), why: hostile() };
+        let mut adoption =
+            adoption(DryRunResult { undone: vec![undone], ..DryRunResult::default() });
         let why = vec![hostile()];
         adoption.fates.push(Fate { policy: hostile(), runs: Runs::InPart, why });
         let said = said(&adoption);
@@ -442,7 +449,7 @@ mod tests {
             engine: KYVERNO,
             enforces,
         };
-        let mut adoption = adoption(Rehearsed::default());
+        let mut adoption = adoption(DryRunResult::default());
         adoption.engines = vec![stopped("kyverno/admission", true), stopped("kyverno/bg", false)];
         assert!(!said(&adoption).contains("enforces"));
         adoption.not_run = BTreeMap::from([("cleanup", 1)]);
@@ -450,7 +457,7 @@ mod tests {
         adoption.not_run.extend([("validate", 2), ("verifyImages", 1)]);
         let said = said(&adoption);
         let wanted = "stop      Deployment kyverno/admission (Kyverno), before `kiln run` starts\n          \
-                      stopped, it no longer enforces what Kiln does not run (2 validate, 1 verifyImages), and nobody else does\n          \
+                      stopped, it no longer enforces what Kiln does not run (2 validate, 1 verifyImages), and nothing else does\n          \
                       to keep it for that, let it run and start `kiln run --only controller` instead";
         assert!(said.contains(wanted), "{said}");
         assert_eq!(said.matches("enforces").count(), 1, "{said}");
@@ -465,7 +472,8 @@ mod tests {
             before: Some(target.clone()),
             after: Some(target.clone()),
         };
-        let said = said(&adoption(Rehearsed { changes: vec![planned], ..Rehearsed::default() }));
+        let said =
+            said(&adoption(DryRunResult { changes: vec![planned], ..DryRunResult::default() }));
         assert!(said.ends_with("; 2 objects that rules made stay as they are\n"), "{said}");
     }
 }

@@ -8,112 +8,113 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, is_exception, is_policy};
 use kiln_engine::Limits;
 use kiln_offline::{Change, Job, Report, UserFile, Values, remark_kind, run as run_offline};
-use kiln_services::{Allowed, Services};
+use kiln_services::{HostAllowlist, Services};
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
 
-use super::eval::Surroundings;
 use super::plan::{PlanArgs, plan};
-use super::rules::{compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set};
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
+use crate::policy_files::{
+    compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
+};
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
-/// Run rules over resources, and show what they make of them
+/// Apply policies to resources, and show the results
 ///
-/// Every resource is taken as just created. First comes a report of what each rule did with each resource, then the
-/// objects; with --format yaml the objects alone, with --format json everything. Exit code 1 when a rule failed or
-/// refuses a resource; with --strict, also when a rule is not run.
+/// Every resource counts as just created. Prints a report of what each rule did with each resource, then the objects;
+/// with --format yaml only the objects, with --format json everything. Exits with code 1 if a rule failed or rejects a
+/// resource; with --strict, also if a rule is not run.
 ///
-/// With --resource - --format yaml, everything that is piped in comes out again in order, changed or not, and what rules
-/// make follows: so it can be a post-renderer of Helm.
+/// With --resource - --format yaml, all piped objects are printed in order, changed or not, followed by the generated
+/// ones, for use as a Helm post-renderer.
 ///
-/// Policies whose rules are all of kinds that Kiln does not run are warned about; when nothing else was given, the exit
-/// code is 1, since nothing was judged.
+/// Policies of which Kiln runs no rule cause a warning; if nothing else was given, the exit code is 1, since nothing
+/// was evaluated.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a command")]
 pub(crate) struct Args {
-    /// Policies: files, folders, addresses of files or git repositories, or - for standard input
+    /// Policies: files, directories, URLs of files or git repositories, or - for standard input
     #[arg(required = true, value_name = "RULES")]
     rules: Vec<String>,
 
-    /// Resources: files, folders, addresses of files, or - for standard input; several with commas, too
+    /// Resources: files, directories, URLs of files, or - for standard input; repeat or separate with commas
     #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "resources")]
     resource: Vec<String>,
 
-    /// Objects that rules may read, but that are no events: sources of clones, configuration
+    /// Objects that rules can read but that do not trigger them (clone sources, ConfigMaps)
     #[arg(long, value_name = "FILES", num_args = 1.., visible_alias = "target-resources")]
     target_resource: Vec<String>,
 
-    /// A file of kind Values: what a cluster or the request would have known
+    /// File of kind Values, with values of the cluster or the request
     #[arg(long, short = 'f', value_name = "FILE")]
     values_file: Option<String>,
 
-    /// A value by hand, as NAME=VALUE; several with commas, or by repeating the option
+    /// A value, as NAME=VALUE; repeat the option or separate with commas
     #[arg(long, short, value_name = "NAME=VALUE", value_delimiter = ',')]
     set: Vec<String>,
 
-    /// A file of kind UserInfo: who sends the requests
+    /// File of kind UserInfo, with the user who sends the requests
     #[arg(long, short, value_name = "FILE")]
     userinfo: Option<String>,
 
-    /// PolicyExceptions: files or folders. Those among RULES hold as well
+    /// PolicyExceptions: files or directories. Those among RULES apply as well
     #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "exceptions")]
     exception: Vec<String>,
 
-    /// Let PolicyExceptions among the resources hold, too
+    /// Also apply PolicyExceptions among the resources
     #[arg(long, alias = "exceptions-with-resources")]
     exceptions_within_resources: bool,
 
-    /// Definitions of custom resources: files or folders, with commas in between
+    /// CustomResourceDefinitions: files or directories, separated by commas
     #[arg(long, value_name = "FILES", num_args = 1.., alias = "crd-path")]
     crd_paths: Vec<String>,
 
-    /// A file of kind Context: objects that a cluster is said to hold
+    /// File of kind Context, with objects of the cluster
     #[arg(long, value_name = "FILE")]
     context_file: Option<String>,
 
-    /// Objects that policies take as parameters
+    /// Parameter objects of policies
     #[arg(long, value_name = "FILES", num_args = 1..)]
     parameter_resource: Vec<String>,
 
-    /// The branch of repositories among RULES whose address names none
+    /// Branch of git repositories among RULES whose URL names none
     #[arg(long, short = 'b', value_name = "BRANCH")]
     git_branch: Option<String>,
 
-    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
-    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
-    allow_service: Vec<Allowed>,
+    /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com
+    #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
+    allow_service: Vec<HostAllowlist>,
 
-    /// Write the objects to a file, or into a folder, which is made if its name ends with a slash: what was patched as
-    /// RESOURCE-mutated.yaml, what was generated as POLICY-generated.yaml. The word of a form (json, yaml, table) means
-    /// --format
+    /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Show how objects that were given differ from what rules make of them
+    /// Show the differences between the given and the resulting objects
     #[arg(long)]
     diff: bool,
 
-    /// Show for each rule and resource what was asked and answered, also where nothing matched
+    /// Show each step of each rule, also for rules that do not match
     #[arg(long)]
     trace: bool,
 
-    /// Print the results as a policy report
+    /// Print the results as a PolicyReport
     #[arg(long, short)]
     policy_report: bool,
 
-    /// The API group of the policy report
+    /// API group of the PolicyReport
     #[arg(long, value_name = "GROUP", value_enum, default_value_t = ReportGroup::Openreports)]
     report_group: ReportGroup,
 
-    /// The form of the policy report
+    /// Format of the PolicyReport
     #[arg(long, value_name = "FORM", value_parser = ["yaml", "json"], default_value = "yaml")]
     output_format: String,
 
-    /// Print the objects alone, to be piped on: --format yaml
+    /// Print only the objects, to pipe them on; same as --format yaml
     #[arg(long, short = 'i')]
     stdin: bool,
 
@@ -125,23 +126,23 @@ pub(crate) struct Args {
     #[arg(long)]
     detailed_results: bool,
 
-    /// The exit code when rules warn, or with --warn-no-pass, and nothing failed
+    /// Exit code if rules warn, or with --warn-no-pass, and nothing failed
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     warn_exit_code: u8,
 
-    /// Take it for a warning when no rule passes
+    /// Warn if no rule passes
     #[arg(long)]
     warn_no_pass: bool,
 
-    /// Exit code 1 when there is a warning, about a policy or by a rule
+    /// Exit with code 1 on a warning, about a policy or by a rule
     #[arg(long)]
     warnings_as_errors: bool,
 
-    /// Exit code 1 when there are warnings about rules, or rules and policies that Kiln does not run
+    /// Exit with code 1 on warnings about rules, and on rules and policies that Kiln does not run
     #[arg(long)]
     strict: bool,
 
-    /// Take all objects of a cluster for resources, and say what would be created, changed and deleted there
+    /// Apply to all objects of a cluster, and show what would be created, changed and deleted there
     ///
     /// This is `kiln plan --all`: nothing is changed.
     #[arg(long, short, conflicts_with_all = [
@@ -251,7 +252,7 @@ impl Accepted {
     }
 }
 
-const FORMS: [Format; 4] = [Format::Text, Format::Table, Format::Yaml, Format::Json];
+pub(super) const FORMS: [Format; 4] = [Format::Text, Format::Table, Format::Yaml, Format::Json];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     args.kyverno.check(ui, args.cluster)?;
@@ -322,11 +323,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         values: values(ui, global, args)?,
         user,
         limits,
-        outside: &Services::new(super::run::all(&args.allow_service)),
+        external_data: &Services::new(super::run::all(&args.allow_service)),
         explain: args.trace,
         only_given_kinds: false,
     };
-    let report = run_offline(&job, &Surroundings);
+    let report = run_offline(&job, &SystemEnv);
     for warning in &report.warnings {
         ui.problem(warning);
     }
@@ -348,7 +349,7 @@ fn exceptions(
 ) -> Result<Vec<Document>, Failure> {
     let mut found = read_all(&separated(&args.exception), global)?;
     if let Some(other) = found.iter().find(|document| !is_exception(document)) {
-        return Err(Diagnostic::error("this is no PolicyException").at(other.place()).into());
+        return Err(Diagnostic::error("this is not a PolicyException").at(other.place()).into());
     }
     if args.exceptions_within_resources {
         let (among, rest) = std::mem::take(resources).into_iter().partition(is_exception);
@@ -442,7 +443,7 @@ fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
     Ok(values)
 }
 
-/// Writes the objects: to one file, or into a folder under the names that Kyverno gives them.
+/// Writes the objects: to one file, or into a directory under the names that Kyverno gives them.
 fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
     let is_folder = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
     if !is_folder {
@@ -493,7 +494,7 @@ fn end(args: &Args, compiled: &Compiled, unjudged: Unjudged, report: &Report) ->
         || (args.warnings_as_errors && remarked())
         || (args.strict && !is_clean(compiled))
     {
-        return Ok(Outcome::No);
+        return Ok(CommandOutcome::Negative);
     }
-    Ok(if warned { Outcome::Code(args.warn_exit_code) } else { Outcome::Done })
+    Ok(if warned { CommandOutcome::Code(args.warn_exit_code) } else { CommandOutcome::Done })
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{Answer, Step};
+use kiln_engine::{TraceAnswer, TraceStep};
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
@@ -209,14 +209,14 @@ fn result_as_value(args: &Args, result: &RuleResult) -> Value {
     Value::from(fields)
 }
 
-fn step_as_value(step: &Step) -> Value {
+fn step_as_value(step: &TraceStep) -> Value {
     let mut fields = Map::from_iter([("what", Value::from(step.what.clone()))]);
     let answer = match &step.answer {
-        Answer::Done => None,
-        Answer::Yes => Some(Value::from(true)),
-        Answer::No => Some(Value::from(false)),
-        Answer::Value(value) => Some(value.clone()),
-        Answer::Failed => Some(Value::from("failed")),
+        TraceAnswer::Done => None,
+        TraceAnswer::Yes => Some(Value::from(true)),
+        TraceAnswer::No => Some(Value::from(false)),
+        TraceAnswer::Value(value) => Some(value.clone()),
+        TraceAnswer::Failed => Some(Value::from("failed")),
     };
     if let Some(answer) = answer {
         fields.insert("answer", answer);

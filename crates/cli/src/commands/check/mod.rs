@@ -5,30 +5,30 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, NotRun, circles, is_policy};
+use kiln_dialects::{Compiled, NotRun, is_policy, rule_cycles};
 use serde_json::json;
 
-use super::rules::{compile_rules, is_clean};
-use super::watch;
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::file_watch;
+use crate::policy_files::{compile_rules, is_clean};
 use crate::ui::{Ui, counted};
 use tree::Tree;
 
-/// Check rules without running them
+/// Validate policies without running them
 ///
-/// Looks at fields, types, expressions, functions, variables, scopes and circles, and says with places what is wrong or
-/// suspicious. Objects that rules make or patch are held against the fields that Kubernetes' kinds have.
-/// Definitions of custom resources among the files tell which other kinds exist. In folders, what is hidden, what holds no
-/// Kubernetes object and templates of Helm charts are passed over, each with a line.
-/// Exit code 2 when a policy is not valid; with --strict, 1 when something is suspicious or is not run by Kiln.
+/// Checks fields, types, expressions, functions, variables, scopes and cycles, and prints errors and warnings with
+/// file, line and column. Objects that rules generate or patch are checked against the fields of Kubernetes' kinds.
+/// CustomResourceDefinitions among the files add kinds. In directories, hidden files, files without Kubernetes objects
+/// and templates of Helm charts are skipped, each with a note. Exits with code 2 if a policy is invalid; with
+/// --strict, with 1 on warnings and on rules that Kiln does not run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files, folders (every .yaml, .yml and .json file below), or - for standard input
+    /// Files, directories (every .yaml, .yml and .json file below), or - for standard input
     #[arg(required = true, value_name = "FILES")]
     files: Vec<String>,
 
-    /// Pass over files and folders of this name or path, with * and ?; may be repeated
+    /// Skip files and directories with this name or path, with * and ?; repeatable
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long)]
     watch: bool,
 
-    /// Exit code 1 when there are warnings, or rules and policies that Kiln does not run
+    /// Exit with code 1 on warnings, and on rules and policies that Kiln does not run
     #[arg(long)]
     strict: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
     if args.watch {
-        return watch::run(ui, &args.files, || once(ui, global, args));
+        return file_watch::run(ui, &args.files, || once(ui, global, args));
     }
     once(ui, global, args)
 }
@@ -66,21 +66,25 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let mut compiled = compile_rules(ui, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);
-    let circles: Vec<Diagnostic> = circles(rules, [])
+    let cycles: Vec<Diagnostic> = rule_cycles(rules, [])
         .iter()
-        .map(|circle| {
-            let place = circle.start.origin.place();
-            Diagnostic::warning(circle.message()).at(place).hint(circle.hint())
+        .map(|cycle| {
+            let place = cycle.start.origin.place();
+            Diagnostic::warning(cycle.message()).at(place).hint(cycle.hint())
         })
         .collect();
-    circles.iter().for_each(|problem| ui.problem(problem));
-    compiled.diagnostics.extend(circles);
+    cycles.iter().for_each(|problem| ui.problem(problem));
+    compiled.diagnostics.extend(cycles);
     show(ui, &tree, &compiled)?;
     if compiled.has_errors() || !tree.problems.is_empty() {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));
     }
-    Ok(if args.strict && !is_clean(&compiled) { Outcome::No } else { Outcome::Done })
+    Ok(if args.strict && !is_clean(&compiled) {
+        CommandOutcome::Negative
+    } else {
+        CommandOutcome::Done
+    })
 }
 
 /// Says how much was looked at and what was found. For programs, problems are part of it; on standard error they stand
@@ -115,7 +119,7 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
         compiled.not_run.len()
     )?;
     if tree.passed_over > 0 {
-        write!(out, "; {} passed over", counted(tree.passed_over, "entry", "entries"))?;
+        write!(out, "; {} skipped", counted(tree.passed_over, "entry", "entries"))?;
     }
     writeln!(out)?;
     out.flush()

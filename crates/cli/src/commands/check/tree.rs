@@ -1,4 +1,4 @@
-//! Which files of a tree are looked at. What somebody names is read whatever it is; what is only found in a folder may be
+//! Which files of a tree are looked at. What a user names is read whatever it is; what is only found in a directory may be
 //! no business of ours, and says so instead of keeping the rest from being checked.
 
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ pub(super) struct Tree {
     pub(super) kinds: Kinds,
     /// What cannot be read, or not be used.
     pub(super) problems: Vec<Diagnostic>,
-    /// How many files and folders were left alone.
+    /// How many files and directories were left alone.
     pub(super) passed_over: usize,
 }
 
-/// Reads files, folders and standard input.
+/// Reads files, directories and standard input.
 pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String]) -> Tree {
     let limit = usize::try_from(global.max_input_size).unwrap_or(usize::MAX);
     let mut reader = Reader::new(ReadOptions::kubernetes().max_input_size(limit));
@@ -85,7 +85,7 @@ pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String
 impl Tree {
     fn pass_over(&mut self, ui: &Ui, path: &str, why: &str) {
         self.passed_over += 1;
-        remark(ui, &format!("{} is passed over: {why}", plain(path)));
+        remark(ui, &format!("{} is skipped: {why}", plain(path)));
     }
 
     /// Takes the kinds of definitions. A part of one, as tests have them, defines nothing.
@@ -119,7 +119,7 @@ fn is_object(value: &Value) -> bool {
     value.str_at(["apiVersion"]).is_some() && value.str_at(["kind"]).is_some()
 }
 
-/// Whether a text that is no YAML is one that Helm would make YAML of.
+/// Whether a text that is not YAML is one that Helm would make YAML of.
 fn is_template(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     ["{{-", "{{ .", "{{.", "-}}", "{{ include", "{{ template", "{{ if", "{{ range", "{{/*"]
@@ -127,7 +127,7 @@ fn is_template(bytes: &[u8]) -> bool {
         .any(|mark| text.contains(mark))
 }
 
-/// The YAML and JSON files below a folder in the order of names, but for what is hidden, excluded or Helm's.
+/// The YAML and JSON files below a directory in the order of names, but for what is hidden, excluded or Helm's.
 fn found_below(
     ui: &Ui,
     root: &str,
@@ -164,7 +164,7 @@ fn found_below(
             } else if is_folder {
                 folders.push(entry);
             } else if !fs::metadata(&entry).is_ok_and(|metadata| metadata.is_file()) {
-                tree.pass_over(ui, &path, "it is no regular file");
+                tree.pass_over(ui, &path, "it is not a regular file");
             } else {
                 files.push(path);
             }
@@ -173,16 +173,13 @@ fn found_below(
     for (name, count) in hidden {
         tree.passed_over += count;
         let those = counted(count, "entry of this name is", "entries of this name are");
-        remark(
-            ui,
-            &format!("{} is hidden: {those} passed over below {}", plain(&name), plain(root)),
-        );
+        remark(ui, &format!("{} is hidden: {those} skipped below {}", plain(&name), plain(root)));
     }
     files.sort();
     Ok(files)
 }
 
-/// Whether a glob means a path: the whole of it, what follows the folder that was named, a folder on the way, or a name.
+/// Whether a glob means a path: the whole of it, what follows the directory that was named, a directory on the way, or a name.
 fn is_excluded(path: &str, root: &str, exclude: &[String]) -> bool {
     let below = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
     exclude.iter().any(|glob| {

@@ -31,9 +31,9 @@ pub(super) struct Address {
 /// Why an address says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// Nobody is there, or somebody who is no engine.
+    /// Nothing answers, or something that is not Kiln.
     Nobody(String),
-    /// Somebody is there who is not trusted.
+    /// The server shows an untrusted certificate.
     Distrusted(String),
     /// There is no way from here; perhaps there is one from the API server.
     Unreachable(String),

@@ -17,14 +17,14 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use super::Examination;
 
 const DAY: i64 = 24 * 3600;
-/// So long before its end a certificate that nobody renewed is worth a word.
+/// So long before its end a certificate that was not renewed is reported.
 const SOON: i64 = 7 * DAY;
 
 /// Who renews certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewal {
     Kiln,
-    /// Whoever stored an authority without its key: what is stored is served as it is, and nothing is made in its place.
+    /// For an authority that was stored without its key: what is stored is served as it is, and nothing is made in its place.
     Owner,
     /// The Secret of the authority cannot be read.
     Unknown,
@@ -137,7 +137,7 @@ pub(super) fn bundle(
     false
 }
 
-/// Whether somebody who trusts some certificates takes what is served for what it calls. Whether it counts at this
+/// Whether a client that trusts some certificates accepts what is served. Whether it counts at this
 /// moment is another question.
 fn trust(bundle: &str, chain: &str, called: &str, now: i64) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -169,7 +169,7 @@ fn judge(look: &mut Examination<'_>, which: &str, counts: &[(i64, i64)]) {
             look.bad(about, format!("the certificate in {which} does not count yet"), hint);
         }
         Some((_, until)) if *until <= now => {
-            look.bad(about, format!("the certificate in {which} has ended"), &renewal);
+            look.bad(about, format!("the certificate in {which} has expired"), &renewal);
         }
         Some((_, until)) => {
             let days = (until - now) / DAY;

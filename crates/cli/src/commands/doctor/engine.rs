@@ -1,11 +1,13 @@
-//! Whether the cluster knows the kinds of rules, and whether somebody acts on them.
+//! Whether the cluster knows the kinds of rules, and whether a leader acts on them.
 
 use kiln_object::Gvk;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::super::engines::{KEEPING, KYVERNO, answering_engine, other_engine, sharing_engine};
 use super::Examination;
+use crate::cluster::competing_engines::{
+    KEEPING, KYVERNO, answering_engine, other_engine, sharing_engine,
+};
 use crate::ui::counted;
 
 /// So many seconds clocks may differ.
@@ -65,7 +67,7 @@ impl Unknown {
     }
 }
 
-/// Whether somebody holds the Lease, and has renewed it.
+/// Whether a replica holds the Lease, and has renewed it.
 pub(super) fn lease(look: &mut Examination<'_>) {
     let about = "controller";
     let gvk = Gvk::new("coordination.k8s.io/v1", "Lease");
@@ -75,7 +77,7 @@ pub(super) fn lease(look: &mut Examination<'_>) {
             "start `kiln run`, or look at its pods: kubectl get pods -n {}",
             look.settings.namespace
         );
-        return look.bad(about, "nobody holds the Lease kiln-controller", &hint);
+        return look.bad(about, "no replica holds the Lease kiln-controller", &hint);
     };
     let text = |field: &str| lease.str_at(["spec", field]).unwrap_or_default().to_owned();
     let life =
@@ -84,12 +86,12 @@ pub(super) fn lease(look: &mut Examination<'_>) {
     let (holder, age) = (text("holderIdentity"), renewed.map(|time| look.now - time));
     match age {
         _ if holder.is_empty() => {
-            look.bad(about, "the Lease is held by nobody", "start `kiln run`");
+            look.bad(about, "the Lease has no holder", "start `kiln run`");
         }
         Some(age) if age < -ASKEW => look.doubtful(
             about,
             format!(
-                "{holder} renewed the Lease {} seconds from now, by the clock of this machine: whether it still acts cannot be told",
+                "{holder} renewed the Lease {} seconds from now, by the clock of this machine: whether it is still the leader is unknown",
                 -age
             ),
             "compare the clock of this machine and of the engine's",

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use kiln_cluster::{ApiError, Reason};
-use kiln_live::reader::Asked;
+use kiln_live::reader::ProbeTarget;
 use kiln_object::{Gvk, metadata};
 use kiln_value::Value;
 
-use super::super::engines::installed;
 use super::address::Address;
 use super::{Examination, State};
+use crate::cluster::competing_engines::installed;
 use crate::ui::counted;
 
 const ABOUT: &str = "watches";
@@ -84,8 +84,8 @@ impl Place {
                 let said = address.health();
                 return said.map_err(|why| Silent { why: why.to_string(), is_forbidden: false });
             }
-            Place::Behind(service) => Asked::Service(service),
-            Place::In(pod) => Asked::Pod { name: &pod.name, port: pod.port },
+            Place::Behind(service) => ProbeTarget::Service(service),
+            Place::In(pod) => ProbeTarget::Pod { name: &pod.name, port: pod.port },
         };
         Ok(look.reader.health(&look.settings.namespace, asked)?)
     }
@@ -119,7 +119,7 @@ pub(super) fn look(look: &mut Examination<'_>) {
             0 => "the engine says".to_owned(),
             _ => counted(count, "pod says", "pods say"),
         };
-        look.good(ABOUT, format!("{who} that all is well"));
+        look.good(ABOUT, format!("{who} that everything is healthy"));
     }
 }
 
@@ -165,8 +165,9 @@ fn judged(place: &Place, said: Result<String, Silent>) -> Vec<(State, String, St
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     lines
         .map(|line| {
-            // It may have begun a moment ago.
-            let is_new = line.ends_with("it has not read everything yet");
+            // It may have begun a moment ago. Version 0.1 says it in the second way.
+            let is_new = line.ends_with("its caches are not synced yet")
+                || line.ends_with("it has not read everything yet");
             let state = if is_new { State::Doubtful } else { State::Bad };
             (state, format!("{which}{line}"), "look at the logs of the engine".to_owned())
         })
@@ -253,10 +254,10 @@ mod tests {
             (true, Ok(" "), vec![(State::Bad, "the pod kiln-0: the answer is empty")]),
             (
                 false,
-                Ok("watch of v1/Secret: stale\ncontroller: it has not read everything yet\n"),
+                Ok("watch of v1/Secret: stale\ncontroller: its caches are not synced yet\n"),
                 vec![
                     (State::Bad, "the pod kiln-0: watch of v1/Secret: stale"),
-                    (State::Doubtful, "the pod kiln-0: controller: it has not read everything yet"),
+                    (State::Doubtful, "the pod kiln-0: controller: its caches are not synced yet"),
                 ],
             ),
             (

@@ -6,8 +6,8 @@ mod engine;
 mod health;
 mod policies;
 mod services;
+mod update_requests;
 mod webhooks;
-mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,27 +21,27 @@ use kiln_value::Value;
 
 use self::address::{Address, Unanswered};
 use self::services::Behind;
-use super::connection::{Connection, settings_of};
-use super::engines::Engine;
 use crate::args::Format;
-use crate::exit::{CommandResult, Outcome};
+use crate::cluster::competing_engines::CompetingEngine;
+use crate::cluster::connection::{Connection, settings_of};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::{Paint, Ui, counted, plain};
 
-/// Say what keeps rules from working in a cluster, and what to do about it
+/// Diagnose problems of an installation, with hints
 ///
-/// Looks at definitions, the Lease and the health of the engine, webhooks and who answers them, certificates, the rights
-/// that policies need, policies that are not ready or have no author although they are held to one, rules that Kiln does not run, exceptions that do not
-/// hold, work that waits or failed, objects that somebody else keeps changing, and other engines that act on the same rules.
-/// Nothing is changed.
+/// Checks the CustomResourceDefinitions, the leader-election Lease and the health of the engine, webhooks and their
+/// endpoints, certificates, the permissions that policies need, policies that are not ready or have no recorded
+/// author, rules that Kiln does not run, exceptions that do not apply, UpdateRequests that wait or failed, objects
+/// that another writer keeps changing, and other engines that act on the same policies. Changes nothing.
 ///
-/// Exit code 0 when nothing is wrong, 1 otherwise.
+/// Exits with code 0 if there are no problems, with 1 otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The namespace that the engine lives in
+    /// Namespace of the Kiln installation
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     engine_namespace: String,
 
-    /// The Service through which the API server reaches the webhook
+    /// Service through which the API server reaches the webhook
     #[arg(long, value_name = "NAME", default_value = "kyverno-svc")]
     service: String,
 
@@ -93,9 +93,9 @@ struct Examination<'r> {
     /// Who renews certificates.
     renewal: certificates::Renewal,
     /// Deployments that answer the webhooks of other engines, if they could be read.
-    answering: Option<Vec<Engine>>,
+    answering: Option<Vec<CompetingEngine>>,
     /// Deployments of other engines that use the same definitions, if they could be read.
-    sharing: Option<Vec<Engine>>,
+    sharing: Option<Vec<CompetingEngine>>,
     /// Who is behind Services, by their namespace and name.
     behind: BTreeMap<(String, String), Result<Behind, Unread>>,
     /// What engines said of themselves at the addresses that webhooks call.
@@ -195,12 +195,12 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         webhooks::look(&mut examination);
         health::look(&mut examination);
         policies::look(&mut examination)?;
-        work::look(&mut examination);
+        update_requests::look(&mut examination);
     }
     let findings = examination.findings;
     show(ui, &findings)?;
     let is_well = findings.iter().all(|finding| finding.state != State::Bad);
-    Ok(if is_well { Outcome::Done } else { Outcome::No })
+    Ok(if is_well { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
 fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {

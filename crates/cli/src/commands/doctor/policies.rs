@@ -9,10 +9,10 @@ use kiln_dialects::{NotRun, compile, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
 
-use super::super::conditions::{NOT_RUN, PolicyCondition, READABLE, unmet};
-use super::super::connection::{of_stored, stored_policies};
-use super::super::engines::{Engine, KEEPING, KYVERNO};
 use super::{Examination, State};
+use crate::cluster::competing_engines::{CompetingEngine, KEEPING, KYVERNO};
+use crate::cluster::connection::{of_stored, stored_policies};
+use crate::cluster::policy_status::{NOT_RUN, PolicyCondition, READABLE, unmet};
 use crate::exit::Failure;
 use crate::ui::counted;
 
@@ -38,7 +38,7 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             look.doubtful("exceptions", message, hint);
         }
     }
-    // Of kinds that are left to other engines, these write the status, and nobody is the author. The same holds for
+    // Of kinds that are left to other engines, these write the status, and there is no author. The same holds for
     // exceptions, which do nothing.
     let not_run = compiled.not_run.iter().filter(|not_run| not_run.rule.is_none());
     let not_run: BTreeSet<String> =
@@ -52,11 +52,11 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
         }
         let name = kiln_object::identity::describe(document.value());
         let reach = match metadata::namespace(document.value()) {
-            Some(_) => "what the engine may in its namespace",
-            None => "what the engine may",
+            Some(_) => "the engine's permissions in its namespace",
+            None => "the engine's permissions",
         };
-        let message = format!("nobody wrote down who stored {name}: it may do {reach}");
-        look.doubtful("authors", message, "let somebody who may do what it does store it again, for example with kubectl annotate");
+        let message = format!("the author of {name} is not recorded: it has {reach}");
+        look.doubtful("authors", message, "let a user with the permissions that it needs store it again, for example with kubectl annotate");
     }
     let acting = compiled.policies.iter().filter(|policy| !policy.rules.is_empty()).count();
     look.good(about, format!("{} can be run", counted(acting, "policy", "policies")));
@@ -71,10 +71,10 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names the rules that are not run, and whether anybody else may run them.
+/// Names the rules that are not run, and whether another engine may run them.
 fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
     let about = "not run";
-    let is_kyverno = |(_, engine): &&Engine| *engine == KYVERNO;
+    let is_kyverno = |(_, engine): &&CompetingEngine| *engine == KYVERNO;
     let runs = look.sharing.as_ref().and_then(|found| found.iter().find(is_kyverno));
     let runs = runs.map(|(name, _)| name.clone());
     for rule in not_run {
@@ -86,7 +86,7 @@ fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
             ),
             None => look.bad(
                 about,
-                format!("{rule}, and nobody else runs it: it has no effect"),
+                format!("{rule}, and nothing else runs it: it has no effect"),
                 &instead(rule),
             ),
         }
@@ -105,7 +105,7 @@ fn instead(rule: &NotRun) -> String {
 
 /// Looks at what a policy says of itself.
 fn readiness(look: &mut Examination<'_>, policy: &Document) {
-    // What only webhooks lack is told of webhooks, and what is not run apart from what does not work.
+    // What only webhooks lack is reported with webhooks, and what is not run apart from what does not work.
     let keeps = |unmet: &PolicyCondition| {
         (!unmet.is_ready || unmet.condition == READABLE) && unmet.reason != NOT_RUN
     };

@@ -10,7 +10,7 @@ use super::{Examination, Unread};
 pub(super) enum Behind {
     /// There is no such Service.
     NoService,
-    /// Nobody who is ready.
+    /// No ready endpoint.
     Nobody,
     Somebody,
 }

@@ -1,14 +1,14 @@
-//! Whether webhooks are registered, and whether somebody answers them.
+//! Whether webhooks are registered, and whether a server answers them.
 
 use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_object::Gvk;
 use kiln_value::Value;
 
-use super::super::engines::Engine;
-use super::super::left_webhooks::{self, Left};
 use super::address::{Address, Unanswered};
 use super::services::{Behind, behind};
 use super::{Examination, State, Unread, certificates};
+use crate::cluster::competing_engines::CompetingEngine;
+use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 
 const ABOUT: &str = "webhooks";
 
@@ -28,26 +28,26 @@ pub(super) fn look(look: &mut Examination<'_>) {
             is_well &= one(look, name, webhook);
         }
         if is_well {
-            look.good(ABOUT, format!("{name} is registered, and somebody answers"));
+            look.good(ABOUT, format!("{name} is registered and answers"));
         }
     }
-    for kind in left_webhooks::KINDS {
+    for kind in orphaned_webhooks::KINDS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
         let Ok(found) = look.all(ABOUT, &gvk, "") else { continue };
         let namespace = look.settings.namespace.clone();
-        for left in found.iter().filter_map(|found| Left::of(found, &namespace)) {
+        for left in found.iter().filter_map(|found| OrphanedWebhook::of(found, &namespace)) {
             of_another(look, &left);
         }
     }
 }
 
 /// Looks at a configuration of another engine, which may run.
-fn of_another(look: &mut Examination<'_>, left: &Left) {
+fn of_another(look: &mut Examination<'_>, left: &OrphanedWebhook) {
     let (at, service) = &left.service;
-    let is_its = |(name, engine): &Engine| {
+    let is_its = |(name, engine): &CompetingEngine| {
         *engine == left.engine && name.split('/').next() == Some(at.as_str())
     };
-    // Where Deployments cannot be read, nobody knows.
+    // Where Deployments cannot be read, it is unknown.
     let is_gone = look.answering.as_ref().is_some_and(|all| !all.iter().any(is_its));
     // Kiln may be behind its own Service, and does not answer at such a path.
     let is_unheard = is_gone && left.path.is_some();
@@ -63,7 +63,7 @@ fn of_another(look: &mut Examination<'_>, left: &Left) {
         (message, format!("`{}`", left.removal()))
     } else {
         let engine = left.engine;
-        let message = format!("{which} is of {engine}, of which nobody is ready, and {effect}");
+        let message = format!("{which} is of {engine}, which has no ready pod, and {effect}");
         let hint = format!("look at the pods of {engine}, or stop it and `{}`", left.removal());
         (message, hint)
     };
@@ -100,12 +100,12 @@ fn is_there(look: &mut Examination<'_>, which: &str, address: &Address, stops: &
     match look.said_at(address) {
         Ok(_) => return true,
         Err(Unanswered::Nobody(why)) => {
-            let message = format!("{which} calls {origin}, where nobody answers: {stops}: {why}");
+            let message = format!("{which} calls {origin}, which does not answer: {stops}: {why}");
             look.bad(ABOUT, message, start);
         }
         Err(Unanswered::Distrusted(why)) => {
             let message = format!(
-                "{which} calls {origin}, where nobody answers whom it trusts: {stops}: {why}"
+                "{which} calls {origin}, which shows an untrusted certificate: {stops}: {why}"
             );
             look.bad(ABOUT, message, start);
         }
@@ -118,7 +118,7 @@ fn is_there(look: &mut Examination<'_>, which: &str, address: &Address, stops: &
     false
 }
 
-/// Whether somebody is ready behind a Service.
+/// Whether a Service has ready endpoints.
 fn has_endpoints(
     look: &mut Examination<'_>,
     which: &str,
@@ -136,7 +136,7 @@ fn has_endpoints(
         }
         Ok(Behind::Nobody) => {
             let message = format!(
-                "nobody answers behind the Service {namespace}/{service} that {which} calls: {stops}"
+                "no pod answers behind the Service {namespace}/{service} that {which} calls: {stops}"
             );
             look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
         }

@@ -16,13 +16,13 @@ pub(super) enum Add {
         /// KEY:VALUE, the value maybe in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
-        /// Replace what is there
+        /// Replace an existing value
         #[arg(short, long)]
         force: bool,
     },
-    /// Add folders to resources
+    /// Add directories to resources
     Base {
-        /// Folders, separated by commas
+        /// Directories, separated by commas
         #[arg(value_name = "DIR,DIR")]
         directories: String,
     },
@@ -32,13 +32,13 @@ pub(super) enum Add {
         #[arg(value_name = "OPTION,OPTION")]
         options: String,
     },
-    /// Add folders to components
+    /// Add directories to components
     Component {
         /// Paths or patterns
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<String>,
     },
-    /// Add a ConfigMap to configMapGenerator, or more to one that is there
+    /// Add a ConfigMap to configMapGenerator, or entries to an existing one
     Configmap(GeneratedArgs),
     /// Add files to generators
     Generator {
@@ -51,7 +51,7 @@ pub(super) enum Add {
         /// KEY:VALUE, the value maybe in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
-        /// Replace what is there
+        /// Replace an existing value
         #[arg(short, long)]
         force: bool,
         /// Leave selectors alone: add to labels
@@ -63,16 +63,16 @@ pub(super) enum Add {
     },
     /// Add a patch
     Patch(PatchArgs),
-    /// Add files, folders or repositories to resources
+    /// Add files, directories or repositories to resources
     Resource {
         /// Paths, patterns or addresses
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<String>,
-        /// Add them as they are, without looking
+        /// Add them without checking that they exist
         #[arg(long)]
         no_verify: bool,
     },
-    /// Add a Secret to secretGenerator, or more to one that is there
+    /// Add a Secret to secretGenerator, or entries to an existing one
     Secret {
         #[command(flatten)]
         generated: GeneratedArgs,
@@ -90,7 +90,7 @@ pub(super) enum Add {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct GeneratedArgs {
-    /// The name of the object
+    /// Name of the object
     name: String,
     /// A file, maybe with its key: [KEY=]PATH
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
@@ -104,10 +104,10 @@ pub(super) struct GeneratedArgs {
     /// create, merge or replace
     #[arg(long, default_value = "", hide_default_value = true)]
     behavior: String,
-    /// The namespace of the object
+    /// Namespace of the object
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
-    /// Let the name have no hash
+    /// Disable the name suffix hash
     #[arg(long = "disableNameSuffixHash", alias = "disable-name-suffix-hash")]
     disable_name_suffix_hash: bool,
 }

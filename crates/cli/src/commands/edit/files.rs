@@ -1,4 +1,4 @@
-//! The kustomization file of the current folder, and patterns of the files beside it.
+//! The kustomization file of the current directory, and patterns of the files beside it.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::input::{self, Replacement};
 
 use super::failed;
 
-/// The folder in which the command runs.
+/// The directory in which the command runs.
 pub(crate) fn here() -> Result<String, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Diagnostic::error(format!("cannot tell the current folder: {error}")))?;
     Ok(here.display().to_string())
 }
 
-/// The name of the kustomization file of the current folder.
+/// The name of the kustomization file of the current directory.
 pub(crate) fn find() -> Result<&'static str, Diagnostic> {
     let found: Vec<&'static str> =
         FILE_NAMES.into_iter().filter(|name| fs::symlink_metadata(name).is_ok()).collect();
@@ -36,7 +36,7 @@ pub(crate) fn find() -> Result<&'static str, Diagnostic> {
     }
 }
 
-/// Reads the kustomization file of the current folder.
+/// Reads the kustomization file of the current directory.
 pub(super) fn open(global: &Global) -> Result<(&'static str, KustomizationFile), Failure> {
     let path = find()?;
     refuse_foreign(Path::new(path))?;
@@ -56,7 +56,7 @@ pub(super) fn save(path: &str, file: &KustomizationFile) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A link in the folder must not lead a change to a file elsewhere.
+/// A link in the directory must not lead a change to a file elsewhere.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), Diagnostic> {
     let shown = path.display();
     let failed = |error| input::cannot("read", &shown.to_string(), &error);

@@ -9,17 +9,17 @@ use kiln_kustomize::{Build, Options};
 
 use super::{failed, files};
 use crate::args::Global;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::input::Replacement;
 use crate::ui::Ui;
 
-/// Move old fields to their successors
+/// Replace deprecated fields
 ///
 /// bases, imageTags, patchesJson6902, patchesStrategicMerge, commonLabels and helmChartInflationGenerator
-/// get their new form. The folder is built before and after; if the outputs differ, that is said.
+/// get their new form. The directory is built before and after; a difference is reported.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Turn vars into replacements as well, which changes the files that use them
+    /// Also convert vars to replacements, which changes the files that use them
     #[arg(long)]
     vars: bool,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.status(&format!("fixed {line}"));
     }
     tell_difference(ui, &before, &build(&here));
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn shown<'p>(path: &'p str, here: &str) -> &'p str {

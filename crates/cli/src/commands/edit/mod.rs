@@ -12,15 +12,15 @@ use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::KustomizationFile;
 
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::ui::Ui;
 
 pub(crate) use files::expand_or_directories;
 
-/// Change the kustomization file of the current folder
+/// Edit the kustomization file of the current directory
 ///
-/// The commands are those of `kustomize edit`. Comments, quotes and the order of the file stay as they
-/// are: only what a command is about is written.
+/// The commands are those of `kustomize edit`. Comments, quotes and the order of fields stay as they are: only the
+/// field of the command is written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -61,7 +61,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(&Diagnostic::warning(note.as_str()));
     }
     files::save(path, &file)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn list_builtin_plugins(ui: &Ui) -> CommandResult {
@@ -71,10 +71,10 @@ fn list_builtin_plugins(ui: &Ui) -> CommandResult {
         writeln!(out, " * {name}")?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
-/// What a library could not do, as what the user is told.
+/// What a library could not do, as the message for the user.
 fn failed(error: kiln_kustomize::Error) -> Failure {
     Failure::BadInput(vec![error.into()])
 }

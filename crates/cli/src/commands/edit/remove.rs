@@ -21,7 +21,7 @@ pub(super) enum Remove {
     Label(Keys),
     /// Remove a patch; everything about it must be given
     Patch(PatchArgs),
-    /// Remove files and folders from resources
+    /// Remove files and directories from resources
     Resource {
         /// Paths or patterns
         #[arg(required = true, value_name = "PATH")]
@@ -42,7 +42,7 @@ pub(super) struct Keys {
     /// Keys, separated by commas
     #[arg(value_name = "KEY,KEY")]
     keys: String,
-    /// Keys that are not there do not matter
+    /// Ignore missing keys
     #[arg(short, long)]
     ignore_non_existence: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Names {
     /// Names, separated by commas
     #[arg(value_name = "NAME,NAME")]
     names: String,
-    /// The namespace of the objects
+    /// Namespace of the objects
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
 }

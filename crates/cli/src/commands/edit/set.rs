@@ -38,23 +38,23 @@ pub(super) enum Set {
     },
     /// Set namePrefix
     Nameprefix {
-        /// What goes before names
+        /// Prefix of names
         #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
         text: String,
     },
     /// Set namespace
     Namespace {
-        /// The namespace of everything
+        /// Namespace of all resources
         #[arg(value_name = "NAMESPACE")]
         text: String,
     },
     /// Set nameSuffix
     Namesuffix {
-        /// What goes after names
+        /// Suffix of names
         #[arg(value_name = "SUFFIX", allow_hyphen_values = true)]
         text: String,
     },
-    /// Set how many replicas objects get
+    /// Set replicas
     Replicas {
         /// NAME=COUNT
         #[arg(required = true, value_name = "NAME=COUNT")]
@@ -66,12 +66,12 @@ pub(super) enum Set {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct GeneratedArgs {
-    /// The name of the object
+    /// Name of the object
     name: String,
-    /// A key that is there, and its new value
+    /// An existing key and its new value
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
-    /// The namespace of the object
+    /// Namespace of the object
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
     /// Its new namespace

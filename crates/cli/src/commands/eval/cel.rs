@@ -10,43 +10,44 @@ use kiln_cel::{
     Budget, CompileError, Env, EvalError, Host, HostError, HostResult, PolicyScope, Session, Span,
     Timestamp, Type,
 };
-use kiln_diagnostic::{Diagnostic, Place, Source, did_you_mean};
+use kiln_diagnostic::{Diagnostic, Source, SourceLocation, did_you_mean};
 use kiln_jmespath::Sources;
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, read_bytes};
 
-use super::{Surroundings, print_result, read_one};
+use super::{print_result, read_one};
 use crate::args::Global;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
 /// Evaluate a CEL expression, type-checked, within the budgets that Kubernetes sets
 ///
-/// The keys of the input are its variables. Bytes are printed as base64, timestamps as RFC 3339, types by their name, an
-/// optional as its value or null. With --format yaml the result is YAML instead of JSON.
+/// The keys of the input are the variables. Bytes are printed as base64, timestamps as RFC 3339, types by their name,
+/// an optional as its value or null. With --format yaml the result is YAML instead of JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The expression
+    /// Expression
     #[arg(required_unless_present = "functions")]
     expression: Option<String>,
 
-    /// A JSON or YAML file with a map of variables; standard input without it
+    /// JSON or YAML file with a map of variables [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 
-    /// One more variable, from a JSON or YAML file
+    /// Another variable, from a JSON or YAML file; repeatable
     #[arg(long = "var", value_name = "NAME=FILE")]
     variables: Vec<String>,
 
-    /// Print the type of the result, and evaluate nothing
+    /// Print the type of the result, without evaluating
     #[arg(long = "type")]
     only_type: bool,
 
-    /// Which functions there are
+    /// Function library
     #[arg(long, value_enum, default_value_t = Environment::Policies)]
     environment: Environment,
 
-    /// List the functions and macros there are
+    /// List the functions and macros
     #[arg(long, visible_alias = "list")]
     functions: bool,
 }
@@ -80,7 +81,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
                 let mut out = ui.data();
                 writeln!(out, "{}", report.result)?;
                 out.flush()?;
-                Ok(Outcome::Done)
+                Ok(CommandOutcome::Done)
             }
             Err(error) => Ok(refuse(ui, &source, &error, &variables)),
         };
@@ -89,7 +90,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         Ok(program) => program,
         Err(error) => return Ok(refuse(ui, &source, &error, &variables)),
     };
-    let mut host = Surroundings;
+    let mut host = SystemEnv;
     let mut session = Session::with_budget(&env, &mut host, Budget::default());
     for (name, value) in variables {
         session.set(&name, value);
@@ -97,11 +98,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     match session.eval_json(&program) {
         Ok(result) => {
             print_result(ui, &result)?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         Err(error) => {
             ui.problem(&failure(&source, error));
-            Ok(Outcome::No)
+            Ok(CommandOutcome::Negative)
         }
     }
 }
@@ -112,13 +113,13 @@ fn list_functions(ui: &Ui, env: &Env) -> CommandResult {
         writeln!(out, "{function}")?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The variables: the keys of the input, then those given one by one, which count more.
 fn variables(global: &Global, args: &Args) -> Result<Vec<(String, Value)>, Failure> {
     let mut variables: Vec<(String, Value)> = Vec::new();
-    // With variables given one by one, nobody waits for standard input.
+    // With variables given one by one, standard input is not read.
     let input = match (&args.input, args.variables.is_empty() && !args.only_type) {
         (None, false) => Value::Null,
         (input, _) => read_one(input.as_deref(), global)?,
@@ -155,16 +156,16 @@ fn refuse(
     source: &Arc<Source>,
     error: &CompileError,
     variables: &[(String, Value)],
-) -> Outcome {
+) -> CommandOutcome {
     for issue in &error.issues {
         let hint = issue.message.starts_with("undeclared reference to ").then(|| {
             let name = source.text().get(bytes(issue.span)).unwrap_or_default();
             meant(name, variables)
         });
-        let place = Place::new(Arc::clone(source), bytes(issue.span));
+        let place = SourceLocation::new(Arc::clone(source), bytes(issue.span));
         ui.problem(&Diagnostic::error(&issue.message).at(place).maybe_hint(hint));
     }
-    Outcome::No
+    CommandOutcome::Negative
 }
 
 /// What to write instead of a name that is not known.
@@ -182,7 +183,7 @@ fn meant(name: &str, variables: &[(String, Value)]) -> String {
 fn failure(source: &Arc<Source>, error: EvalError) -> Diagnostic {
     let problem = Diagnostic::error(error.message).maybe_hint(error.hint);
     match error.span {
-        Some(span) => problem.at(Place::new(Arc::clone(source), bytes(span))),
+        Some(span) => problem.at(SourceLocation::new(Arc::clone(source), bytes(span))),
         None => problem,
     }
 }
@@ -192,7 +193,7 @@ fn bytes(span: Span) -> Range<usize> {
 }
 
 /// Time, chance and YAML; no cluster and no network.
-impl Host for Surroundings {
+impl Host for SystemEnv {
     fn now(&mut self) -> HostResult<Timestamp> {
         Sources::now(self)
             .and_then(|now| now.duration_since(UNIX_EPOCH).ok())

@@ -9,21 +9,22 @@ use kiln_variables::conditions::{Check, Effort, Outcome as Verdict};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 use kiln_yaml::Document;
 
-use super::{Surroundings, only_document, print_result, read_documents, read_one};
+use super::{only_document, print_result, read_documents, read_one};
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
 /// Evaluate Kyverno conditions: any/all blocks, or a list of which all must hold
 ///
-/// Says for each condition what was compared, by which rule, and the verdict. Exit code 1 when the
-/// conditions do not hold, or when a variable in them cannot be resolved.
+/// Prints for each condition what was compared, by which rule, and the result. Exits with code 1 if the conditions do
+/// not hold, or if a variable in them cannot be resolved.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file with the conditions
+    /// File with the conditions
     file: String,
 
-    /// The JSON or YAML file that variables are resolved in; standard input without it
+    /// JSON or YAML file in which variables are resolved [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 }
@@ -47,17 +48,17 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(&warning.at(document.locate_key(path)));
     }
     let context = read_one(args.input.as_deref(), global)?;
-    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
     let scope = ContextScope::new(&context, environment);
     match conditions.evaluate(&mut Substitution::new(&scope), &mut Effort::default()) {
         Ok(verdict) => {
             print(ui, &verdict)?;
-            Ok(if verdict.holds { Outcome::Done } else { Outcome::No })
+            Ok(if verdict.holds { CommandOutcome::Done } else { CommandOutcome::Negative })
         }
         Err(error) => {
             let place = document.locate(error.path());
             ui.problem(&Diagnostic::error(error.to_string()).at(place).maybe_hint(error.hint()));
-            Ok(Outcome::No)
+            Ok(CommandOutcome::Negative)
         }
     }
 }

@@ -9,9 +9,10 @@ use kiln_gotemplate::{
     Environment, FunctionSet, Limits, MissingKey, Numbers, Options, Sources, Template, functions,
 };
 
-use super::{Surroundings, read_one};
+use super::read_one;
 use crate::args::Global;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
 /// Render a Go template, with sprig's functions
@@ -74,11 +75,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         Ok(template) => template,
         Err(error) => {
             ui.problem(&error.diagnose("<template>", source));
-            return Ok(Outcome::No);
+            return Ok(CommandOutcome::Negative);
         }
     };
     let data = read_one(args.input.as_deref(), global)?;
-    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
     match template.render(&data, &environment) {
         Ok(text) => {
             let mut out = ui.data();
@@ -88,11 +89,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
                 writeln!(out)?;
             }
             out.flush()?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         Err(error) => {
             ui.problem(&error.diagnose("<template>", source));
-            Ok(Outcome::No)
+            Ok(CommandOutcome::Negative)
         }
     }
 }
@@ -121,11 +122,11 @@ fn list_functions(ui: &Ui, set: FunctionSet) -> CommandResult {
         writeln!(out, "{call:<72} {}", function.about())?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The clock and chance of the machine.
-impl Sources for Surroundings {
+impl Sources for SystemEnv {
     fn now(&self) -> Option<SystemTime> {
         kiln_jmespath::Sources::now(self)
     }

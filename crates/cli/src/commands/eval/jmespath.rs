@@ -4,9 +4,10 @@ use std::io::Write;
 
 use kiln_jmespath::{Environment, Expression, Limits, functions};
 
-use super::{Surroundings, print_result, read_one};
+use super::{print_result, read_one};
 use crate::args::Global;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
 /// Evaluate a JMESPath expression as Kyverno does
@@ -14,19 +15,19 @@ use crate::ui::Ui;
 /// With --format yaml the result is YAML instead of JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The expression
+    /// Expression
     #[arg(required_unless_present = "functions")]
     expression: Option<String>,
 
-    /// The JSON or YAML file to evaluate on; standard input without it
+    /// JSON or YAML file to evaluate on [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 
-    /// Print the parsed expression as a tree, and evaluate nothing
+    /// Print the parsed expression as a tree, without evaluating it
     #[arg(long)]
     parse: bool,
 
-    /// List the functions there are
+    /// List the functions
     #[arg(long, visible_alias = "list")]
     functions: bool,
 }
@@ -39,25 +40,25 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         Ok(expression) => expression,
         Err(error) => {
             ui.problem(&error.diagnose("<expression>", source));
-            return Ok(Outcome::No);
+            return Ok(CommandOutcome::Negative);
         }
     };
     if args.parse {
         let mut out = ui.data();
         write!(out, "{}", expression.print_tree())?;
         out.flush()?;
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     let data = read_one(args.input.as_deref(), global)?;
-    let environment = Environment { sources: &Surroundings, limits: Limits::default() };
+    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
     match expression.search(&data, &environment) {
         Ok(result) => {
             print_result(ui, &result)?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         Err(error) => {
             ui.problem(&error.diagnose("<expression>", source));
-            Ok(Outcome::No)
+            Ok(CommandOutcome::Negative)
         }
     }
 }
@@ -73,5 +74,5 @@ fn list_functions(ui: &Ui) -> CommandResult {
         writeln!(out, "{call:<48} {:<10} {}", function.returns(), function.description())?;
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

@@ -7,20 +7,20 @@ use kiln_value::{Map, Value};
 
 use super::{print_result, read_one};
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// Evaluate a JSONPath expression as KubeMod's ModRules do
 ///
-/// A key that is not there gives undefined, which is printed so. With --select the expression must be a path, and every
-/// place it selects is printed with the keys that #0, #1 … stand for.
+/// A missing key evaluates to undefined. With --select the expression must be a path, and every selected location is
+/// printed with the keys that #0, #1 … stand for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The expression
+    /// Expression
     #[arg(required_unless_present = "functions")]
     expression: Option<String>,
 
-    /// The JSON or YAML file to evaluate on; standard input without it
+    /// JSON or YAML file to evaluate on [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     select: bool,
 
-    /// List the functions there are
+    /// List the functions
     #[arg(long, visible_alias = "list")]
     functions: bool,
 }
@@ -40,13 +40,13 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             writeln!(out, "{call:<20} {about}")?;
         }
         out.flush()?;
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     };
     let expression = match Expression::compile(source) {
         Ok(expression) => expression,
         Err(error) => {
             ui.problem(&error.diagnose("<expression>", source));
-            return Ok(Outcome::No);
+            return Ok(CommandOutcome::Negative);
         }
     };
     let data = read_one(args.input.as_deref(), global)?;
@@ -71,8 +71,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         Ok(item) => print_result(ui, &item.to_value())?,
         Err(error) => {
             ui.problem(&error.diagnose("<expression>", source));
-            return Ok(Outcome::No);
+            return Ok(CommandOutcome::Negative);
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }

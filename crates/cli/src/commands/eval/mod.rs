@@ -6,9 +6,7 @@ mod gotemplate;
 mod jmespath;
 mod jsonpath;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, Write};
-use std::time::SystemTime;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_value::Value;
@@ -22,7 +20,7 @@ pub(crate) use jmespath::Args as JmesPathArgs;
 
 /// Evaluate an expression on JSON or YAML
 ///
-/// The result goes to standard output. An expression that fails is shown with a caret, and the exit code is 1.
+/// Prints the result to standard output. If the expression fails, prints the error with a caret and exits with code 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,7 +39,7 @@ enum Language {
     Conditions(conditions::Args),
 }
 
-const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
+pub(super) const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
 
 /// `kiln jp`
 pub(crate) fn run_jmespath(ui: &Ui, global: &Global, args: &JmesPathArgs) -> CommandResult {
@@ -98,18 +96,4 @@ fn print_result(ui: &Ui, value: &Value) -> std::io::Result<()> {
         _ => writeln!(out, "{}", kiln_value::json::to_string_pretty(value))?,
     }
     out.flush()
-}
-
-/// The real clock and real chance. Names are not resolved: an expression makes no network traffic.
-pub(super) struct Surroundings;
-
-impl kiln_jmespath::Sources for Surroundings {
-    fn now(&self) -> Option<SystemTime> {
-        Some(SystemTime::now())
-    }
-
-    fn random(&self) -> Option<u64> {
-        // Every `RandomState` has new keys, so this is random without another dependency.
-        Some(RandomState::new().hash_one(()))
-    }
 }

@@ -9,7 +9,7 @@ use kiln_value::Value;
 
 use super::Looking;
 
-/// The rule that made an object, as the object says. The engine signs what it makes; without its key nobody can tell
+/// The rule that made an object, as the object says. The engine signs what it makes; without its key it is unknown
 /// whether the object speaks the truth, so it is always shown as what the object says.
 pub(super) struct MadeBy {
     /// `name`, or `namespace/name`.
@@ -82,7 +82,8 @@ impl Looking<'_> {
             return "made when its trigger was deleted or connected to; nothing follows that"
                 .to_owned();
         };
-        let outcome = self.with_world(|world| self.rules.evaluate_rule(&rule.id, &event, world));
+        let outcome =
+            self.with_eval_env(|eval_env| self.rules.evaluate_rule(&rule.id, &event, eval_env));
         // The rule is one of the set.
         let Some(outcome) = outcome else { return String::new() };
         if let Some(failure) = outcome.failures.first() {

@@ -6,66 +6,65 @@ mod show;
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_engine::{
-    ClaimLabels, Effect, Event, Outcome as Evaluated, PatchTarget, RuleSet, Status, Step, User,
-    World,
+    ClaimLabels, Effect, EvalEnv, Event, PatchTarget, RuleOutcome as Evaluated, RuleSet, Status,
+    TraceStep, User,
 };
 use kiln_live::provenance::Books;
-use kiln_live::{Around, Reader};
+use kiln_live::{Reader, RuleEnvironment};
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_value::Value;
 
-use super::conditions::{PolicyCondition, unmet};
-use super::connection::{Connection, around, stored_policies, stored_rules};
-use super::eval::Surroundings;
-use super::rules::rule_set;
 use crate::args::Format;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::cluster::connection::{Connection, around, stored_policies, stored_rules};
+use crate::cluster::policy_status::{PolicyCondition, unmet};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::policy_files::rule_set;
+use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 use made_by::MadeBy;
 
-/// Say of an object in a cluster which rule made it, what each rule makes of it, and why
+/// Explain which rules apply to an object, and why
 ///
-/// Reads the policies, exceptions and settings of the cluster. Of an object that a rule made it says which one, for
-/// which trigger, from which source, and whether it is in step. Then it takes the object as just created, and says for
-/// every rule that matches what it wants, whether that is there, and if not, why: the object is older than the rule, the
-/// engine made it itself, a filter or exclusion applies, or the engine waits for something, as UpdateRequests tell.
-/// Nothing is changed.
+/// Reads the policies, exceptions and settings of the cluster. For a generated object, prints its rule, trigger and
+/// source, and whether it is synchronized. Then evaluates all rules as if the object were just created, and prints for
+/// every matching rule what it wants, whether the cluster has it, and if not, why: the object is older than the rule,
+/// the engine created it, a filter or exclusion applies, or an UpdateRequest waits. Changes nothing.
 ///
-/// Exit code 1 when a rule fails or refuses the object.
+/// Exits with code 1 if a rule fails or rejects the object.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The object, as KIND/NAME or KIND NAME; kinds have all the names that kubectl knows
+    /// The object, as KIND/NAME or KIND NAME; kinds as in kubectl, with plurals and short names
     #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
     object: Vec<String>,
 
-    /// The namespace of the object; otherwise that of the kubeconfig's context
+    /// Namespace of the object [default: that of the kubeconfig's context]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Who sent the request, such as system:serviceaccount:shop:robot
+    /// User who sends the request, such as system:serviceaccount:shop:robot
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// A group of that user
+    /// Group of that user; repeatable
     #[arg(long, value_name = "NAME", requires = "user")]
     group: Vec<String>,
 
-    /// Show the policies that do not match, too, and why they do not
+    /// Also show policies that do not match, and why
     #[arg(long)]
     all: bool,
 
-    /// Show everything that was asked and answered
+    /// Show each step of the evaluation
     #[arg(long)]
     trace: bool,
 
-    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
-    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
-    allow_service: Vec<Allowed>,
+    /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com; in addition to those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
+    allow_service: Vec<HostAllowlist>,
 
-    /// The namespace that the engine lives in
+    /// Namespace of the Kiln installation
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     engine_namespace: String,
 
@@ -83,7 +82,7 @@ struct Explanation {
     /// What policies themselves say that keeps them from acting.
     conditions: Vec<PolicyCondition>,
     rules: Vec<RuleExplanation>,
-    /// Why the API server would not store what rules make of it.
+    /// Why the API server would not store the object as rules change it.
     refused: Option<String>,
     /// Requests about it that wait or failed.
     requests: Vec<Request>,
@@ -98,7 +97,7 @@ struct RuleExplanation {
     about_kind: bool,
     /// What the rule wants, and how that stands.
     targets: Vec<(ObjectId, String)>,
-    trace: Option<Step>,
+    trace: Option<TraceStep>,
 }
 
 /// An UpdateRequest.
@@ -144,7 +143,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     explanation.conditions =
         stored_policies(&reader)?.iter().flat_map(|policy| unmet(policy.value())).collect();
     show::explanation(ui, args, &explanation)?;
-    Ok(if explanation.is_no() { Outcome::No } else { Outcome::Done })
+    Ok(if explanation.is_no() { CommandOutcome::Negative } else { CommandOutcome::Done })
 }
 
 /// The object that a user means.
@@ -172,20 +171,20 @@ struct Looking<'a> {
     reader: &'a Reader,
     args: &'a Args,
     rules: &'a RuleSet,
-    around: &'a Around,
+    around: &'a RuleEnvironment,
 }
 
 impl Looking<'_> {
     /// Lets rules look at something.
-    fn with_world<T>(&self, look: impl FnOnce(&World<'_>) -> T) -> T {
-        let outside = self.around.outside();
-        look(&World {
+    fn with_eval_env<T>(&self, look: impl FnOnce(&EvalEnv<'_>) -> T) -> T {
+        let external_data = self.around.external_data();
+        look(&EvalEnv {
             view: self.reader,
             kinds: self.reader.kinds(),
-            sources: &Surroundings,
-            outside: &outside,
+            sources: &SystemEnv,
+            external_data: &external_data,
             limits: self.around.settings.limits.traced(),
-            protected: &self.around.settings.protected,
+            protected_namespaces: &self.around.settings.protected_namespaces,
             home: &self.around.settings.namespace,
         })
     }
@@ -198,10 +197,10 @@ impl Looking<'_> {
         });
         let mut event = Event::created(object.clone());
         event.user.clone_from(&user);
-        let (mutated, outcomes) = self.with_world(|world| {
-            let mutated = self.rules.mutate(&event, world);
+        let (mutated, outcomes) = self.with_eval_env(|eval_env| {
+            let mutated = self.rules.mutate(&event, eval_env);
             let mut outcomes = mutated.outcomes;
-            outcomes.extend(self.rules.evaluate(&event, world));
+            outcomes.extend(self.rules.evaluate(&event, eval_env));
             (mutated.object, outcomes)
         });
         let requests = self.requests(id, object)?;
@@ -245,7 +244,7 @@ impl Looking<'_> {
         })
     }
 
-    /// What the engine wrote down. Who may not read it is told less.
+    /// The records of the engine. Users who may not read them see less.
     fn books(&self) -> Books {
         let namespace = &self.args.engine_namespace;
         let found = self.reader.all(&Gvk::new("v1", "ConfigMap"), namespace).unwrap_or_default();

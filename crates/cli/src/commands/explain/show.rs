@@ -7,10 +7,10 @@ use kiln_engine::Status;
 use kiln_object::ObjectId;
 use serde_json::json;
 
-use super::super::conditions::PolicyCondition;
 use super::made_by::MadeBy;
 use super::{Args, Explanation, Request, RuleExplanation};
 use crate::args::Format;
+use crate::cluster::policy_status::PolicyCondition;
 use crate::ui::{Paint, Style, Ui, counted, plain};
 
 pub(super) fn explanation(ui: &Ui, args: &Args, explanation: &Explanation) -> io::Result<()> {
@@ -76,7 +76,7 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
         writeln!(out, "{}", plain(&line))?;
     }
     if let Some(why) = &shown.refused {
-        writeln!(out, "the API server refuses what rules make of it: {}", plain(why))?;
+        writeln!(out, "the API server rejects the object as the rules change it: {}", plain(why))?;
     }
     for Request { name, policy, state, message, retries } in &shown.requests {
         let [name, policy, state] = [name, policy, state].map(|text| plain(text));

@@ -10,33 +10,33 @@ use std::sync::Arc;
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::is_policy;
-use kiln_live::{Play, Rehearsed, take_refused};
+use kiln_live::{DryRunResult, PlanInput, take_refused};
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_rules::{Exception, Policy, Program, RuleId};
-use kiln_services::Allowed;
+use kiln_services::HostAllowlist;
 use kiln_value::Value;
 use kiln_yaml::Document;
 
-use super::at_admission::AtAdmission;
-use super::connection::{Connection, around, stored_exceptions, stored_rules};
-use super::rules::{compile_rules, more_kinds, read_all, rule_set};
 use crate::args::{Format, Global};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::cluster::admission_simulation::AdmissionSimulation;
+use crate::cluster::connection::{Connection, around, stored_exceptions, stored_rules};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::policy_files::{compile_rules, more_kinds, read_all, rule_set};
 use crate::ui::Ui;
 use next_write::NextWrite;
 pub(super) use show::{by, rule};
 
-/// Say what rules would do to a cluster, and do none of it
+/// Preview what policies would change in a cluster
 ///
-/// Reads the cluster and says what would be created, changed and deleted if these policies were stored in it now, with
-/// differences and counts; and which of its objects would be changed or refused on their next write. Without RULES the
-/// policies of the cluster are taken. Writes are tried as dry runs where that is allowed, so that what the server adds
-/// is no difference.
+/// Reads the cluster and prints what would be created, changed and deleted if these policies were stored in it now,
+/// with differences and counts; and which objects would be changed or rejected on their next write. Without RULES,
+/// uses the policies of the cluster. Writes are tried as server-side dry runs where permitted, so that defaults of the
+/// server are not shown as differences. Changes nothing.
 ///
-/// Exit code 0 when nothing would change, 1 when something would, or could not be done.
+/// Exits with code 0 if nothing would change, with 1 if something would, or could not be done.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Policies: files, folders, or - for standard input; otherwise those of the cluster
+    /// Policies: files, directories, or - for standard input [default: those of the cluster]
     #[arg(value_name = "RULES")]
     rules: Vec<String>,
 
@@ -47,15 +47,15 @@ pub(crate) struct Args {
 /// How a plan is made and shown.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
-    /// Name the objects, and do not show how they differ
+    /// List the objects without their differences
     #[arg(long)]
     pub(super) brief: bool,
 
-    /// Show the engine's own labels and annotations in differences, too
+    /// Also show Kiln's own labels and annotations in differences
     #[arg(long, conflicts_with = "brief")]
     pub(super) full: bool,
 
-    /// The namespace that the engine lives in
+    /// Namespace of the Kiln installation
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     pub(super) engine_namespace: String,
 
@@ -65,13 +65,13 @@ pub(super) struct PlanArgs {
 
 #[derive(Debug, clap::Args)]
 struct How {
-    /// Let rules that act on new objects only act on all that are there
+    /// Also run rules on existing objects, as with `generateExisting`
     #[arg(long)]
     all: bool,
 
-    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com; besides those of the ConfigMap
-    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
-    allow_service: Vec<Allowed>,
+    /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com; in addition to those of the ConfigMap
+    #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
+    allow_service: Vec<HostAllowlist>,
 
     #[command(flatten)]
     plan: PlanArgs,
@@ -82,7 +82,7 @@ const NAMESPACE: &str = "default";
 
 /// What would happen.
 struct Plan {
-    now: Rehearsed,
+    now: DryRunResult,
     next_write: Vec<NextWrite>,
     /// Rules that act on new objects only.
     waiting: Vec<RuleId>,
@@ -99,7 +99,7 @@ pub(super) fn plan(
     global: &Global,
     rules: &[String],
     all: bool,
-    services: &Allowed,
+    services: &HostAllowlist,
     args: &PlanArgs,
 ) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Table, Format::Json, Format::Yaml])?;
@@ -129,8 +129,8 @@ pub(super) fn plan(
         policies.as_mut().map(|given| take_refused(&reader, given)).unwrap_or_default();
     compiled.policies.retain(|policy| !refused.iter().any(|(id, _)| is_named(policy, id)));
     let set = rule_set(&compiled);
-    let admission = AtAdmission::new(&compiled, &reader, &kinds, &around);
-    let play = Play {
+    let admission = AdmissionSimulation::new(&compiled, &reader, &kinds, &around);
+    let play = PlanInput {
         kinds: &kinds,
         policies,
         exceptions: compiled.exceptions.clone(),
@@ -162,7 +162,7 @@ pub(super) fn plan(
     }
     let is_quiet =
         plan.now.changes.is_empty() && plan.now.undone.is_empty() && plan.next_write.is_empty();
-    Ok(if is_quiet { Outcome::Done } else { Outcome::No })
+    Ok(if is_quiet { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
 /// Says which of the given exceptions would not hold in the cluster.

@@ -1,13 +1,13 @@
 //! What rules that act at admission would make of the objects of a cluster, were they written again as they are.
 
-use kiln_admission::Judged;
+use kiln_admission::SimulatedWrite;
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{Event, RuleSet, User};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::RuleId;
 use kiln_value::Value;
 
-use super::super::at_admission::AtAdmission;
+use crate::cluster::admission_simulation::AdmissionSimulation;
 use crate::exit::Failure;
 
 /// An object that its next write would change or meet with a refusal.
@@ -20,9 +20,12 @@ pub(super) struct NextWrite {
     pub(super) refused: Option<String>,
 }
 
-/// All of them, kind by kind, as if whoever asks wrote them.
-pub(super) fn all(admission: &AtAdmission<'_>, rules: &RuleSet) -> Result<Vec<NextWrite>, Failure> {
-    let AtAdmission { reader, kinds, .. } = admission;
+/// All of them, kind by kind, as if the user of the command wrote them.
+pub(super) fn all(
+    admission: &AdmissionSimulation<'_>,
+    rules: &RuleSet,
+) -> Result<Vec<NextWrite>, Failure> {
+    let AdmissionSimulation { reader, kinds, .. } = admission;
     let acting: Vec<_> =
         rules.rules().filter(|rule| rule.program.acts_at_admission()).cloned().collect();
     let mut found: Vec<Gvk> = kinds
@@ -50,24 +53,26 @@ pub(super) fn all(admission: &AtAdmission<'_>, rules: &RuleSet) -> Result<Vec<Ne
 }
 
 fn of(
-    admission: &AtAdmission<'_>,
+    admission: &AdmissionSimulation<'_>,
     target: ObjectId,
     before: Value,
     user: Option<&User>,
 ) -> Option<NextWrite> {
     let mut event = Event::updated(before.clone(), before.clone());
     event.user = user.cloned();
-    let judged = admission.judge(&event);
-    if judged.refused.is_none() && judged.object == before {
+    let simulated = admission.simulate(&event);
+    if simulated.refused.is_none() && simulated.object == before {
         return None;
     }
-    let Judged { object: after, rules, refused } = judged;
+    let SimulatedWrite { object: after, rules, refused } = simulated;
     // What rules make has to be something that the server stores.
     let refused = match refused {
         Some((_, why)) => Some(why),
         None => {
             let why = admission.reader.refuses(&after);
-            why.map(|why| format!("the API server does not take what the rules make of it: {why}"))
+            why.map(|why| {
+                format!("the API server rejects the object as the rules change it: {why}")
+            })
         }
     };
     Some(NextWrite { target, rules, before, after, refused })

@@ -41,7 +41,7 @@ fn hide_both(id: &ObjectId, mut before: Option<&mut Value>, mut after: Option<&m
     }
 }
 
-/// A part of a Secret without its values: they are told apart only by whether they change.
+/// A part of a Secret without its values: only whether they change is shown.
 fn hidden(own: &Value, other: Option<&Value>, changed: &str) -> Value {
     let word = |own: &Value, other: Option<&Value>| match (own, other) {
         (Value::Null, _) => Value::Null,

@@ -237,7 +237,7 @@ fn as_value(plan: &Plan) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use kiln_live::{Rehearsed, Undone};
+    use kiln_live::{DryRunResult, NotApplied};
     use kiln_object::Gvk;
 
     use super::*;
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn what_rules_and_servers_say_stays_on_its_line_and_is_not_obeyed() {
         let hostile = "a\u{1b}[2J\nnothing would change";
-        let undone = Undone { what: hostile.to_owned(), why: hostile.to_owned() };
+        let undone = NotApplied { what: hostile.to_owned(), why: hostile.to_owned() };
         let refused = NextWrite {
             target: ObjectId::new(Gvk::new("v1", "ConfigMap"), "shop", "a"),
             rules: Vec::new(),
@@ -254,7 +254,7 @@ mod tests {
             refused: Some(hostile.to_owned()),
         };
         let plan = Plan {
-            now: Rehearsed { undone: vec![undone], ..Rehearsed::default() },
+            now: DryRunResult { undone: vec![undone], ..DryRunResult::default() },
             next_write: vec![refused],
             waiting: Vec::new(),
         };

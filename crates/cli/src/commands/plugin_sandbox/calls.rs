@@ -23,7 +23,7 @@ const COMMANDS: [u64; 4] = [0x5412, 0x541c, 0x4008_6602, 0x401c_5820];
 /// Bits of a mode that let others run a file as its owner or group.
 const RUN_AS_OWNER: [u64; 2] = [0o4000, 0o2000];
 
-/// Whoever runs these reaches processes, keys, devices and mounts that are not the plugin's, or is told what happens to
+/// A process that runs these reaches processes, keys, devices and mounts that are not the plugin's, or learns what happens to
 /// files that it cannot open.
 const OTHERS: &[libc::c_long] = &[
     libc::SYS_ptrace,

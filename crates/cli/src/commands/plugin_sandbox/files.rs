@@ -15,7 +15,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 /// The newest rights that are held; kernels that lack some hold the others.
 const RIGHTS: ABI = ABI::V9;
 
-/// What a plugin may do in its folders: neither make devices, which lead to whole disks, nor use their commands, nor
+/// What a plugin may do in its directories: neither make devices, which lead to whole disks, nor use their commands, nor
 /// connect to sockets.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::from_all(RIGHTS)
@@ -36,7 +36,7 @@ pub(super) fn holds_signals() -> bool {
     ruleset.and_then(Ruleset::create).is_ok()
 }
 
-/// Opens a path that has no links on its way, if there is one: whoever puts one there now gains nothing.
+/// Opens a path without following links, if there is one: putting a link there now gains nothing.
 pub(super) fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
     // Always a link, to what the plugin is about to be, by the number that it has there.
     let own = Path::new("/proc/self");

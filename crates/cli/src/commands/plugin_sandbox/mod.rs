@@ -1,10 +1,10 @@
 //! `kiln plugin-sandbox`: gives up the right to touch anything but what is named, then becomes the plugin. `kiln build`
-//! starts it; nobody needs to type it.
+//! starts it; users do not type it.
 //!
-//! In this order, because each step takes what the next would need from whoever comes after it: a session without a
-//! terminal, no descriptors but the three streams, a view of the file system that is read-only but for the folders
+//! In this order, because each step takes what the next would need from the steps after it: a session without a
+//! terminal, no descriptors but the three streams, a view of the file system that is read-only but for the directories
 //! of the plugin (`mounts.rs`), a world of processes that ends with the plugin (`processes.rs`), files (`files.rs`),
-//! capabilities, system calls (`calls.rs`). What a kernel lacks is told by `kiln build` beforehand; what it has must
+//! capabilities, system calls (`calls.rs`). What a kernel lacks is reported by `kiln build` beforehand; what it has must
 //! work, or the plugin does not start.
 
 #[cfg(all(
@@ -22,7 +22,7 @@ mod processes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// The name of this command.
@@ -70,12 +70,12 @@ enum Within {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let why = match confined::become_program(args) {
-        Ok(code) => return Ok(Outcome::Code(code)),
+        Ok(code) => return Ok(CommandOutcome::Code(code)),
         Err(why) => why,
     };
     let program = args.command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
     ui.status(&format!("cannot start {program}: {why}"));
-    Ok(Outcome::Code(CANNOT_RUN))
+    Ok(CommandOutcome::Code(CANNOT_RUN))
 }
 
 /// From what this system cannot keep a plugin, as sentences; nothing where there is no sandbox at all.
@@ -99,7 +99,7 @@ mod confined {
 
     use super::{Args, Within, calls, files, mounts, processes};
 
-    /// What the superuser keeps: it may work on files of others in its folders. Everything else is about the machine.
+    /// What the superuser keeps: it may work on files of others in its directories. Everything else is about the machine.
     const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
         .union(CapabilitySet::DAC_OVERRIDE)
         .union(CapabilitySet::FOWNER)
@@ -150,7 +150,7 @@ mod confined {
         loop {
             let error = Command::new(program).args(arguments).env_clear().envs(variables()).exec();
             tries += 1;
-            // Whoever wrote the plugin a moment ago may still hold it open.
+            // The process that wrote the plugin a moment ago may still hold it open.
             if error.kind() != ErrorKind::ExecutableFileBusy || tries > 20 {
                 return Err(error.to_string());
             }
@@ -162,11 +162,11 @@ mod confined {
         move |error| format!("cannot {what}: {error}")
     }
 
-    /// Leaves the session and the view of whoever started the build.
+    /// Leaves the session and the view of the user who started the build.
     fn enter(args: &Args) -> Result<mounts::View, String> {
         nix::unistd::setsid().map_err(|error| failed("leave the terminal")(error.into()))?;
         close_what_was_inherited().map_err(failed("close what was inherited"))?;
-        // Without it, changes of modes and times are refused everywhere, so it is no failure.
+        // Without it, changes of modes and times are refused everywhere, so it is not a failure.
         let view = mounts::enter_a_view_of_its_own(&args.write);
         // The folder of before lies below what is mounted now.
         std::env::current_dir()
@@ -191,7 +191,7 @@ mod confined {
         Ok(())
     }
 
-    /// What whoever started the build left open is nothing for plugins.
+    /// Plugins do not inherit open files of the build.
     fn close_what_was_inherited() -> io::Result<()> {
         let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -227,7 +227,7 @@ mod confined {
     }
 }
 
-/// Architectures that nobody wrote filters for.
+/// Architectures without filters.
 #[cfg(all(
     target_os = "linux",
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))

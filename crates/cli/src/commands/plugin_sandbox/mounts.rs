@@ -1,4 +1,4 @@
-//! A view of the file system in which only the folders of the plugin can be changed. Landlock does not hold modes,
+//! A view of the file system in which only the directories of the plugin can be changed. Landlock does not hold modes,
 //! owners, times and attributes of files; a mount that is read-only does. And, with it, the namespace for the plugin's
 //! processes.
 
@@ -19,7 +19,7 @@ use super::files;
 /// What the system let this user have. In containers, for instance, it may be nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
-    /// Whether only the folders of the plugin can be changed.
+    /// Whether only the directories of the plugin can be changed.
     pub(super) rest_is_read_only: bool,
     /// Whether what is started next is the first process of a namespace. Nothing else can be started here then.
     pub(super) has_processes: bool,
@@ -57,7 +57,7 @@ fn make_rest_read_only(writable: &[PathBuf]) -> io::Result<()> {
         }
         let flags = flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
         match change(&place, flags) {
-            // Nobody can reach it: it lies below another, or in a folder that is closed to this user.
+            // It cannot be reached: it lies below another, or in a folder that is closed to this user.
             Ok(()) | Err(Errno::ENOENT | Errno::EINVAL | Errno::EACCES) => {}
             Err(error) => return Err(error.into()),
         }
@@ -115,7 +115,7 @@ fn mounted(list: &[u8]) -> Vec<Mounted> {
         .collect()
 }
 
-/// An option of a mount. Those of before must stay, or who is no superuser of the machine may not change it.
+/// An option of a mount. Those of before must stay, or who is not a superuser of the machine may not change it.
 fn flag(option: &[u8]) -> MsFlags {
     match option {
         b"ro" => MsFlags::MS_RDONLY,

@@ -62,7 +62,7 @@ pub(super) fn lead(args: &Args, rest_is_read_only: bool) -> Result<u8, String> {
 
     let mut lines = BufReader::new(File::from(reports)).lines().map_while(Result::ok);
     let end = lines.find_map(|line| read(&line));
-    // What the plugin left running may still write; the build says when nobody does.
+    // What the plugin left running may still write; the build says when none does.
     let mut nap = Duration::from_micros(50);
     while end.is_some() && !nobody_writes.load(Ordering::Relaxed) && !has_ended(&mut first) {
         thread::sleep(nap);
@@ -83,14 +83,14 @@ pub(super) fn lead(args: &Args, rest_is_read_only: bool) -> Result<u8, String> {
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX))
         }
-        None => Err("nobody knows how it ended".to_owned()),
+        None => Err("its exit status is unknown".to_owned()),
     }
 }
 
 /// Names the descriptor for the report to the first process. Variables of the plugin have another beginning.
 const REPORT: &str = "KILN_REPORT";
 
-/// Starts the plugin, takes in what nobody waits for, and reports how the plugin ended.
+/// Starts the plugin, reaps orphaned processes, and reports how the plugin ended.
 ///
 /// # Errors
 /// When the plugin cannot be started.
@@ -102,7 +102,7 @@ pub(super) fn be_first(args: &Args) -> Result<u8, String> {
     let mut reports =
         OpenOptions::new().write(true).open(format!("/proc/self/fd/{report}")).map_err(failed)?;
     nix::unistd::close(report).map_err(|error| failed(error.into()))?;
-    // Whoever died before could not take this process along.
+    // A parent that died before could not end this process.
     writeln!(reports).map_err(failed)?;
     // Without it, what the kernel says of processes is found under their numbers outside.
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
@@ -116,7 +116,7 @@ pub(super) fn be_first(args: &Args) -> Result<u8, String> {
         let ended = match wait() {
             Ok(WaitStatus::Exited(pid, code)) => (pid, format!("code {code}")),
             Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, format!("signal {}", signal as i32)),
-            // Nobody is left.
+            // No process is left.
             Err(Errno::ECHILD) => return Ok(0),
             Ok(_) | Err(_) => continue,
         };
@@ -167,7 +167,7 @@ fn has_ended(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-/// Whoever reads what the plugin writes learns of its end only if nobody else can write.
+/// The reader of the plugin's output sees its end only if no other process can write.
 fn let_go_of_the_streams() {
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);
@@ -176,7 +176,7 @@ fn let_go_of_the_streams() {
     }
 }
 
-/// Who is no superuser loses all rights in the namespaces when another program begins, but for those of this list. The
+/// Who is not a superuser loses all rights in the namespaces when another program begins, but for those of this list. The
 /// plugin gets none.
 fn keep_the_right_to_mount() {
     let kept = CapabilitySet::SYS_ADMIN;

@@ -1,4 +1,4 @@
-//! Definitions of custom resources for all suites: from files and folders, and of what many clusters have by name.
+//! Definitions of custom resources for all suites: from files and directories, and of what many clusters have by name.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use kiln_value::json;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use crate::args::Global;
-use crate::commands::rules::read_all;
 use crate::exit::Failure;
+use crate::policy_files::read_all;
 
 /// The definitions that are meant by these words. One that names a set means it; `./argo` is a file.
 pub(super) fn read(words: &[String], global: &Global) -> Result<Vec<Document>, Failure> {

@@ -1,7 +1,7 @@
 //! `kiln test`
 
+mod chainsaw;
 mod definitions;
-mod live;
 mod show;
 mod side_by_side;
 
@@ -10,81 +10,81 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_services::{Allowed, Services};
+use kiln_services::{HostAllowlist, Services};
 use kiln_suites::{Files, Options, Report, Selector, Suite};
 use kiln_yaml::{Document, ReadOptions};
 
-use super::eval::Surroundings;
-use super::rules::kinds_of;
-use super::watch;
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::file_watch;
 use crate::input;
+use crate::policy_files::kinds_of;
+use crate::system_env::SystemEnv;
 use crate::ui::{Counter, Ui};
 
-/// Run test suites: what rules are expected to make of resources, against what they make of them
+/// Run policy tests (kyverno-test.yaml, chainsaw-test.yaml)
 ///
 /// A suite is a file kyverno-test.yaml in the format of Kyverno's command line, or a file chainsaw-test.yaml in the
-/// format of chainsaw, whose steps run on a sandbox with the engine at work; folders are searched for both.
-/// Prints a table of all results, each suite as soon as it is done, and how objects differ from the expected ones. Exit
-/// code 1 when a test failed, 2 when a suite cannot be used; the other suites run all the same.
+/// format of Chainsaw, whose steps run on a sandbox with the engine; directories are searched for both. Prints a table
+/// of all results, each suite as soon as it is done, and the differences between actual and expected objects. Exits
+/// with code 1 if a test failed, with 2 if a suite is invalid; the other suites still run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders that are searched for suites, suites, or addresses of git repositories
+    /// Directories to search for test suites, test suites, or URLs of git repositories
     #[arg(value_name = "DIR", default_value = ".")]
     paths: Vec<String>,
 
-    /// The name of the files that are suites; otherwise kyverno-test.yaml and chainsaw-test.yaml
+    /// File name of test suites [default: kyverno-test.yaml and chainsaw-test.yaml]
     #[arg(long, short, value_name = "NAME")]
     file_name: Option<String>,
 
-    /// Only some results: policy=P,rule=R,resource=N, with wildcards; what is not named may be anything
+    /// Select results by policy=P,rule=R,resource=N, with wildcards
     #[arg(long, short, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     test_case_selector: String,
 
-    /// Show only what failed
+    /// Show only failures
     #[arg(long)]
     fail_only: bool,
 
-    /// Add what each rule did or said
+    /// Add the message of each rule
     #[arg(long)]
     detailed_results: bool,
 
-    /// Fail when there is no suite, and when a result was not run
+    /// Fail if there is no suite, or if a result was not run
     #[arg(long)]
     require_tests: bool,
 
-    /// Fail when a result was not run, because Kiln does not run the rule
+    /// Fail if a result was not run because Kiln does not run the rule
     #[arg(long)]
     strict: bool,
 
-    /// A service that rules may ask, such as prices.shop.svc:8080 or *.example.com
-    #[arg(long, value_name = "HOST", value_parser = Allowed::read)]
-    allow_service: Vec<Allowed>,
+    /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com
+    #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
+    allow_service: Vec<HostAllowlist>,
 
-    /// Definitions of custom resources that all suites may use, also on their sandboxes: files, folders, or names of what
-    /// many clusters have, such as argo, cert-manager or istio; a wrong name shows them all
+    /// CustomResourceDefinitions for all suites and their sandboxes: files, directories, or names of common ones, such as
+    /// argo, cert-manager or istio; an unknown name lists them all
     #[arg(long, value_name = "FILES|NAMES", num_args = 1.., alias = "crd-paths")]
     crds: Vec<String>,
 
-    /// The branch of repositories among DIR whose address names none
+    /// Branch of git repositories among DIR whose URL names none
     #[arg(long, short = 'b', value_name = "BRANCH")]
     git_branch: Option<String>,
 
-    /// Exit code 1 when there is a warning about a suite or a policy
+    /// Exit with code 1 on a warning about a suite or a policy
     #[arg(long)]
     warnings_as_errors: bool,
 
-    /// How many suites run side by side; twice as many as there are processors if nobody says
+    /// Number of suites to run in parallel [default: twice the number of processors]
     #[arg(long, short, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
 
-    /// Run again whenever a file below the folders changes, until interrupted
+    /// Run again whenever a file below the directories changes, until interrupted
     #[arg(long, conflicts_with = "output")]
     watch: bool,
 
-    /// Write the report to a file; the word of a form (json, yaml, junit, markdown, table) means --format
+    /// File for the report; a format (json, yaml, junit, markdown, table) means --format
     #[arg(long, short, value_name = "PATH", alias = "output-format")]
     output: Option<PathBuf>,
 
@@ -97,10 +97,10 @@ pub(crate) struct Args {
     v: Option<u32>,
 }
 
-/// The names of suites if nobody says.
+/// The names of suites by default.
 const USUAL: [&str; 2] = ["kyverno-test.yaml", "chainsaw-test.yaml"];
 
-const FORMS: [Format; 6] =
+pub(super) const FORMS: [Format; 6] =
     [Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit, Format::Markdown];
 
 /// What is the same for all suites of a run.
@@ -131,7 +131,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let mut fetched = Fetched::default();
     let paths = fetched.bring(&args.paths, args.git_branch.as_deref(), global.max_input_size)?;
     let definitions = definitions::read(&separated(&args.crds), global)?;
-    // Those that cannot be used are told once, and not by every suite.
+    // Those that cannot be used are reported once, and not by every suite.
     kinds_of(&definitions)?;
     let run = Run {
         args,
@@ -142,7 +142,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX)),
     };
     if args.watch {
-        return watch::run(ui, &paths, || run.once(ui, &paths, None));
+        return file_watch::run(ui, &paths, || run.once(ui, &paths, None));
     }
     run.once(ui, &paths, output.as_deref())
 }
@@ -199,13 +199,13 @@ impl Run<'_> {
         self.end(&report)
     }
 
-    /// What comes of one suite. Whoever runs it may be on a thread of its own, and so has services of its own.
+    /// What comes of one suite. It may run on a thread of its own, and so has services of its own.
     fn suite(&self, path: &str) -> Suite {
         let disk = Disk { limit: self.global.max_input_size };
-        if kiln_suites::live::is_live(path, &disk, self.read) {
-            let beds = live::Sandboxes::new(&self.definitions);
-            return match beds {
-                Ok(beds) => kiln_suites::live::run(path, &disk, self.read, &beds),
+        if kiln_suites::chainsaw::is_chainsaw_test(path, &disk, self.read) {
+            let clusters = chainsaw::Sandboxes::new(&self.definitions);
+            return match clusters {
+                Ok(clusters) => kiln_suites::chainsaw::run(path, &disk, self.read, &clusters),
                 Err(problem) => Suite {
                     path: path.to_owned(),
                     name: None,
@@ -217,7 +217,7 @@ impl Run<'_> {
         let services = Services::new(super::run::all(&self.args.allow_service));
         let options = Options {
             services: &services,
-            sources: &Surroundings,
+            sources: &SystemEnv,
             selector: self.selector.clone(),
             read: self.read,
             definitions: &self.definitions,
@@ -240,7 +240,7 @@ impl Run<'_> {
             || (self.args.require_tests && nothing)
             || (self.args.strict && counts.not_run > 0)
             || (self.args.warnings_as_errors && warned());
-        Ok(if failed { Outcome::No } else { Outcome::Done })
+        Ok(if failed { CommandOutcome::Negative } else { CommandOutcome::Done })
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 const PER_PROCESSOR: usize = 2;
 
 /// Runs something for each of several things, and hands on what comes of each, in their order, as soon as all before it
-/// are done. It ends early when whoever is told wants no more.
+/// are done. It ends early when the consumer wants no more.
 pub(super) fn run<T: Sync, R: Send>(
     things: &[T],
     jobs: Option<NonZeroUsize>,
@@ -21,7 +21,7 @@ pub(super) fn run<T: Sync, R: Send>(
     let jobs = jobs.map_or_else(usual, NonZeroUsize::get);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        // Whoever runs ahead waits, so that little is run in vain when nobody listens.
+        // Workers that run ahead wait, so that little work is wasted when the consumer stops.
         let (send, receive) = sync_channel(jobs);
         for _ in 0..jobs.min(things.len()) {
             let (send, next, one) = (send.clone(), &next, &one);
@@ -43,7 +43,7 @@ pub(super) fn run<T: Sync, R: Send>(
             while let Some(result) = waiting.remove(&told) {
                 told += 1;
                 if !tell(result) {
-                    // Those that are under way come to their end, and no more begin: nobody receives them.
+                    // Those that are under way come to their end, and no more begin: nothing receives them.
                     return;
                 }
             }
@@ -85,7 +85,7 @@ mod tests {
             },
         );
         assert_eq!(told, 3);
-        // One under way and one that waits to be told.
+        // One under way and one that waits to be reported.
         assert!(begun.load(Ordering::Relaxed) <= 5);
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::signals::Signals;
-use crate::exit::{CommandResult, Outcome};
+use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// The codes of shells for commands that are not there, and for those that cannot be run.
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Becomes the command of a sandbox, which is told to end when the sandbox is killed. `kiln up` starts it; nobody needs
+/// Becomes the command of a sandbox, which gets SIGTERM when the sandbox is killed. `kiln up` starts it; users do not need
 /// to type it.
 pub(crate) fn become_command(ui: &Ui, args: &Args) -> CommandResult {
     #[cfg(target_os = "linux")]
@@ -41,12 +41,14 @@ pub(crate) fn become_command(ui: &Ui, args: &Args) -> CommandResult {
         let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
         // It may have been killed a moment ago.
         if nix::unistd::getppid().as_raw() != args.sandbox {
-            return Ok(Outcome::Code(ended_by(Signal::SIGTERM as i32)));
+            return Ok(CommandOutcome::Code(ended_by(Signal::SIGTERM as i32)));
         }
     }
-    let Some((program, words)) = args.command.split_first() else { return Ok(Outcome::Done) };
+    let Some((program, words)) = args.command.split_first() else {
+        return Ok(CommandOutcome::Done);
+    };
     let error = Command::new(program).args(words).exec();
-    Ok(Outcome::Code(not_run(ui, program, &error)))
+    Ok(CommandOutcome::Code(not_run(ui, program, &error)))
 }
 
 /// Says why a command is not run; the exit code for it.
@@ -77,7 +79,7 @@ pub(super) async fn run(
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(Outcome::Code(not_run(ui, us.as_os_str(), &error))),
+        Err(error) => return Ok(CommandOutcome::Code(not_run(ui, us.as_os_str(), &error))),
     };
     let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
     let mut waiting = tokio::task::spawn_blocking(move || child.wait());
@@ -86,7 +88,7 @@ pub(super) async fn run(
             ended = &mut waiting => {
                 let status = ended.map_err(io::Error::other).and_then(|status| status);
                 return match status {
-                    Ok(status) => Ok(Outcome::Code(code(status))),
+                    Ok(status) => Ok(CommandOutcome::Code(code(status))),
                     Err(error) => Err(Diagnostic::error(format!("cannot wait for the command: {error}")).into()),
                 };
             }
@@ -112,7 +114,7 @@ pub(super) fn ended_by(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// PATH with the folder of this program at its end, so that the command finds `kiln` itself.
+/// PATH with the directory of this program at its end, so that the command finds `kiln` itself.
 fn path_with(program: &Path) -> Option<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let known = std::env::split_paths(&path);

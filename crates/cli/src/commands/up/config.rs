@@ -24,17 +24,17 @@ pub(super) fn place(
     std::path::absolute(&path).map_err(|error| cannot("find", &path.display().to_string(), &error))
 }
 
-/// Refuses a file that is there and that no sandbox wrote: it may be the way to somebody's cluster.
+/// Refuses a file that is there and that no sandbox wrote: it may be the kubeconfig of another cluster.
 pub(super) fn keep_foreign(path: &Path) -> Result<(), Diagnostic> {
     let shown = path.display().to_string();
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait for a writer.
     let kind = match fs::metadata(path) {
         Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(cannot("read", &shown, &error)),
     };
     if !kind.is_file() {
-        let what = if kind.is_dir() { "a folder" } else { "no regular file" };
+        let what = if kind.is_dir() { "a directory" } else { "not a regular file" };
         return Err(Diagnostic::error(format!("{shown} is {what}"))
             .hint("give --kubeconfig the name of a file"));
     }
@@ -107,8 +107,8 @@ mod tests {
         fs::write(&path, "apiVersion: v1\nkind: Config\n").unwrap();
         assert!(write(&path, "x").unwrap_err().to_string().contains("was not written by kiln up"));
         assert!(fs::read_to_string(&path).unwrap().starts_with("apiVersion"));
-        assert!(keep_foreign(folder.path()).unwrap_err().to_string().contains("is a folder"));
+        assert!(keep_foreign(folder.path()).unwrap_err().to_string().contains("is a directory"));
         let device = keep_foreign(Path::new("/dev/null")).unwrap_err().to_string();
-        assert!(device.contains("is no regular file"), "{device}");
+        assert!(device.contains("is not a regular file"), "{device}");
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn narrate(
     let uid =
         current(sandbox).and_then(|object| object.str_at(["metadata", "uid"]).map(str::to_owned));
     sandbox.send(Request::new("DELETE", POLICY));
-    say("demo: somebody deletes it")?;
+    say("demo: deleting it")?;
     let took = until(sandbox, "come back", |answer| {
         answer.is_some_and(|object| object.str_at(["metadata", "uid"]).map(str::to_owned) != uid)
     })
@@ -86,7 +86,7 @@ async fn until(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let message = format!(
-        "the demo waited {} seconds in vain for NetworkPolicy shop/default-deny to {what}",
+        "the demo waited {} seconds for NetworkPolicy shop/default-deny to {what}",
         PATIENCE.as_secs()
     );
     let hint = "kiln up --demo --log debug tells what the engine does";

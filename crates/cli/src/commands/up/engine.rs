@@ -11,7 +11,7 @@ use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::Request;
 use kiln_diagnostic::Diagnostic;
 use kiln_install::Grant;
-use kiln_live::{Shared, Work};
+use kiln_live::{ActivityState, AppState};
 use kiln_object::{ObjectId, metadata};
 use kiln_sandbox::Sandbox;
 use kiln_value::Value;
@@ -35,27 +35,27 @@ const STILL: usize = 20;
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
 /// The engine.
-pub(in crate::commands) struct Engine {
+pub(in crate::commands) struct SandboxEngine {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 /// The engine's own view of what it does.
 pub(in crate::commands) struct View {
-    shared: Shared,
-    /// It was waited for once for as long as can be: nobody waits so long again.
+    shared: AppState,
+    /// It was waited for once for as long as can be: it is not waited for so long again.
     is_late: Cell<bool>,
     /// Policies, by UID and generation, whose kinds were waited for and did not come.
     incomplete: RefCell<HashSet<(String, i64)>>,
 }
 
-impl Engine {
+impl SandboxEngine {
     /// Begins, at the sandbox of this kubeconfig. Exceptions of these namespaces hold for all policies.
     pub(in crate::commands) fn begin(
         sandbox: &Sandbox,
         kubeconfig: &Path,
         exceptions: Option<&str>,
-    ) -> Result<(Self, oneshot::Receiver<Shared>), Failure> {
+    ) -> Result<(Self, oneshot::Receiver<AppState>), Failure> {
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
             grant: Grant::Standard,
@@ -89,15 +89,15 @@ impl Engine {
             let ended = async move {
                 let _ = ended.await;
             };
-            let show = |shared: &Shared| drop(show.send(shared.clone()));
+            let show = |shared: &AppState| drop(show.send(shared.clone()));
             if let Err(error) = kiln_live::run_seen(options, ended, show).await {
                 let _ = writeln!(std::io::stderr(), "the engine ended: {}", error.message);
             }
         });
-        Ok((Engine { end, task }, shown))
+        Ok((SandboxEngine { end, task }, shown))
     }
 
-    /// Comes when it has ended though nobody told it to, which it has said on standard error.
+    /// Comes when it has ended without being asked to, which it has said on standard error.
     pub(in crate::commands) async fn fails(&mut self) {
         let _ = (&mut self.task).await;
     }
@@ -111,7 +111,7 @@ impl Engine {
 
 /// Waits for the engine to be connected.
 pub(in crate::commands) async fn connected(
-    shown: oneshot::Receiver<Shared>,
+    shown: oneshot::Receiver<AppState>,
 ) -> Result<View, Failure> {
     match shown.await {
         Ok(shared) => {
@@ -133,7 +133,7 @@ impl View {
             let waited = began.elapsed() > KINDS_COME;
             let states: Vec<State> =
                 stored.iter().map(|policy| self.state(policy, waited)).collect();
-            let reads = *self.shared.work.borrow() == Work::Waits
+            let reads = *self.shared.work.borrow() == ActivityState::Standby
                 || !self.shared.registry.borrow().complete
                 || !self.shared.health.keeps_from_answering().is_empty();
             let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
@@ -167,13 +167,13 @@ impl View {
 
     /// Whether rules have something to do at once.
     pub(in crate::commands) fn is_busy(&self) -> bool {
-        *self.shared.work.borrow() == Work::Goes
+        *self.shared.work.borrow() == ActivityState::Busy
     }
 
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {
         let kinds = self.shared.kinds.borrow().clone();
         let mut stored = Vec::new();
-        for gvk in kiln_live::registry::policy_kinds() {
+        for gvk in kiln_live::policy_store::policy_kinds() {
             let Some(kind) = kinds.get(&gvk) else { continue };
             let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
             let list = sandbox.send(Request::new("GET", &path)).value();
@@ -248,7 +248,7 @@ fn generation(object: &Value) -> i64 {
     object.get_path(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Takes away what an engine leaves in the data when it is killed: registrations at an address at which nobody
+/// Takes away what an engine leaves in the data when it is killed: registrations at an address at which nothing
 /// answers any more, so that every write would be refused, and its Lease.
 ///
 /// Beside a bare sandbox an engine may run on its own: what answers stays.
@@ -273,7 +273,7 @@ pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
     }
 }
 
-/// Whether anybody listens where a configuration says.
+/// Whether a server listens where a configuration says.
 fn answers(configuration: &Value) -> bool {
     let webhooks = configuration.get("webhooks").and_then(Value::as_list);
     let mut urls = webhooks
@@ -285,7 +285,7 @@ fn answers(configuration: &Value) -> bool {
         rest.split('/').next()?.parse::<SocketAddr>().ok()
     };
     urls.any(|url| {
-        // Names are asked for elsewhere: whoever gave one knows that it answers.
+        // Names are asked for elsewhere: a user who gave one knows that it answers.
         address(url).is_none_or(|address| {
             TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
         })

@@ -13,11 +13,11 @@ reach webhooks behind Services          storing one warns of it; webhooks with a
 call webhooks again                     each is asked once, for the version that was written: no reinvocation, no matchPolicy Equivalent
 offer authorizer to expressions         conditions and admission policies that mention it fail
 convert by webhooks                     versions of a custom kind differ in nothing but their name; storing such a kind warns of it
-sign certificates                       CertificateSigningRequests are stored, nobody signs them
-aggregate API servers                   APIServices are stored with a warning, nobody is asked
+sign certificates                       CertificateSigningRequests are stored, not signed
+aggregate API servers                   APIServices are stored with a warning, not called
 check everything Kubernetes checks      names, labels, required and fixed fields of common kinds, and all of custom schemas are checked
 take client certificates                people come with a token, ServiceAccounts with theirs
-let anybody in without a token          but for /healthz, /livez, /readyz and /version, however permissions are decided
+let clients in without a token          but for /healthz, /livez, /readyz and /version, however permissions are decided
 answer in protobuf                      bodies in protobuf are read, answers are JSON or YAML
 describe fields in kubectl explain      names and types are there
 hold the engine to roles by itself      only with --authorization rbac: then its accounts have what `kiln install --grant standard` gives

@@ -4,10 +4,10 @@ pub(super) mod command;
 pub(super) mod config;
 mod demo;
 pub(super) mod engine;
-pub(super) mod folder;
-mod given;
+mod input;
 mod limits;
 mod signals;
+pub(super) mod temp_dir;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -24,75 +24,75 @@ use kiln_sandbox::{Options, Sandbox};
 use kiln_text::names;
 
 use crate::args::{Format, Global};
-use crate::commands::logs;
-use crate::exit::{CommandResult, Failure, Outcome};
+use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::logging;
 use crate::ui::{Ui, counted};
-use engine::{Engine, View};
-use folder::{PrivateFolder, private_folder};
-use given::{Given, Item, called};
+use engine::{SandboxEngine, View};
+use input::{Given, Item, called};
 use signals::Signals;
+use temp_dir::{PrivateDir, private_dir};
 
-/// Start a sandbox cluster that kubectl speaks to, with rules at work inside
+/// Start a local sandbox API server with policies running
 ///
-/// One process on this machine: an API server that keeps its objects in memory, and what `kiln run` does. There are
-/// no nodes: pods are stored and stay Pending. It is for development and tests; for production there is Kubernetes.
+/// One process on this machine: an API server that keeps its objects in memory, and the engine of `kiln run`. There
+/// are no nodes: pods are stored and stay Pending. For development and tests, not for production.
 ///
-/// A kubeconfig is written, and the commands to go on with are printed. Ctrl-C stops it. With a COMMAND it stops when
-/// that ends, with its exit code.
+/// Writes a kubeconfig, and prints the commands to use it. Ctrl-C stops it. With a COMMAND it stops when the command
+/// ends, with its exit code.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files or folders with rules, at work before anything else is stored
+    /// Policies: files or directories; they run before anything else is stored
     #[arg(value_name = "RULES")]
     rules: Vec<String>,
 
-    /// Files or folders with objects to store when the rules are at work
+    /// Files or directories with objects to store when the policies run
     #[arg(long = "resource", short = 'r', value_name = "FILES", num_args = 1..)]
     resources: Vec<String>,
 
-    /// Keep objects in this folder across restarts
+    /// Directory that keeps the objects across restarts
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Load an example, and tell what happens as it happens
+    /// Load an example, and narrate what happens
     #[arg(long, conflicts_with = "bare")]
     demo: bool,
 
-    /// Print what the sandbox does not do, and end
+    /// Print the limits of the sandbox, and exit
     #[arg(long)]
     limits: bool,
 
-    /// How permissions are decided
+    /// Authorization mode
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Permissions::AlwaysAllow)]
     authorization: Permissions,
 
-    /// The address to listen on; port 0 takes any that is free
+    /// Listen address; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Where the kubeconfig is written; otherwise into --data, or a folder for temporary files
+    /// Path of the kubeconfig to write [default: in --data, or in a temporary directory]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The namespace of the kubeconfig's context, and of objects that name none
+    /// Namespace of the kubeconfig's context, and of objects that name none
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = namespace)]
     namespace: String,
 
-    /// Only the API server, without the engine
+    /// Run only the API server, without policies
     #[arg(long)]
     bare: bool,
 
-    /// What is logged to standard error: error, warn, info, debug
+    /// Log level: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "KILN_LOG")]
     log: String,
 
-    /// A command to run with KUBECONFIG set when everything is ready; the sandbox ends with it
+    /// Command to run with KUBECONFIG set when everything is ready; the sandbox ends with it
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Permissions {
-    /// Everybody may do everything
+    /// Every client may do everything
     AlwaysAllow,
     /// By the stored roles and bindings
     Rbac,
@@ -112,9 +112,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         let mut out = ui.stdout();
         out.write_all(limits::TEXT.as_bytes())?;
         out.flush()?;
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
-    logs::begin(&args.log, false)?;
+    logging::begin(&args.log, false)?;
     if !args.listen.ip().is_loopback() {
         return Err(Diagnostic::error(format!(
             "{} is not an address of this machine alone",
@@ -128,7 +128,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         given.rules.push(Item::own(demo::rule()));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Diagnostic::error(format!("cannot begin: {error}")))?;
+    let runtime = runtime.map_err(|error| Diagnostic::error(format!("cannot start: {error}")))?;
     let outcome = runtime.block_on(serve(ui, args, &given));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
@@ -140,7 +140,7 @@ fn has_data(args: &Args) -> bool {
     entries.is_some_and(|mut entries| entries.next().is_some())
 }
 
-/// Says something, at once: whoever waits for the line may start.
+/// Says something, at once: a script that waits for the line may start.
 fn say(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
@@ -152,10 +152,10 @@ async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     let began = Instant::now();
     // From here on nothing ends the process before it has tidied up.
     let mut signals = Signals::listen()?;
-    let folder = private_folder()?;
+    let folder = private_dir()?;
     let kubeconfig =
         config::place(args.kubeconfig.as_deref(), args.data.as_deref(), folder.path())?;
-    // Data that is no folder is explained below.
+    // Data that is not a folder is explained below.
     if args.kubeconfig.is_some() || !args.data.as_ref().is_some_and(|data| data.is_file()) {
         config::keep_foreign(&kubeconfig)?;
     }
@@ -187,9 +187,9 @@ struct Up<'a> {
     ui: &'a Ui,
     args: &'a Args,
     sandbox: Arc<Sandbox>,
-    engine: Option<Engine>,
+    engine: Option<SandboxEngine>,
     /// For the engine, and for a kubeconfig that goes with the sandbox.
-    folder: PrivateFolder,
+    folder: PrivateDir,
     kubeconfig: PathBuf,
     /// How many objects were not stored.
     refused: usize,
@@ -205,8 +205,8 @@ impl Up<'_> {
         let args = self.args;
         let alone = args.command.is_empty();
         let ended = |signal| match alone {
-            true => Outcome::Done,
-            false => Outcome::Code(command::ended_by(signal)),
+            true => CommandOutcome::Done,
+            false => CommandOutcome::Code(command::ended_by(signal)),
         };
         let work = async {
             self.begin(given).await?;
@@ -230,7 +230,7 @@ impl Up<'_> {
         command::run(self.ui, &args.command, &self.kubeconfig, signals).await
     }
 
-    /// Stores everything in its turn. Rules are at work before anybody else gets in.
+    /// Stores everything in its turn. Rules are at work before other clients are served.
     async fn begin(&mut self, given: &Given) -> Result<(), Failure> {
         engine::forget_killed(&self.sandbox, self.args.bare);
         let [definitions, rules, more_rules, resources] = given.turns(&self.args.namespace);
@@ -263,19 +263,19 @@ impl Up<'_> {
         }
         let path = self.folder.path().join("engine");
         config::write(&path, self.sandbox.inner_kubeconfig())?;
-        let (engine, shown) = Engine::begin(&self.sandbox, &path, None)?;
+        let (engine, shown) = SandboxEngine::begin(&self.sandbox, &path, None)?;
         self.engine = Some(engine);
         engine::connected(shown).await.map(Some)
     }
 
-    /// Comes when the engine has ended though nobody told it to. Its webhooks would refuse what people write.
+    /// Comes when the engine has ended without being asked to. Its webhooks would refuse what people write.
     async fn engine_fails(&mut self) -> Failure {
         match &mut self.engine {
             Some(engine) => engine.fails().await,
             None => std::future::pending().await,
         }
         self.engine = None;
-        Diagnostic::error("the engine has ended: rules are not at work any more")
+        Diagnostic::error("the engine has stopped: policies do not run any more")
             .hint("start `kiln up` again, and please report what it said")
             .into()
     }
@@ -306,7 +306,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Tells that everything is ready; to whoever waits for a command's output only what is wrong.
+    /// Tells that everything is ready; with a command only what is wrong, so that its output stays clean.
     fn tell_ready(&self, given: &Given, began: Instant) -> Result<(), Failure> {
         let own = usize::from(self.args.demo);
         let (rules, objects) = (given.rules.len() - own, given.resources.len());

@@ -173,7 +173,7 @@ fn a_plugin_has_no_terminal() {
     assert!(said.starts_with("kept\n") && said.ends_with(" terminal 0\n"), "{said}");
 }
 
-/// Goes on in a new session and a new process, again and again: nobody who looks for it finds it in time.
+/// Goes on in a new session and a new process, again and again: it cannot be found in time.
 const HOPPER: &str = "import time\n\
     def hop():\n    \
         if os.fork(): os._exit(0)\n    \
@@ -201,7 +201,7 @@ fn nothing_that_a_plugin_started_outlives_it() {
 
 #[test]
 fn what_a_plugin_started_may_write_until_it_ends() {
-    // As process substitutions of shells do, for which nobody waits.
+    // As process substitutions of shells do, which are not waited for.
     let case = generator(
         "(sleep 0.3; printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: late}\\n') &",
     );
@@ -252,7 +252,7 @@ fn a_plugin_cannot_swap_files_while_they_are_read() {
             let run = case.build(&[]);
             assert!(begin.elapsed() < Duration::from_secs(60), "{other}");
             assert!(!run.stdout.contains("hush"), "{}", run.stdout);
-            // Nobody is left who could.
+            // No process is left that could.
             if has_processes {
                 assert_eq!(running(&case), [""; 0], "{other}");
             }
@@ -392,7 +392,7 @@ fn a_plugin_changes_no_modes_times_or_attributes_outside() {
         return;
     }
     let said = changes(&case, &[], &[]);
-    // That a file can be read is no right to change it.
+    // That a file can be read is not a right to change it.
     let said = said + &changes(&case, &[], &["--plugin-read", "secret"]);
     let done: Vec<_> = said.lines().filter(|line| line.ends_with("done")).collect();
     assert!(done.iter().all(|line| *line == "open: done"), "{said}");

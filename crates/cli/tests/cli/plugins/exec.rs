@@ -249,7 +249,7 @@ fn all_places_are_told_where_a_plugin_could_lie() {
             ],
         );
         assert!(!said.contains(other), "{said}");
-        // Behind the first folder that is there nobody looks.
+        // Nothing behind the first existing folder is read.
         case.0.write("config/kustomize/plugin/.keep", "");
         let said = case.fails(&[]);
         holds(&said, &["exec/g.example.com", "config/kustomize/plugin/g.example.com"]);

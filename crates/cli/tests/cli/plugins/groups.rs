@@ -178,7 +178,7 @@ fn places_are_searched_in_order_and_listed_when_nothing_is_there() {
         case = case.executable(place, &says(word));
         holds(&case.builds(&[]), &[&format!("name: {word}\n")]);
     }
-    // A group without a version will do, and a version that nobody heard of.
+    // A group without a version will do, and a version that is unknown.
     for api_version in ["team.example.com", "team.example.com/v9"] {
         case.0.write("app/app.yaml", format!("apiVersion: {api_version}\nkind: CommonApp\n"));
         holds(&case.builds(&[]), &["name: first\n"]);

@@ -55,7 +55,7 @@ fn neither_processes_nor_folders_are_left() {
     }
 }
 
-/// Nobody is left to clean up: the kernel has to.
+/// No process is left to clean up: the kernel has to.
 #[test]
 fn no_process_is_left_when_the_build_is_killed() {
     let case = Case::of_team("generators", STUBBORN);

@@ -78,8 +78,8 @@ fn one_that_writes_no_yaml_or_half_of_it_is_refused() {
         ("a: b: c\n", "wrote no YAML in line 1"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"a", "wrote no YAML in line 3"),
         ("apiVersion: v1\nkind: ConfigMap\nmeta", "wrote no YAML"),
-        ("just words\n", "wrote something that is no object"),
-        ("- a\n- b\n", "wrote something that is no object"),
+        ("just words\n", "wrote something that is not an object"),
+        ("- a\n- b\n", "wrote something that is not an object"),
         ("apiVersion: v1\nkind: ConfigMap\n", "missing metadata.name"),
         ("\\377\\376\\000", "wrote no YAML"),
     ] {
@@ -163,7 +163,7 @@ fn one_that_adds_removes_renames_or_doubles_is_refused_with_the_object_named() {
         &Case::of_team("generators", twice).fails(&[]),
         &["generate wrote Secret.v1.[noGrp]/new.[noNs] twice"],
     );
-    // What is there already cannot be generated again.
+    // An existing object cannot be generated again.
     let known = format!(
         "#!/bin/sh\n[ $1 = generate ] || exit 127\nprintf '{}'\n",
         CONFIG_MAP.replace('\n', "\\n")

@@ -1,4 +1,4 @@
-//! Files that plugins cannot touch. A kernel without Landlock is told about instead.
+//! Files that plugins cannot touch. A kernel without Landlock is reported instead.
 
 use super::{Case, TEAM, holds};
 

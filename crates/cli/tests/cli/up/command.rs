@@ -62,7 +62,7 @@ fn the_command_finds_the_sandbox_and_kiln() {
     assert_eq!(run.stdout, format!("{} --bare -x\n", config.display()));
 }
 
-/// Writes `begun`, and `told` when it is told to end.
+/// Writes `begun`, and `told` on SIGTERM.
 const WAITS: &str =
     "trap 'echo told > told; exit 3' TERM; echo > begun; while :; do sleep 0.1; done";
 

@@ -29,7 +29,7 @@ const NARRATION: &str = "\
 demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
 demo: you create the namespace shop
 demo: after N ms the rule has made NetworkPolicy shop/default-deny
-demo: somebody deletes it
+demo: deleting it
 demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
 ";
 
@@ -76,7 +76,7 @@ fn what_is_there_from_an_earlier_time_is_told_as_that() {
         "\
 demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
 demo: the namespace shop is there already, with NetworkPolicy shop/default-deny
-demo: somebody deletes it
+demo: deleting it
 demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
 "
     );

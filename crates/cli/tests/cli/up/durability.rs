@@ -1,4 +1,4 @@
-//! What was acknowledged with `--data` is there again, after kills and after clean stops, whoever else was writing.
+//! What was acknowledged with `--data` is there again, after kills and after clean stops, with other writers.
 //!
 //! `KILN_DURABILITY_ROUNDS` says how many kills and how many stops are tried; without it there are few.
 
@@ -43,7 +43,7 @@ enum End {
 #[derive(Default)]
 struct Clients {
     known: Mutex<BTreeMap<String, Known>>,
-    /// The highest revision that somebody was told.
+    /// The highest revision that was acknowledged.
     revision: Mutex<u64>,
     acknowledged: AtomicUsize,
     over: AtomicBool,
@@ -80,7 +80,7 @@ impl Clients {
         }
     }
 
-    /// What is there against what was acknowledged.
+    /// Stored objects against acknowledged ones.
     fn compare(&self, up: &Up, after: &str) -> Vec<String> {
         let list = json::parse(&up.get(CONFIG_MAPS).1).unwrap();
         let items = list.get("items").and_then(Value::as_list).unwrap();
@@ -155,7 +155,7 @@ fn what_was_acknowledged_survives_kills_and_stops() {
             while clients.acknowledged.load(Ordering::Relaxed) < enough {
                 assert!(
                     !writers.iter().all(std::thread::ScopedJoinHandle::is_finished),
-                    "nobody is answered"
+                    "no request is answered"
                 );
                 std::thread::yield_now();
             }

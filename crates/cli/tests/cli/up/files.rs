@@ -111,7 +111,7 @@ fn data_is_for_the_user_alone() {
 
 #[test]
 fn data_that_cannot_be_used_is_explained() {
-    let folder = Folder::with(&[("file", "x"), ("broken/objects.redb", "this is no database")]);
+    let folder = Folder::with(&[("file", "x"), ("broken/objects.redb", "this is not a database")]);
     let up = Up::start(&folder, &["--bare", "--data", "state"], "Ctrl-C");
     fs::create_dir(folder.path().join("closed")).unwrap();
     fs::set_permissions(folder.path().join("closed"), Permissions::from_mode(0o500)).unwrap();

@@ -44,7 +44,7 @@ fn a_kill_leaves_nothing_in_the_way() {
     let swept = names(&temporary(&folder));
     assert!(swept.len() == 1 && swept != kept, "{kept:?} {swept:?}");
     assert_eq!(again.end(Signal::SIGKILL), None);
-    // Without the engine nobody would answer where its webhooks were.
+    // Without the engine nothing would answer its webhooks.
     let bare = Up::start(&folder, &["--bare", "--data", "state"], "Ctrl-C");
     let namespace = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bank"}}"#;
     assert_eq!(bare.post("/api/v1/namespaces", namespace), 201);
@@ -125,7 +125,7 @@ fn rules_are_checked_before_anything_starts() {
 
 #[test]
 fn policies_that_are_not_at_work_are_named() {
-    // In a list the policy is no document of its own: the engine finds out.
+    // In a list the policy is not a document of its own: the engine finds out.
     let rules = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: policies.kyverno.io/v1, kind: GeneratingPolicy, metadata: {name: broken}, spec: {matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}]}, generate: [{expression: \"1 +\"}]}}\n";
     let folder = Folder::with(&[("rules.yaml", rules)]);
     let run = folder.kiln(&["up", "rules.yaml", "--", "true"]);

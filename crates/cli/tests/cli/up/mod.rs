@@ -167,7 +167,7 @@ fn bad_usage_is_told_before_anything_starts() {
             &["https://example.com/rules.yaml"],
             "curl -fsSL https://example.com/rules.yaml | kiln … -",
         ),
-        (&["--log", "foo"], "--log \"foo\": \"foo\" is no level"),
+        (&["--log", "foo"], "--log \"foo\": \"foo\" is not a level"),
         (&["--log", "warn,debgu"], "give a level (off, error, warn, info, debug, trace)"),
         (&["--log", "kiln_live=loud"], "give a level (off, error, warn, info, debug, trace)"),
     ] {

@@ -136,7 +136,7 @@ fn the_role_that_is_printed_is_enough_and_the_engine_is_held_to_it() {
     let rights = found(&folder, "rights");
     assert!(rights.iter().all(|[state, ..]| state == "ok"), "{rights:#?}");
 
-    // Without the role nothing more is made, and everybody says so.
+    // Without the role nothing more is made, and every command says so.
     let role = roles.split("---\n").find(|role| role.contains("to-background")).unwrap();
     assert_eq!(up.delete(&format!("{ROLES}/kyverno:background-controller:widgets")), 200);
     let lacks = || found(&folder, "rights").iter().any(|[state, ..]| state == "problem");
@@ -244,9 +244,9 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     assert_eq!(
         rules,
         [
-            r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nobody else runs it: it has no effect"#,
-            r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nobody else runs it: it has no effect"#,
-            r#"problem: policy "sweep" is not run by Kiln: cleanup, and nobody else runs it: it has no effect"#,
+            r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
+            r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
+            r#"problem: policy "sweep" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
         ]
     );
     let policies = found(&folder, "policies");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kiln_cluster::{Call, Memory, Reason};
-use kiln_controller::{ClaimKey, ClaimKeys, Compile, Controller, Hint, Settings};
+use kiln_controller::{ClaimKey, ClaimKeys, Compile, Controller, ObservedRequest, Settings};
 use kiln_engine::User;
 use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_rules::{Operation, Policy};
@@ -144,7 +144,7 @@ impl World {
             }
         }
         panic!(
-            "the controller does not come to rest: {:?}",
+            "the controller does not become idle: {:?}",
             self.calls.iter().rev().take(8).collect::<Vec<_>>()
         );
     }
@@ -219,14 +219,14 @@ impl World {
     }
 
     /// Writes a hint down, as a process does that only answers requests.
-    pub fn carry(&mut self, hint: &Hint) {
+    pub fn carry(&mut self, hint: &ObservedRequest) {
         self.memory.create(hint.to_request("kyverno", &[], "1")).unwrap();
     }
 
     /// How many hints are written down.
     pub fn carried(&self) -> usize {
         let requests = self.all(&Gvk::new("kyverno.io/v2", "UpdateRequest"));
-        requests.iter().filter(|request| Hint::of_request(request).is_some()).count()
+        requests.iter().filter(|request| ObservedRequest::of_request(request).is_some()).count()
     }
 
     pub fn get(&self, id: &ObjectId) -> Option<Value> {
@@ -293,8 +293,8 @@ pub fn hint(
     id: &ObjectId,
     object: Option<Value>,
     old_object: Option<Value>,
-) -> Hint {
-    Hint {
+) -> ObservedRequest {
+    ObservedRequest {
         operation,
         kind: id.gvk.clone(),
         subresource: "".into(),
@@ -378,12 +378,12 @@ pub fn made() -> ObjectId {
     id("Secret", "default", "t-made")
 }
 
-/// Somebody.
+/// A user.
 pub fn nancy() -> User {
     User { username: "nancy".into(), ..User::default() }
 }
 
-/// Somebody whom [`creator_policy`] leaves alone.
+/// A user whom [`creator_policy`] leaves alone.
 pub fn admin() -> User {
     User {
         username: "admin".into(),

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use kiln_dialects::{Compiled, compile};
 use kiln_engine::{
-    Effect, Event, Limits, ListQuery, Outcome, Page, ReadError, RuleSet, View, World,
+    Effect, EvalEnv, Event, Limits, ListPage, ListQuery, ReadError, RuleOutcome, RuleSet, View,
 };
 use kiln_jmespath::Sources;
 use kiln_object::{Gvk, Kinds, ObjectId};
@@ -61,7 +61,7 @@ impl View for Objects {
         Ok(self.0.iter().find(|o| ObjectId::of(o).is_ok_and(|id| id == wanted)).cloned())
     }
 
-    fn list(&self, query: &ListQuery<'_>) -> Result<Page, ReadError> {
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
         let objects = self.0.iter().filter(|object| {
             Gvk::of(object).as_ref() == Some(query.kind)
                 && query.namespace.is_none_or(|namespace| {
@@ -71,7 +71,7 @@ impl View for Objects {
                     .selector
                     .matches(object.get_path(["metadata", "labels"]).and_then(Value::as_map))
         });
-        Ok(Page { objects: objects.cloned().collect(), resume: None })
+        Ok(ListPage { objects: objects.cloned().collect(), resume: None })
     }
 }
 
@@ -90,7 +90,7 @@ impl Sources for Fixed {
 }
 
 /// Evaluates all rules for an event.
-pub(crate) fn run(rules: &RuleSet, event: &Event, view: &Objects) -> Vec<Outcome> {
+pub(crate) fn run(rules: &RuleSet, event: &Event, view: &Objects) -> Vec<RuleOutcome> {
     run_within(rules, event, view, Limits::default())
 }
 
@@ -100,15 +100,15 @@ pub(crate) fn run_within(
     event: &Event,
     view: &Objects,
     limits: Limits,
-) -> Vec<Outcome> {
+) -> Vec<RuleOutcome> {
     let kinds = Kinds::builtin();
     let sources = Fixed(std::cell::Cell::new(0));
-    let world = World { sources: &sources, limits, ..World::of(view, &kinds) };
-    rules.evaluate(event, &world)
+    let eval_env = EvalEnv { sources: &sources, limits, ..EvalEnv::of(view, &kinds) };
+    rules.evaluate(event, &eval_env)
 }
 
 /// What rules make of a trigger, as YAML without ownership labels; failures and other effects as comments.
-pub(crate) fn shown(outcomes: &[Outcome], rules: &RuleSet) -> String {
+pub(crate) fn shown(outcomes: &[RuleOutcome], rules: &RuleSet) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         text.push_str(&format!("# {}: {}\n", outcome.rule.rule, outcome.verdict.as_str()));

@@ -160,7 +160,7 @@ fn certificate(bytes: &[u8]) -> Result<Value> {
     let (not_before, not_after) = (validity.next()?.time()?, validity.next()?.time()?);
     let subject = inside.expect(SEQUENCE)?;
     let key = inside.expect(SEQUENCE)?;
-    // Unique identifiers of issuer and subject, which nobody uses.
+    // Unique identifiers of issuer and subject, which are unused.
     inside.optional(der::implicit(1))?;
     inside.optional(der::implicit(2))?;
     let extensions = match inside.optional(explicit(3))? {

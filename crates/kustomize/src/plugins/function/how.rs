@@ -78,7 +78,7 @@ fn program(exec: ExecSpec, who: &Who, root: &Root, session: &Session<'_>) -> Res
     }
 }
 
-/// Refuses what a container runtime would fill in from the environment of whoever builds.
+/// Refuses what a container runtime would fill in from the environment of the user who builds.
 fn refuse_variables(container: &ContainerSpec, who: &Who, session: &Session<'_>) -> Result<()> {
     let allowed = &session.options.plugin_env;
     let asked = container.envs.iter().find(|text| !text.contains('=') && !allowed.contains(text));

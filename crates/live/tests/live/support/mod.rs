@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_controller::Hint;
+use kiln_controller::ObservedRequest;
 use kiln_live::events::Happened;
 use kiln_live::health::Health;
 use kiln_live::metrics::Metrics;
-use kiln_live::registry::{Registry, StoredPolicy, compile};
+use kiln_live::policy_store::{Registry, StoredPolicy, compile};
 use kiln_live::serve::{Limits, serve_on};
-use kiln_live::{Client, Options, Shared};
+use kiln_live::{AppState, Client, Options};
 use kiln_object::{Kinds, ObjectId};
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -56,11 +56,11 @@ spec:
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) hints: mpsc::Receiver<Hint>,
+    pub(crate) hints: mpsc::Receiver<ObservedRequest>,
     pub(crate) happened: mpsc::Receiver<Happened>,
     pub(crate) stop: watch::Sender<bool>,
     pub(crate) done: tokio::task::JoinHandle<()>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: AppState,
     pub(crate) registry: watch::Sender<Arc<Registry>>,
     _kinds: watch::Sender<Kinds>,
     _folder: tempfile::TempDir,
@@ -129,7 +129,7 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
     let (stop, shutdown) = watch::channel(false);
     let (hints_sender, hints) = mpsc::channel(16);
     let (happened_sender, happened) = mpsc::channel(16);
-    let shared = Shared {
+    let shared = AppState {
         options: Arc::new(options),
         controller: client.clone(),
         admission: client,
@@ -237,7 +237,7 @@ pub(crate) async fn read_answer(stream: &mut TlsStream<TcpStream>) -> Option<(u1
     Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-/// A client that trusts everybody: what is tested here is not who the server is.
+/// A client that trusts every certificate: what is tested here is not who the server is.
 #[derive(Debug)]
 struct Anybody(CryptoProvider);
 

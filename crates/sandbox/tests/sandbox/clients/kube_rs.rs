@@ -143,7 +143,7 @@ async fn every_recorded_step_gets_what_it_got() {
     follow(&maps, &unseen, &version, &mut recorder).await;
     subresources(&client, &mut recorder).await;
     let gone = maps.delete("a", &DeleteParams::foreground()).await.unwrap();
-    assert!(gone.is_left(), "an object that is on its way out");
+    assert!(gone.is_left(), "an object that is being deleted");
     recorder.end("kube-rs Api::delete with preconditions");
     // Garbage is collected sooner here than it was recorded.
     until(&unseen, "a", false).await;

@@ -23,7 +23,7 @@ pub(crate) struct Step {
     pub(crate) exchanges: Vec<Exchange>,
 }
 
-/// The recorded steps of a client; none when the recordings are not there, which is told.
+/// The recorded steps of a client; none when the recordings are not there, which is reported.
 pub(crate) fn steps(client: &str) -> Option<Vec<Value>> {
     let recordings = corpus_json("kubectl/recordings.json")?;
     let steps = recordings.get(client).and_then(Value::as_list).expect("steps of the client");

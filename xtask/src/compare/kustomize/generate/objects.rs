@@ -184,7 +184,7 @@ fn data(random: &mut Random) -> Node {
     data
 }
 
-/// The name of an object of a kind, or one that nobody has.
+/// The name of an object of a kind, or an unused one.
 fn name_of(random: &mut Random, known: &[Known], kind: &str) -> Node {
     let names: Vec<&str> =
         known.iter().filter(|k| k.kind == kind).map(|known| known.name.as_str()).collect();

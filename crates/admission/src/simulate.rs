@@ -1,0 +1,130 @@
+//! Simulates a write through the hooks, for commands that only report.
+
+use kiln_engine::{Effect, EvalEnv, Event, RuleOutcome, Verdict};
+use kiln_object::Selector;
+use kiln_rules::RuleId;
+use kiln_value::{Map, Value};
+
+use crate::hooks::{Hook, Hooks, Purpose, Visibility};
+use crate::settings::Settings;
+use crate::webhook_needs::FailurePolicy;
+
+/// What became of a write.
+#[derive(Debug)]
+pub struct SimulatedWrite {
+    /// The object that would be stored.
+    pub object: Value,
+    /// The rules that changed or refused it.
+    pub rules: Vec<RuleId>,
+    /// Why it would be refused, and by which rule if it is one.
+    pub refused: Option<(Option<RuleId>, String)>,
+}
+
+/// The labels of a namespace, or none if they cannot be known.
+pub type NamespaceLabels<'l> = dyn Fn(&str) -> Option<Map> + 'l;
+
+impl Hooks {
+    /// Plays a write through all hooks that change or refuse objects, each with the result of the one before.
+    ///
+    /// Selectors count as the API server reads them. Match conditions of the settings do not: only requests have all that
+    /// these may be about.
+    pub fn simulate(
+        &self,
+        event: &Event,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+        labels: &NamespaceLabels<'_>,
+    ) -> SimulatedWrite {
+        let object = event.object.clone().unwrap_or(Value::Null);
+        let mut simulated = SimulatedWrite { object, rules: Vec::new(), refused: None };
+        for hook in self.iter().filter(|hook| hook.purpose == Purpose::Mutate) {
+            if simulated.refused.is_some() {
+                break;
+            }
+            let mut event = event.clone();
+            event.object = event.object.map(|_| simulated.object.clone());
+            if hook.is_called(&event, labels) {
+                hook.simulate(&mut event, eval_env, settings, &mut simulated);
+            }
+        }
+        simulated.rules.dedup();
+        simulated
+    }
+}
+
+impl Hook {
+    /// Whether the API server asks it, as far as labels decide.
+    fn is_called(&self, event: &Event, labels: &NamespaceLabels<'_>) -> bool {
+        // One that cannot be read is not published either; a webhook without one is asked about everything.
+        let reads = |selector| Selector::from_value(selector).ok();
+        let labels_of = |object: &Value| {
+            object.get_path(["metadata", "labels"]).and_then(Value::as_map).cloned()
+        };
+        let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
+        let objects = || event.object.iter().chain(&event.old_object);
+        let in_namespace = reads(&self.namespace_selector).is_none_or(|selector| {
+            match event.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+                _ if selector.is_everything() => true,
+                _ if is_namespace => {
+                    let own = objects().next().and_then(labels_of);
+                    selector.matches(own.as_ref())
+                }
+                Some(namespace) => match labels(namespace) {
+                    Some(labels) => selector.matches(Some(&labels)),
+                    // Kubernetes: without its labels it cannot be known to be excluded.
+                    None => true,
+                },
+                None => true,
+            }
+        });
+        in_namespace
+            && reads(&self.object_selector).is_none_or(|selector| {
+                objects().any(|object| selector.matches(labels_of(object).as_ref()))
+            })
+    }
+
+    fn simulate(
+        &self,
+        event: &mut Event,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+        simulated: &mut SimulatedWrite,
+    ) {
+        match self.look(event, eval_env, settings) {
+            Visibility::Visible => {}
+            Visibility::Excluded { .. } => return,
+            Visibility::UserUnknown(why) => {
+                if self.failure == FailurePolicy::Fail {
+                    simulated.refused = Some((None, why));
+                }
+                return;
+            }
+        }
+        let mutated = self.rules().mutate(event, eval_env);
+        for outcome in &mutated.outcomes {
+            let refused = refusal(outcome, self.failure);
+            let changed = outcome.effects.iter().any(|effect| match effect {
+                Effect::Patch(patch) => patch.before != patch.after,
+                _ => false,
+            });
+            if changed || refused.is_some() {
+                simulated.rules.push(outcome.rule.clone());
+            }
+            if let Some(why) = refused {
+                simulated.refused.get_or_insert_with(|| (Some(outcome.rule.clone()), why));
+            }
+        }
+        simulated.object = mutated.object;
+    }
+}
+
+/// Why a rule keeps the object from being stored.
+fn refusal(outcome: &RuleOutcome, failure: FailurePolicy) -> Option<String> {
+    let rejected = outcome.refusal().map(str::to_owned);
+    let failed = || {
+        let fails = outcome.verdict == Verdict::Error && failure == FailurePolicy::Fail;
+        let first = outcome.failures.first().filter(|_| fails)?;
+        Some(format!("the rule fails: {}", first.message))
+    };
+    rejected.or_else(failed)
+}

@@ -1,0 +1,173 @@
+//! Which cluster a command asks, and what it finds there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kiln_admission::Settings;
+use kiln_diagnostic::{Diagnostic, Severity, Source};
+use kiln_dialects::{Compiled, compile, is_exception, is_policy};
+use kiln_live::{Options, Reader, RuleEnvironment};
+use kiln_object::{Gvk, ObjectId};
+use kiln_rules::Exception;
+use kiln_services::HostAllowlist;
+use kiln_value::{Value, json};
+use kiln_yaml::{Document, ReadOptions, read};
+
+use crate::exit::Failure;
+use crate::ui::Ui;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// Path of the kubeconfig [default: KUBECONFIG, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl Connection {
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..Options::default()
+        }
+    }
+
+    pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
+        Reader::connect(&self.options())
+            .map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+    }
+}
+
+/// What the ConfigMap of the engine says.
+pub(crate) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, Failure> {
+    let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
+    let config = reader
+        .object(&config)
+        .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
+    Ok(Settings::new(namespace).read(config.as_ref()).0)
+}
+
+/// What rules have around them in a cluster, with these services besides those that its ConfigMap allows.
+pub(crate) fn around(
+    reader: &Reader,
+    namespace: &str,
+    services: &HostAllowlist,
+) -> Result<RuleEnvironment, Failure> {
+    let around = reader.around(namespace, services);
+    Ok(around.map_err(|error| {
+        Diagnostic::error(format!("cannot read the settings and the global context: {error}"))
+    })?)
+}
+
+/// Every policy that a cluster has, and every exception that applies. Problems are shown that are at least so serious.
+pub(crate) fn stored_rules(
+    ui: &Ui,
+    reader: &Reader,
+    settings: &Settings,
+    least: Severity,
+) -> Result<Compiled, Failure> {
+    let documents = stored_policies(reader)?;
+    let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
+    let mut compiled = compile(wanted, reader.kinds());
+    for problem in compiled.diagnostics.iter().filter(|found| found.severity >= least) {
+        ui.problem(&of_stored(problem));
+    }
+    compiled.exceptions = settings.in_force(&compiled.exceptions);
+    Ok(compiled)
+}
+
+/// A problem of an object that a server gave: it is named, and lines and columns are left out, since the object has no
+/// text of its own.
+pub(crate) fn of_stored(problem: &Diagnostic) -> Diagnostic {
+    let mut problem = problem.clone();
+    if let Some(place) = problem.place.take() {
+        problem.message = format!("{}: {}", place.source().name(), problem.message);
+    }
+    problem.label = None;
+    problem.related.clear();
+    problem
+}
+
+/// The exceptions that a cluster has, but for those whose places these documents take.
+pub(crate) fn stored_exceptions(
+    ui: &Ui,
+    reader: &Reader,
+    given: &[Document],
+) -> Result<Vec<Arc<Exception>>, Failure> {
+    let taken: Vec<ObjectId> = given.iter().filter_map(place).collect();
+    let mut documents = stored_in(reader, is_kind_of_exceptions)?;
+    documents.retain(|document| {
+        let place = place(document);
+        is_exception(document)
+            && !place.is_some_and(|place| taken.iter().any(|taken| taken.same_object(&place)))
+    });
+    let compiled = compile(&documents, reader.kinds());
+    for problem in &compiled.diagnostics {
+        ui.problem(&of_stored(problem));
+    }
+    Ok(compiled.exceptions)
+}
+
+/// Where a cluster would store an exception.
+fn place(document: &Document) -> Option<ObjectId> {
+    let mut id = ObjectId::of(document.value()).ok()?;
+    if id.namespace.is_empty() {
+        id.namespace = "default".into();
+    }
+    Some(id)
+}
+
+fn is_kind_of_exceptions(kind: &str) -> bool {
+    kind.ends_with("PolicyException")
+}
+
+/// The objects of all kinds that hold rules.
+pub(crate) fn stored_policies(reader: &Reader) -> Result<Vec<Document>, Failure> {
+    let is_wanted =
+        |kind: &str| kind.ends_with("Policy") || is_kind_of_exceptions(kind) || kind == "ModRule";
+    stored_in(reader, is_wanted)
+}
+
+/// The objects of some kinds in the groups that hold rules.
+fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Document>, Failure> {
+    let mut documents = Vec::new();
+    for gvk in rule_kinds(reader, is_wanted) {
+        let found = reader.all(&gvk, "").map_err(|error| {
+            Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)).hint(
+                "this command needs the right to list policies, exceptions and what rules read",
+            )
+        })?;
+        for policy in found {
+            documents.extend(document(&policy));
+        }
+    }
+    Ok(documents)
+}
+
+/// Kinds of groups that hold rules, each in the version that the server prefers.
+fn rule_kinds(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
+    let groups = ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"];
+    let mut kinds: Vec<Gvk> = reader
+        .kinds()
+        .iter()
+        .filter(|kind| groups.contains(&kind.group()))
+        .filter(|kind| is_wanted(kind.kind()))
+        .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
+        .map(kiln_object::Kind::gvk)
+        .collect();
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+/// An object of the cluster as a document, so that problems have places.
+fn document(object: &Value) -> Option<Document> {
+    let name = ObjectId::of(object).ok()?.to_string();
+    let source = Arc::new(Source::new(name, json::to_string_pretty(object)));
+    read(&source, ReadOptions::kubernetes()).ok()?.into_iter().next()
+}

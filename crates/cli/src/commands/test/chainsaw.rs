@@ -1,0 +1,190 @@
+//! Clusters for tests with live steps: a sandbox in this process, with the engine at work, for every test.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_admission::webhooks::CONFIGURATIONS;
+use kiln_apiserver::{Authorization, Request};
+use kiln_diagnostic::Diagnostic;
+use kiln_object::Gvk;
+use kiln_sandbox::{Options, Sandbox};
+use kiln_suites::chainsaw::{ApiResponse, TestCluster, TestClusters, Waited};
+use kiln_value::{Value, json};
+use kiln_yaml::Document;
+use tokio::runtime::Runtime;
+
+use crate::commands::up::config;
+use crate::commands::up::engine::{self, SandboxEngine, View};
+use crate::commands::up::temp_dir::{PrivateDir, private_dir};
+use crate::exit::Failure;
+
+/// How often it is looked whether something happened.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long the engine may take to register.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where policies are.
+const OF_POLICIES: [&str; 3] =
+    ["/apis/kyverno.io/", "/apis/policies.kyverno.io/", "/apis/api.kubemod.io/"];
+
+/// Sandboxes, as many as there are tests.
+pub(super) struct Sandboxes<'d> {
+    runtime: Runtime,
+    /// Definitions that are there before the first step.
+    definitions: &'d [Document],
+}
+
+impl<'d> Sandboxes<'d> {
+    pub(super) fn new(definitions: &'d [Document]) -> Result<Self, Diagnostic> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Diagnostic::error(format!("cannot start: {error}")))?;
+        Ok(Sandboxes { runtime, definitions })
+    }
+}
+
+impl TestClusters for Sandboxes<'_> {
+    fn cluster(&self) -> Result<Box<dyn TestCluster + '_>, Diagnostic> {
+        let folder = private_dir()?;
+        let begun = self.runtime.block_on(async {
+            let options = Options { authorization: Authorization::Rbac, ..Options::default() };
+            let sandbox = Sandbox::start(&options)
+                .await
+                .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
+            let kubeconfig = folder.path().join("engine");
+            config::write(&kubeconfig, sandbox.kubeconfig())?;
+            for definition in self.definitions {
+                sandbox.apply(definition.value(), "kiln").map_err(|why| {
+                    Diagnostic::error(format!("the sandbox refuses the definition: {why}"))
+                        .at(definition.place())
+                })?;
+            }
+            // Kyverno: its own runs of such tests take exceptions from everywhere.
+            let (engine, shown) = SandboxEngine::begin(&sandbox, &kubeconfig, Some("*"))?;
+            let view = engine::connected(shown).await?;
+            view.at_work(&sandbox).await;
+            checks_policies(&sandbox).await;
+            Ok::<_, Failure>((sandbox, engine, view))
+        });
+        let (sandbox, engine, view) = begun.map_err(|failure| match failure {
+            Failure::BadInput(problems) => {
+                problems.into_iter().next().unwrap_or_else(|| Diagnostic::error("cannot start"))
+            }
+            other => Diagnostic::error(format!("the sandbox does not begin: {other:?}")),
+        })?;
+        let (runtime, engine) = (&self.runtime, Some(engine));
+        let sandbox = Arc::new(sandbox);
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, _folder: folder }))
+    }
+}
+
+/// Waits until the engine is asked about policies: the first step may have one that is to be refused.
+async fn checks_policies(sandbox: &Sandbox) {
+    let began = Instant::now();
+    let is_registered = |kind: &str, name: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        sandbox.send(Request::new("GET", &path)).status == 200
+    };
+    let about_policies = || CONFIGURATIONS.iter().filter(|(_, name)| name.contains("-policy-"));
+    while !about_policies().all(|(kind, name)| is_registered(kind, name))
+        && began.elapsed() < PATIENCE
+    {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Whether an answer is about a policy.
+fn is_policy(answer: &ApiResponse) -> bool {
+    let kind = Gvk::of(&answer.value);
+    kind.is_some_and(|kind| {
+        let mut known = kiln_live::policy_store::policy_kinds().into_iter();
+        known.any(|known| known.group == kind.group && known.kind == kind.kind)
+    })
+}
+
+/// A sandbox with the engine at work.
+struct Cluster<'r> {
+    runtime: &'r Runtime,
+    sandbox: Arc<Sandbox>,
+    engine: Option<SandboxEngine>,
+    view: View,
+    _folder: PrivateDir,
+}
+
+impl TestCluster for Cluster<'_> {
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Option<&Value>,
+    ) -> ApiResponse {
+        let mut request = Request::new(method, path);
+        if let Some(body) = body {
+            request = request.with_body(content_type, json::to_string(body));
+        }
+        let response = self.sandbox.send(request);
+        if method != "GET" {
+            // What controllers do about it is done before the next step: roles that are put together, say.
+            self.sandbox.server().settle();
+            if OF_POLICIES.iter().any(|group| path.starts_with(group)) {
+                // The next step finds the policy at work; what is wrong with it, its status says.
+                self.runtime.block_on(self.view.at_work(&self.sandbox));
+            }
+        }
+        let answer = ApiResponse { status: response.status, value: response.value() };
+        if matches!(method, "POST" | "PUT" | "PATCH") && answer.status < 300 && is_policy(&answer) {
+            // A policy that was stored counts for the next step.
+            self.runtime.block_on(self.view.at_work(&self.sandbox));
+        }
+        answer
+    }
+
+    fn revision(&self) -> u64 {
+        self.sandbox.revision()
+    }
+
+    fn wait(&self, mut revision: u64, quiet: Duration) -> Waited {
+        let began = Instant::now();
+        let mut still = Instant::now();
+        loop {
+            let now = self.sandbox.revision();
+            if now == revision + 1 && self.lease_version() == now {
+                revision = now;
+            }
+            if now > revision {
+                return Waited { revision: Some(now), took: began.elapsed() };
+            }
+            if self.view.is_busy() {
+                still = Instant::now();
+            } else if still.elapsed() >= quiet {
+                return Waited { revision: None, took: began.elapsed() };
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Cluster<'_> {
+    /// The revision at which the engine last said that it lives, which says nothing about rules.
+    fn lease_version(&self) -> u64 {
+        let lease = kiln_live::lease_id("kyverno");
+        let (version, namespace, name) = (lease.gvk.api_version(), lease.namespace, lease.name);
+        let path = format!("/apis/{version}/namespaces/{namespace}/leases/{name}");
+        let found = self.send("GET", &path, "", None).value;
+        let version = found.str_at(["metadata", "resourceVersion"]);
+        version.and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        self.runtime.block_on(async {
+            if let Some(engine) = self.engine.take() {
+                engine.end().await;
+            }
+            self.sandbox.end().await;
+        });
+    }
+}

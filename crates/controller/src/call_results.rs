@@ -1,0 +1,268 @@
+//! What follows from the answers to the calls of a key.
+
+use kiln_cluster::{ApiError, Call, Change, Reason, Reply};
+use kiln_engine::{Ensure, RecordedRead};
+use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_value::Value;
+
+use crate::compare::{fingerprint, live_form, same, taken_over, wanted_form};
+use crate::controller::{Controller, ControllerEvent, Purpose};
+use crate::plan::{Doing, PlanStep};
+use crate::retry::backoff;
+use crate::work_queue::{Condition, Key, Pending, Waiting};
+
+impl Controller {
+    pub(crate) fn step_answered(&mut self, key: &Key, answer: Result<Reply, ApiError>) {
+        let written: Vec<ObjectId> = self
+            .writing
+            .iter()
+            .filter(|(_, (holder, _))| holder == key)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in written {
+            for waiting in self.writing.remove(&id).into_iter().flat_map(|(_, waiting)| waiting) {
+                if self.keys.get(&waiting).is_some() {
+                    self.keys.enqueue(&waiting, self.now);
+                }
+            }
+        }
+        let Some(doing) = self.jobs.get_mut(key).and_then(|job| job.current.take()) else { return };
+        match (doing, answer) {
+            (Doing::Write { step, sent }, Ok(reply)) => {
+                let Some(object) = reply.object() else { return self.go_on(key) };
+                if let PlanStep::Ensure(ensure, _) = &step {
+                    self.tell_of(key, ensure);
+                    if let Some(job) = self.jobs.get_mut(key) {
+                        job.made.push(ensure.target.clone());
+                    }
+                    let form = wanted_form(&marked_again(&sent));
+                    let live = live_form(&object, &form);
+                    if same(&form, &live, &self.schema) {
+                        self.settled.remove(&ensure.target);
+                    } else {
+                        self.settled.insert(
+                            ensure.target.clone(),
+                            (fingerprint(&form), fingerprint(&live)),
+                        );
+                    }
+                }
+                if let (PlanStep::Patch(_), Ok(target)) = (&step, ObjectId::of(&object)) {
+                    self.tell(ControllerEvent::Changed { rule: key.rule.clone(), target });
+                }
+                if let Some(difference) = self.cache.note_answer(&object) {
+                    self.on_difference(&difference, true);
+                }
+                self.go_on(key);
+            }
+            (Doing::Try { step, sent }, Ok(reply)) => {
+                let Some(object) = reply.object() else { return self.go_on(key) };
+                let PlanStep::Ensure(ensure, user) = step else { return self.go_on(key) };
+                let form = wanted_form(&marked_again(&sent));
+                let stored = self.cache.get(&ensure.target).cloned().unwrap_or(Value::Null);
+                let stored = taken_over(&stored, &form);
+                let (tried, live) = (live_form(&object, &form), live_form(&stored, &form));
+                if tried == live {
+                    self.settled
+                        .insert(ensure.target.clone(), (fingerprint(&form), fingerprint(&live)));
+                    return self.go_on(key);
+                }
+                if let Some(wait) = self.contested(key, &ensure.target) {
+                    self.keys.enqueue_at(key, wait);
+                    let message = format!("another writer keeps changing {}", ensure.target);
+                    if let Some(job) = self.jobs.get_mut(key) {
+                        job.conditions.push(Condition { reason: Waiting::Contested, message });
+                    }
+                    return self.go_on(key);
+                }
+                let subresource = ensure.subresource.clone().unwrap_or_default();
+                let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
+                if let Some(job) = self.jobs.get_mut(key) {
+                    job.current = Some(Doing::Write { step: PlanStep::Ensure(ensure, user), sent });
+                }
+                self.ask(Purpose::Step(key.clone()), call);
+            }
+            (Doing::Verify { step, trigger }, answer) => self.verified(key, step, &trigger, answer),
+            (Doing::Delete { uid, .. }, Ok(_)) => {
+                self.deleting.insert(uid);
+                self.go_on(key);
+            }
+            (Doing::Delete { id, .. }, Err(error)) if error.reason == Reason::NotFound => {
+                self.refresh(key, id);
+            }
+            (doing, Err(error)) => self.step_failed(key, &doing, &error),
+        }
+    }
+
+    /// The trigger was read again: what is to be deleted because of it is, unless it is another one by now.
+    fn verified(
+        &mut self,
+        key: &Key,
+        step: PlanStep,
+        trigger: &ObjectId,
+        answer: Result<Reply, ApiError>,
+    ) {
+        let live = match answer {
+            Ok(reply) => reply.object(),
+            Err(error) if error.reason == Reason::Unavailable => {
+                return self.step_failed(
+                    key,
+                    &Doing::Verify { step, trigger: trigger.clone() },
+                    &error,
+                );
+            }
+            // What cannot be read is taken from the cache.
+            Err(_) => None,
+        };
+        let newer = live.filter(|live| {
+            let known = self.cache.get(trigger).and_then(metadata::resource_version);
+            metadata::uid(live) == Some(&key.trigger) && metadata::resource_version(live) != known
+        });
+        if let Some(live) = newer
+            && let Some(difference) = self.cache.note_answer(&live)
+        {
+            self.on_difference(&difference, false);
+            return self.begin_again(key);
+        }
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.verified = true;
+            job.plan.steps.push_front(step);
+        }
+        self.go_on(key);
+    }
+
+    /// Tells of an object that a rule made, if it was not there before.
+    fn tell_of(&mut self, key: &Key, ensure: &Ensure) {
+        if self.cache.get(&ensure.target).is_some() {
+            return;
+        }
+        let (rule, target) = (key.rule.clone(), ensure.target.clone());
+        if let Some(owner) = self.owner_elsewhere(ensure) {
+            self.tell(ControllerEvent::OwnerElsewhere {
+                rule: rule.clone(),
+                target: target.clone(),
+                owner,
+            });
+        }
+        self.tell(ControllerEvent::Made { rule, target });
+    }
+
+    /// An owner that Kubernetes does not honour: one in another namespace, or a namespaced one of a
+    /// cluster-scoped object. The garbage collector takes such an object for an orphan and deletes it.
+    fn owner_elsewhere(&self, ensure: &Ensure) -> Option<String> {
+        let owners = ensure.object.get_path(["metadata", "ownerReferences"])?.as_list()?;
+        let text = |owner: &Value, key: &str| owner.str_at([key]).unwrap_or_default().to_owned();
+        let elsewhere = owners.iter().find(|owner| {
+            let gvk = Gvk::new(&text(owner, "apiVersion"), &text(owner, "kind"));
+            let namespaced = self.kinds.is_namespaced(&gvk) == Some(true);
+            let here = self.cache.by_uid(&text(owner, "uid")).map(|(id, _)| id.namespace.clone());
+            namespaced && here.is_some_and(|namespace| namespace != ensure.target.namespace)
+        })?;
+        Some(format!("{} {}", text(elsewhere, "kind"), text(elsewhere, "name")))
+    }
+
+    /// What follows from a failure, by its class.
+    fn step_failed(&mut self, key: &Key, doing: &Doing, error: &ApiError) {
+        let (id, creates) = match doing {
+            Doing::Write { step: PlanStep::Ensure(ensure, _), sent }
+            | Doing::Try { step: PlanStep::Ensure(ensure, _), sent } => {
+                (ensure.target.clone(), metadata::resource_version(sent).is_none())
+            }
+            Doing::Delete { id, .. } => (id.clone(), false),
+            Doing::Write { step, sent } | Doing::Try { step, sent } => match step {
+                PlanStep::Release(id) | PlanStep::Delete(id) => (id.clone(), false),
+                PlanStep::Patch(_) | PlanStep::Ensure(..) => match ObjectId::of(sent) {
+                    Ok(id) => (id, false),
+                    Err(_) => return self.go_on(key),
+                },
+            },
+            Doing::Verify { trigger, .. } => (trigger.clone(), false),
+        };
+        let condition = |reason| Condition { reason, message: format!("{id}: {}", error.message) };
+        let later = match error.reason {
+            Reason::Conflict | Reason::AlreadyExists => return self.refresh(key, id),
+            Reason::NotFound if !creates => return self.refresh(key, id),
+            Reason::NotFound => {
+                let namespace = ObjectId::new(Gvk::new("v1", "Namespace"), "", &id.namespace);
+                let is_there = self.cache.get(&namespace).is_some_and(|n| !metadata::is_deleted(n));
+                self.add_read(key, RecordedRead::Object(namespace));
+                // A server looks for what an object refers to: the role of a binding, say, which another
+                // rule may be about to make.
+                condition(if is_there { Waiting::Unavailable } else { Waiting::Missing })
+            }
+            // A namespace that is being deleted takes nothing, and what would go there goes with it. A namespace of
+            // this name may come again.
+            Reason::NamespaceTerminating => {
+                let namespace = ObjectId::new(Gvk::new("v1", "Namespace"), "", &id.namespace);
+                self.add_read(key, RecordedRead::Object(namespace));
+                condition(Waiting::Missing)
+            }
+            Reason::Forbidden => condition(Waiting::Forbidden),
+            Reason::Invalid => condition(Waiting::Failed),
+            Reason::UnknownKind => condition(Waiting::Missing),
+            Reason::Unavailable | Reason::Gone => {
+                let condition = condition(Waiting::Unavailable);
+                if let Some(job) = self.jobs.get_mut(key) {
+                    job.conditions.push(condition);
+                    job.plan.steps.clear();
+                }
+                // Whether it was done is unknown.
+                return self.finish(key);
+            }
+        };
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.conditions.push(later);
+        }
+        self.go_on(key);
+    }
+
+    /// Reads an object that is another one than the mirror says, and begins again.
+    fn refresh(&mut self, key: &Key, id: ObjectId) {
+        self.ask(Purpose::Refresh(key.clone(), id.clone()), Call::Get(id));
+    }
+
+    pub(crate) fn refreshed(&mut self, key: &Key, id: &ObjectId, answer: Result<Reply, ApiError>) {
+        let difference = match answer {
+            Ok(reply) => reply.object().and_then(|object| self.cache.note_answer(&object)),
+            Err(error) if error.reason == Reason::NotFound => {
+                self.cache.get(id).cloned().and_then(|old| self.cache.note(&old, Change::Deleted))
+            }
+            Err(_) => None,
+        };
+        if let Some(difference) = difference {
+            self.on_difference(&difference, false);
+        }
+        self.begin_again(key);
+    }
+
+    /// Decides anew about a key.
+    fn begin_again(&mut self, key: &Key) {
+        let Some(job) = self.jobs.remove(key) else { return };
+        self.put_back(key, job.pending);
+        let Some(state) = self.keys.get_mut(key) else { return };
+        state.tries += 1;
+        if state.tries > 5 {
+            let time = self.now + backoff(&self.settings, state.tries - 5);
+            self.keys.enqueue_at(key, time);
+        } else {
+            self.keys.enqueue(key, self.now);
+        }
+    }
+
+    pub(crate) fn put_back(&mut self, key: &Key, pending: Vec<Pending>) {
+        let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let later = std::mem::replace(&mut state.pending, pending);
+        for event in later {
+            state.add(event, by_user);
+        }
+    }
+}
+
+/// What was sent, without what names the version it replaced.
+fn marked_again(sent: &Value) -> Value {
+    let mut sent = sent.clone();
+    for field in ["uid", "resourceVersion"] {
+        sent.remove(["metadata", field]);
+    }
+    sent
+}

@@ -1,0 +1,225 @@
+//! What rules would do to a cluster, found out without doing it.
+//!
+//! A controller works as ever, but on a [`OverlayCluster`]: what it reads is what the cluster holds, what it writes stays
+//! here. When it is idle, the overlay says what would be another object by then. Policies that stand in the
+//! cluster beside the ones that are played do nothing new, and keep what they made.
+//!
+//! Time is simulated too, for a few seconds: what waits for longer is reported as a problem.
+
+mod overlay_cluster;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_cluster::{ApiError, Call, KindKey};
+use kiln_engine::{ClaimLabels, ExternalData, Globals};
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_rules::{Exception, RuleId};
+use kiln_value::{Str, Value};
+
+use crate::controller::{Controller, ControllerEvent};
+use crate::evaluate::Compile;
+use crate::lookups::{Lookup, LookupResult};
+use crate::settings::Settings;
+use crate::signature::ClaimKeys;
+use overlay_cluster::OverlayCluster;
+
+/// So much time is played, in milliseconds.
+const PLAYED: u64 = 10_000;
+/// So often the controller is asked at the most.
+const ROUNDS: usize = 100_000;
+
+/// A cluster that is only asked.
+pub trait ClusterReader {
+    /// All objects of a kind.
+    ///
+    /// # Errors
+    /// What the server says, or why it says nothing.
+    fn all(&self, kind: &Gvk) -> Result<Vec<Value>, ApiError>;
+
+    /// What the cluster would store, if it can be asked without storing it.
+    ///
+    /// # Errors
+    /// What the server has against it.
+    fn dry_run(&self, call: &Call) -> Option<Result<Value, ApiError>>;
+}
+
+/// A change that rules would make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Which object.
+    pub target: ObjectId,
+    /// The rules that do it: the one that makes or made it, as its labels say, and those that change what is stored.
+    pub rules: Vec<RuleId>,
+    /// The object as it is; none for a new one.
+    pub before: Option<Value>,
+    /// The object as it would be; none for one that would be deleted.
+    pub after: Option<Value>,
+}
+
+impl Planned {
+    /// What would be done, in a word: `create`, `change` or `delete`.
+    pub fn action(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (None, _) => "create",
+            (Some(_), Some(_)) => "change",
+            (Some(_), None) => "delete",
+        }
+    }
+}
+
+/// Something that would not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotApplied {
+    /// The rule or the policy.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What a rehearsal showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DryRunResult {
+    /// What would change, in the order of kinds, namespaces and names.
+    pub changes: Vec<Planned>,
+    /// What would not be done.
+    pub undone: Vec<NotApplied>,
+}
+
+/// What rules at admission make of a write: what was there, and what is to be there. Otherwise why they refuse it.
+pub type Admit<'r> = dyn Fn(Option<&Value>, Value) -> Result<Value, String> + 'r;
+
+/// What is played, and before whom.
+pub struct DryRun<'r> {
+    /// The cluster.
+    pub audience: &'r dyn ClusterReader,
+    /// The kinds that it has.
+    pub kinds: &'r Kinds,
+    /// What a host decides.
+    pub settings: &'r Settings,
+    /// The only policies that act, whether the cluster has them, has others by their names, or has none; without, the
+    /// policies of the cluster do.
+    pub policies: Option<Vec<Value>>,
+    /// What rules leave alone.
+    pub exceptions: Vec<Arc<Exception>>,
+    /// The global context.
+    pub globals: Arc<Globals>,
+    /// Whom rules may ask besides the cluster.
+    pub services: &'r dyn ExternalData,
+    /// What happens to writes before they are stored.
+    pub admit: &'r Admit<'r>,
+}
+
+impl fmt::Debug for DryRun<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DryRun").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// Plays what rules do to a cluster.
+pub fn rehearse(rehearsal: DryRun<'_>, compile: Box<dyn Compile>, now: u64) -> DryRunResult {
+    let DryRun { audience, kinds, settings, policies, exceptions, globals, services, admit } =
+        rehearsal;
+    let policy_kinds = compile.kinds();
+    let mut stage = OverlayCluster::new(audience, admit, &settings.namespace, now);
+    if let Some(policies) = policies {
+        let standing = stage.only_policies(&policy_kinds, policies);
+        let standing = standing.iter().filter_map(|policy| compile.compile(policy, kinds).ok());
+        let rules = standing.flat_map(|policy| policy.rules.clone());
+        stage.keep_owners(
+            rules.filter(|rule| rule.lifecycle.synchronize).map(|rule| rule.id.clone()),
+        );
+    }
+    // Reports are about what happened.
+    let unreported = Settings {
+        reports: false,
+        follow_rights: false,
+        claim_keys: ClaimKeys::believing(),
+        ..settings.clone()
+    };
+    let mut controller = Controller::new(unreported, kinds.clone(), compile);
+    controller.set_exceptions(exceptions);
+    controller.set_globals(globals);
+    let mut patched = BTreeMap::new();
+    let undone_anyway = play(&mut controller, &mut stage, services, now, &mut patched);
+
+    let own: BTreeSet<&RuleId> = controller.rules().collect();
+    let changes = stage.changes(&policy_kinds).map(|(target, before, after)| {
+        let mut rules: Vec<RuleId> = patched.get(&place(&target)).cloned().unwrap_or_default();
+        let claim = after.as_ref().or(before.as_ref()).and_then(ClaimLabels::read);
+        let maker = claim.and_then(|claim| own.iter().copied().find(|rule| claim.names(rule)));
+        rules.extend(maker.filter(|_| rules.is_empty()).cloned());
+        Planned { target, rules, before, after }
+    });
+    let mut rehearsed = DryRunResult { changes: changes.collect(), undone: undone_anyway };
+    let undone = |what: String, why: &str| NotApplied { what, why: why.to_owned() };
+    let broken = controller.broken_policies();
+    rehearsed.undone.extend(broken.map(|(policy, why)| undone(policy.to_string(), why)));
+    let waiting = controller.conditions();
+    rehearsed.undone.extend(waiting.map(|(key, why)| undone(key.rule.to_string(), &why.message)));
+    rehearsed.undone.sort_by(|a, b| (&a.what, &a.why).cmp(&(&b.what, &b.why)));
+    rehearsed.undone.dedup();
+    rehearsed
+}
+
+/// An object by its kind, whatever the version.
+type Object = (KindKey, Str, Str);
+
+fn place(id: &ObjectId) -> Object {
+    (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone())
+}
+
+/// Lets the controller work until it has nothing left to do, and notes which rules changed stored objects.
+fn play(
+    controller: &mut Controller,
+    stage: &mut OverlayCluster<'_>,
+    services: &dyn ExternalData,
+    begin: u64,
+    patched: &mut BTreeMap<Object, Vec<RuleId>>,
+) -> Vec<NotApplied> {
+    let mut now = begin;
+    for _ in 0..ROUNDS {
+        let requests = controller.poll(now);
+        let questions = controller.take_questions();
+        let is_quiet = requests.is_empty() && questions.is_empty();
+        for question in questions {
+            let answer = match &question.asked {
+                Lookup::Service(asked) => {
+                    LookupResult::Service(services.exchange(&asked.request()))
+                }
+                // The user of a plan may lack permission to create SubjectAccessReviews.
+                Lookup::Access(_) => LookupResult::Access(Ok(true)),
+            };
+            controller.answered(question.number, answer, now);
+        }
+        for request in requests {
+            let answer = stage.carry_out(&request.call);
+            controller.answer(request.ticket, answer, now);
+        }
+        for news in controller.take_news() {
+            if let ControllerEvent::Changed { rule, target } = news {
+                let rules = patched.entry(place(&target)).or_default();
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
+        let watched: BTreeSet<Gvk> = controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
+        let events = stage.take_events();
+        let is_quiet = is_quiet && events.is_empty();
+        for (kind, event) in events {
+            for gvk in watched.iter().filter(|gvk| KindKey::of(gvk) == kind) {
+                controller.watched(gvk, &event, now);
+            }
+        }
+        if is_quiet && controller.is_idle() {
+            match controller.next_time() {
+                Some(next) if next <= begin + PLAYED => now = now.max(next),
+                _ => return Vec::new(),
+            }
+        }
+    }
+    let why = format!("it is not stable after {ROUNDS} rounds; rules may trigger each other");
+    vec![NotApplied { what: "this plan".to_owned(), why }]
+}

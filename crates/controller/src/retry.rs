@@ -1,0 +1,168 @@
+//! What becomes of a key when its work is done, or could not be done.
+
+use kiln_engine::{Failure, FailureKind};
+
+use crate::cache::revision_of;
+use crate::controller::{Controller, ControllerEvent};
+use crate::plan::Job;
+use crate::settings::Settings;
+use crate::work_queue::{Condition, Key, KeyState, Waiting};
+
+impl Controller {
+    /// The work on a key is done, as far as it could be.
+    pub(crate) fn finish(&mut self, key: &Key) {
+        let Some(job) = self.jobs.remove(key) else { return };
+        let Job { plan, pending, mut conditions, deferred, made, .. } = job;
+        if key.trigger.is_empty() {
+            return self.finish_removed(key, &conditions, deferred);
+        }
+        conditions.extend(plan.failures.iter().map(condition_of));
+        let worst = conditions.iter().max_by_key(|condition| severity(condition.reason)).cloned();
+        let now = self.now;
+        // Kinds that are being listed are known in a moment, or their failure is reported then.
+        let listing = self.waiting.contains_key(key);
+        if !listing {
+            self.show(key, worst.as_ref(), plan.skipped, &made);
+        }
+        self.report(key, plan.said, worst.as_ref());
+        if plan.over && worst.is_none() && !deferred {
+            self.cause_is_over(key);
+        }
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let before = std::mem::replace(&mut state.condition, worst.clone());
+        let trigger = state.trigger.clone();
+        let was_forbidden = before.as_ref().is_some_and(|b| b.reason == Waiting::Forbidden);
+        let Some(worst) = worst else {
+            (state.failures, state.tries) = (0, 0);
+            let keeps = plan.keep
+                && (!state.wants.is_empty()
+                    // Something that it read may come or change.
+                    || !state.reads.is_empty()
+                    || deferred
+                    || self.cache.claimed_by(&key.trigger).next().is_some());
+            let looked_at_again = self.keys.is_queued(key) || !state_is_quiet(self.keys.get(key));
+            if !keeps && !looked_at_again {
+                self.forget(key);
+            }
+            if was_forbidden {
+                self.rights_changed();
+            }
+            return;
+        };
+        if !listing && before.as_ref() != Some(&worst) {
+            let (rule, condition) = (key.rule.clone(), worst.clone());
+            let missing = plan.failures.iter().find(|failure| is_missing_source(failure));
+            match (worst.reason, missing) {
+                (Waiting::Missing, Some(failure)) => {
+                    let message = failure.to_string();
+                    self.tell(ControllerEvent::SourceMissing { rule, trigger, message });
+                }
+                // A namespace that is being created comes in a moment.
+                (Waiting::Missing, None) => {}
+                _ => self.tell(ControllerEvent::Failed { rule, trigger, condition }),
+            }
+        }
+        self.put_back(key, pending);
+        if worst.reason == Waiting::Forbidden {
+            self.follow_rights();
+        }
+        let settings = self.settings.clone();
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let retry = match worst.reason {
+            Waiting::Unavailable => {
+                state.tries += 1;
+                Some(now + backoff(&settings, state.tries))
+            }
+            // Rights mostly come soon after they are missed.
+            Waiting::Forbidden => {
+                state.tries += 1;
+                Some(now + backoff(&settings, state.tries + 2).min(settings.park))
+            }
+            Waiting::Failed => {
+                state.failures += 1;
+                let again = state.failures <= settings.retries;
+                again.then(|| now + backoff(&settings, state.failures + 1))
+            }
+            // It goes on when what is missing comes, and is looked at now and then.
+            Waiting::Missing => Some(now + settings.longest_backoff),
+            Waiting::Contested | Waiting::Loop => None,
+        };
+        if let Some(time) = retry {
+            self.keys.enqueue_at(key, time);
+        }
+    }
+
+    /// A trigger is none any more. What a user caused is not caused again by another user who restores it.
+    fn cause_is_over(&mut self, key: &Key) {
+        let live = self.cache.by_uid(&key.trigger).map(|(_, live)| revision_of(live));
+        let Some(state) = self.keys.get_mut(key) else { return };
+        if state.cause.as_ref().is_some_and(|cause| cause.left.is_some()) {
+            state.cause = None;
+            if let Some(revision) = live {
+                self.end_cause(key, revision);
+            }
+        }
+    }
+
+    fn finish_removed(&mut self, key: &Key, conditions: &[Condition], deferred: bool) {
+        if deferred {
+            return;
+        }
+        if let Some(condition) = conditions.first() {
+            let wait = match condition.reason {
+                Waiting::Forbidden => self.settings.park,
+                _ => self.settings.backoff * 2,
+            };
+            self.keys.entry(key).condition = Some(condition.clone());
+            if condition.reason == Waiting::Forbidden {
+                self.follow_rights();
+            }
+            return self.keys.enqueue_at(key, self.now + wait);
+        }
+        if self.keys.is_queued(key) {
+            return;
+        }
+        let removed = self.removed(key);
+        self.forget(key);
+        self.removed_is_done(key, &removed);
+    }
+}
+
+/// Whether nothing more happened to the trigger.
+fn state_is_quiet(state: Option<&KeyState>) -> bool {
+    state.is_none_or(|state| state.pending.is_empty())
+}
+
+/// How long to wait before the next try.
+pub(crate) fn backoff(settings: &Settings, tries: u32) -> u64 {
+    settings
+        .backoff
+        .saturating_mul(1 << tries.min(20).saturating_sub(1))
+        .min(settings.longest_backoff)
+}
+
+fn severity(reason: Waiting) -> u8 {
+    match reason {
+        Waiting::Unavailable => 5,
+        Waiting::Forbidden => 4,
+        Waiting::Failed => 3,
+        Waiting::Contested => 2,
+        Waiting::Loop => 1,
+        Waiting::Missing => 0,
+    }
+}
+
+fn is_missing_source(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::SourceMissing(_))
+}
+
+fn condition_of(failure: &Failure) -> Condition {
+    let reason = match &failure.kind {
+        FailureKind::SourceMissing(_) => Waiting::Missing,
+        FailureKind::Read | FailureKind::Unserved | FailureKind::Undecided => Waiting::Unavailable,
+        FailureKind::Forbidden | FailureKind::Denied => Waiting::Forbidden,
+        FailureKind::Loop => Waiting::Loop,
+        _ => Waiting::Failed,
+    };
+    Condition { reason, message: failure.to_string() }
+}

@@ -1,0 +1,221 @@
+//! Kubernetes' MutatingAdmissionPolicy and its bindings.
+//!
+//! A policy becomes one rule for each of its bindings, which may narrow it and say where its parameters
+//! are.
+
+use std::sync::Arc;
+
+use kiln_cel::Env;
+use kiln_object::{Gvk, Kinds, Selector};
+use kiln_rules::{
+    ApplyRules, Dialect, Filters, FindParams, MissingParams, Mutate, Mutation, Origin, Params,
+    Policy, PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet,
+};
+use kiln_value::{Path, Str, Value};
+use kiln_yaml::Document;
+
+use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
+use super::expressions::{self, ExpectedType};
+use super::head::{self, Head, Rules};
+use super::mutating::{check_failure_policy, lifecycle, mutations};
+use crate::Compiled;
+use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
+
+const RULES: Rules = Rules {
+    spec: &[
+        "failurePolicy",
+        "matchConditions",
+        "matchConstraints",
+        "mutations",
+        "paramKind",
+        "reinvocationPolicy",
+        "variables",
+    ],
+    versions: &["v1", "v1beta1", "v1alpha1"],
+    namespaced_versions: &[],
+};
+
+/// A binding, as it was written.
+struct Binding {
+    name: Str,
+    policy: Str,
+    params: Option<(FindParams, Option<Str>, MissingParams)>,
+    narrow_include: Option<Constraints>,
+}
+
+/// Compiles policies with those of the bindings that name them. Without a binding a policy acts
+/// everywhere, as in Kyverno's command line.
+pub(crate) fn compile(
+    policies: &[&Document],
+    bindings: &[&Document],
+    kinds: &Kinds,
+    compiled: &mut Compiled,
+) {
+    let mut read = Vec::new();
+    for document in bindings {
+        let report = Report::new(document);
+        let found = binding(&report, kinds);
+        if !report.has_errors() {
+            read.extend(found);
+        }
+        compiled.diagnostics.extend(report.finish());
+    }
+    for document in policies {
+        head::compile(document, compiled, &RULES, |head, report| {
+            policy(head, report, &read, kinds)
+        });
+    }
+}
+
+fn policy(
+    head: &Head<'_, '_>,
+    report: &Report<'_>,
+    bindings: &[Binding],
+    kinds: &Kinds,
+) -> Option<Policy> {
+    let constraints = head.constraints(kinds, OldLabels::Count);
+    if head.spec.text("reinvocationPolicy").is_none() {
+        head.spec.error(
+            "spec.reinvocationPolicy: Required value",
+            Some("write `reinvocationPolicy: Never` or IfNeeded".into()),
+        );
+    }
+    check_failure_policy(&head.spec);
+    let kind = head.spec.get("paramKind").and_then(|node| param_kind(&node));
+    let base = Env::admission().extend().homogeneous_literals(true);
+    let base = match &kind {
+        Some(_) => base.variable("params", kiln_cel::Type::Dyn).build(),
+        None => base.build(),
+    };
+    // Kubernetes: conditions do not see the values.
+    let conditions =
+        expressions::named(&base, head.spec.get("matchConditions"), ExpectedType::Bool);
+    let (variables, env) = head.variables(&base);
+    let patched = constraints.as_ref().and_then(|it| known_fields::filtered(&it.include, kinds));
+    let steps = mutations(&head.spec, &env, false, &patched.unwrap_or_default());
+    if steps.is_empty() && !report.has_errors() {
+        head.spec.error(
+            "spec.mutations: Required value: mutations must contain at least one item",
+            Some("add one".into()),
+        );
+    }
+    let script = head::script(env, variables, conditions, Vec::new(), Unmet::Skip);
+    let texts: Vec<&str> = head::sources(&script)
+        .chain(steps.iter().map(|step| step.expression.program.source()))
+        .collect();
+    let asks_for_namespace = texts.iter().any(|text| text.contains("namespaceObject"));
+    // Kyverno's command line gives all objects that a selector finds as one list.
+    let as_list = texts.iter().any(|text| text.contains("params.items"));
+    let script = Script { asks_for_namespace, renew_for_each_patch: true, ..script };
+    let constraints = constraints?;
+    let id = PolicyId {
+        dialect: Dialect::MutatingAdmissionPolicy,
+        namespace: None,
+        name: head.name.clone(),
+    };
+    let origin = Origin::new(report.document().clone(), Path::root());
+    let rule = |name: &Str, binding: Option<&Binding>| {
+        let params = binding.and_then(|binding| binding.params.clone()).zip(kind.clone());
+        let params = params.map(|((find, namespace, missing), kind)| Params {
+            kind,
+            find,
+            namespace,
+            missing,
+            as_list,
+        });
+        let narrow_include = binding.and_then(|binding| binding.narrow_include.as_ref());
+        Rule {
+            id: RuleId { policy: id.clone(), rule: name.clone() },
+            trigger: Trigger {
+                narrow_include: narrow_include.map(|narrow_include| narrow_include.include.clone()),
+                narrow_exclude: narrow_include
+                    .map_or(Filters::NONE, |narrow_include| narrow_include.exclude.clone()),
+                ..Trigger::of(constraints.include.clone(), constraints.exclude.clone())
+            },
+            scope: Scope::Cluster,
+            context: Vec::new(),
+            guard: None,
+            script: Some(Arc::new(Script { params, ..script.clone() })),
+            program: Program::Mutate(Mutate {
+                targets: None,
+                change: Mutation::Steps(steps.clone()),
+                pass_unchanged: true,
+            }),
+            lifecycle: lifecycle(false),
+            origin: origin.clone(),
+        }
+    };
+    let bound: Vec<_> = bindings
+        .iter()
+        .filter(|binding| binding.policy == head.name)
+        .map(|binding| Arc::new(rule(&binding.name, Some(binding))))
+        .collect();
+    let rules = if bound.is_empty() { vec![Arc::new(rule(&head.name, None))] } else { bound };
+    Some(Policy {
+        api_version: head.api_version.to_string(),
+        kind: head.kind.to_string(),
+        rules,
+        apply: ApplyRules::All,
+        origin: origin.clone(),
+        id,
+    })
+}
+
+fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {
+    let fields = node.fields(&["apiVersion", "kind"])?;
+    Some(Gvk::new(&fields.required_text("apiVersion")?, &fields.required_text("kind")?))
+}
+
+fn binding(report: &Report<'_>, kinds: &Kinds) -> Option<Binding> {
+    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let metadata = root.get("metadata")?.any_fields()?;
+    let name = metadata.required_text("name")?;
+    let Some(spec) = root.get("spec") else {
+        root.error("the binding has no spec", Some("add spec.policyName".into()));
+        return None;
+    };
+    let spec = spec.fields(&["policyName", "paramRef", "matchResources"])?;
+    let policy = spec.required_text("policyName")?;
+    let narrow_include = match spec.get("matchResources") {
+        Some(node) => {
+            Some(constraints::read(&node, kinds, OldLabels::Count, ConstraintOwner::Binding)?)
+        }
+        None => None,
+    };
+    let params = match spec.get("paramRef") {
+        Some(node) => Some(param_ref(&node)?),
+        None => None,
+    };
+    Some(Binding { name, policy, params, narrow_include })
+}
+
+fn param_ref(node: &Node<'_, '_>) -> Option<(FindParams, Option<Str>, MissingParams)> {
+    let fields: Fields<'_, '_> =
+        node.fields(&["name", "namespace", "selector", "parameterNotFoundAction"])?;
+    let missing = match fields.text("parameterNotFoundAction").as_deref() {
+        None | Some("Deny") => MissingParams::Fail,
+        Some("Allow") => MissingParams::Skip,
+        Some(other) => {
+            let message = format!("unknown value {other:?} of parameterNotFoundAction");
+            fields.error(message, Some("use Allow or Deny".into()));
+            MissingParams::Fail
+        }
+    };
+    let find = match (fields.text("name"), fields.get("selector")) {
+        (Some(name), None) => FindParams::Named(name),
+        (None, Some(selector)) => FindParams::Selected(read_selector(&selector)?),
+        _ => {
+            node.error_with("paramRef needs either a name or a selector", "write one of them");
+            return None;
+        }
+    };
+    Some((find, fields.text("namespace").filter(|namespace| !namespace.is_empty()), missing))
+}
+
+fn read_selector(node: &Node<'_, '_>) -> Option<Selector> {
+    let value: &Value = node.value;
+    Selector::from_value(value)
+        .map_err(|error| node.error(format!("bad selector at {}: {error}", node.path)))
+        .ok()
+}

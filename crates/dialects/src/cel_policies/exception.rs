@@ -1,0 +1,146 @@
+//! PolicyException of `policies.kyverno.io`: objects that policies in CEL leave alone, or allow more.
+
+use std::sync::Arc;
+
+use kiln_cel::{Env, PolicyScope};
+use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, ReportResult};
+use kiln_text::time::Time;
+use kiln_value::{Path, Str};
+use kiln_yaml::Document;
+
+use super::expressions::{self, ExpectedType};
+use crate::Compiled;
+use crate::fields::{Fields, Node, Report};
+
+const SPEC: &[&str] = &[
+    "allowedValues",
+    "evaluationMode",
+    "expiresAt",
+    "images",
+    "matchConditions",
+    "policyRefs",
+    "properties",
+    "reportResult",
+];
+
+/// The label that says which of several exceptions decides.
+const PRIORITY: &str = "polex.kyverno.io/priority";
+
+/// Compiles a PolicyException. One with an error is left out.
+pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
+    let report = Report::new(document);
+    let exceptions = exceptions(&report).unwrap_or_default();
+    if !report.has_errors() {
+        compiled.exceptions.extend(exceptions.into_iter().map(Arc::new));
+    }
+    compiled.diagnostics.extend(report.finish());
+}
+
+/// One exception for policies of the cluster, and one for those of a namespace, since functions differ.
+fn exceptions(report: &Report<'_>) -> Option<Vec<Exception>> {
+    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let metadata = root.get("metadata")?.any_fields()?;
+    let name = metadata.required_text("name")?;
+    let namespace = metadata.text("namespace").filter(|namespace| !namespace.is_empty());
+    let Some(spec) = root.get("spec") else {
+        root.error("the exception has no spec", Some("add spec.policyRefs".into()));
+        return None;
+    };
+    let spec = spec.fields(SPEC)?;
+    let own = namespace.clone().unwrap_or_else(|| "default".into());
+    let refs = references(&spec, &own);
+    let name = match &namespace {
+        Some(namespace) => Str::from(format!("{namespace}/{name}")),
+        None => name,
+    };
+    let texts = |key: &str| spec.get(key).map(|node| node.texts()).unwrap_or_default();
+    let (images, values) = (texts("images"), texts("allowedValues"));
+    let exempts = match (images.is_empty() && values.is_empty(), reported(&spec)) {
+        (true, reported) => Exempts::All(reported),
+        (false, _) => Exempts::Some { images, values },
+    };
+    let labels = metadata.get("labels").and_then(|node| node.any_fields());
+    let priority = labels.and_then(|labels| labels.text(PRIORITY));
+    let made = |namespaced: bool| -> Option<Exception> {
+        let rules: Vec<ExceptedRules> = refs
+            .iter()
+            .filter(|(_, of_namespace)| *of_namespace == namespaced)
+            .map(|(rules, _)| rules.clone())
+            .collect();
+        let scope = match namespaced {
+            true => PolicyScope::Namespace(own.clone()),
+            false => PolicyScope::Cluster,
+        };
+        (!rules.is_empty()).then(|| Exception {
+            name: name.clone(),
+            rules,
+            include: None,
+            guard: None,
+            conditions: expressions::named(
+                &Env::policies(scope),
+                spec.get("matchConditions"),
+                ExpectedType::Bool,
+            ),
+            exempts: exempts.clone(),
+            priority: priority.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0),
+            expires: expires(&spec),
+            origin: Origin::new(report.document().clone(), Path::root()),
+        })
+    };
+    Some([made(false), made(true)].into_iter().flatten().collect())
+}
+
+/// The policies that are meant and that Kiln runs, and whether they live in a namespace.
+fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
+    let list = spec.get("policyRefs").map(|node| node.elements()).unwrap_or_default();
+    if list.is_empty() {
+        spec.error("must specify at least one policy ref", Some("add policyRefs".into()));
+    }
+    let read = |node: &Node<'_, '_>| -> Option<(ExceptedRules, bool)> {
+        let fields = node.fields(&["name", "kind"])?;
+        let (name, kind) = (fields.text("name"), fields.text("kind"));
+        if name.as_ref().is_none_or(Str::is_empty) {
+            node.error_with("must specify policy name", "add name");
+        }
+        if kind.as_ref().is_none_or(Str::is_empty) {
+            node.error_with("must specify policy kind", "add kind");
+        }
+        let (name, kind) = (name?, kind?);
+        let namespaced = kind.starts_with("Namespaced");
+        let dialect = match kind.strip_prefix("Namespaced").unwrap_or(&kind) {
+            "GeneratingPolicy" => Dialect::GeneratingPolicy,
+            "MutatingPolicy" => Dialect::MutatingPolicy,
+            // Exceptions of policies that Kiln does not run.
+            _ => return None,
+        };
+        let policy = match namespaced && !name.contains('/') {
+            true => Str::from(format!("{own}/{name}")),
+            false => name,
+        };
+        Some((ExceptedRules { dialect, policy, rules: vec!["*".into()] }, namespaced))
+    };
+    list.iter().filter_map(read).collect()
+}
+
+fn reported(spec: &Fields<'_, '_>) -> ReportResult {
+    match spec.text("reportResult").as_deref() {
+        None | Some("" | "skip") => ReportResult::Skip,
+        Some("pass") => ReportResult::Pass,
+        Some(other) => {
+            let message = format!("unknown value {other:?} of reportResult");
+            spec.error(message, Some("use skip or pass".into()));
+            ReportResult::Skip
+        }
+    }
+}
+
+fn expires(spec: &Fields<'_, '_>) -> Option<i64> {
+    let text = spec.text("expiresAt")?;
+    match Time::parse_rfc3339(&text) {
+        Ok(time) => Some(time.unix()),
+        Err(error) => {
+            spec.error(format!("expiresAt is not a time: {error}"), None);
+            None
+        }
+    }
+}

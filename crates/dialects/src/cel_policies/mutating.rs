@@ -1,0 +1,287 @@
+//! MutatingPolicy and NamespacedMutatingPolicy.
+
+use std::sync::Arc;
+
+use kiln_cel::Env;
+use kiln_diagnostic::{Severity, did_you_mean};
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::{
+    Dialect, Existing, ExpressionTargets, FilteredTargets, Lifecycle, Mutate, Mutation,
+    NamedExpression, OnPolicyDelete, OwnershipLabels, PatchForm, Policy, Program, ScriptedPatch,
+    Targets, Trigger, Unmet, Write,
+};
+use kiln_yaml::Document;
+
+use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
+use super::expressions::{self, ExpectedType};
+use super::head::{self, Body, Head, Rules, switch};
+use super::object_literals;
+use super::pod_controllers::{self, Fixed, Variant};
+use crate::Compiled;
+use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
+
+const RULES: Rules = Rules {
+    spec: &[
+        "auditAnnotations",
+        "autogen",
+        "evaluation",
+        "failurePolicy",
+        "matchConditions",
+        "matchConstraints",
+        "mutations",
+        "reinvocationPolicy",
+        "targetMatchConditions",
+        "targetMatchConstraints",
+        "variables",
+        "webhookConfiguration",
+    ],
+    versions: &["v1", "v1beta1", "v1alpha1"],
+    namespaced_versions: &["v1", "v1beta1"],
+};
+const EVALUATION: &[&str] = &[
+    "admission",
+    "background",
+    "mode",
+    "mutateExisting",
+    "skipBackgroundRequests",
+    "useServerSideApply",
+];
+/// Begins the name of the rule for existing objects, where another one changes what is sent.
+const EXISTING: &str = "existing-";
+
+/// How what a mutate rule changes lives on: nothing follows it.
+pub(super) fn lifecycle(existing: bool) -> Lifecycle {
+    Lifecycle {
+        synchronize: false,
+        existing,
+        on_policy_delete: OnPolicyDelete::Keep,
+        on_conflict: Existing::Keep,
+        write: Write::Replace,
+        labels: OwnershipLabels { rule: false, trigger_name: true, whole_source: false },
+        clears_adopted: false,
+    }
+}
+
+/// Compiles a mutating policy.
+pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
+    head::compile(document, compiled, &RULES, |head, report| {
+        let mut policy = policy(head, report, kinds)?;
+        if !report.has_errors() {
+            add_variants(&mut policy, head, report, kinds);
+        }
+        Some(policy)
+    });
+}
+
+/// Adds the rules for the controllers of Pods.
+fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) {
+    let path = head.spec.path();
+    let unchanged = |report: &Report<'_>, expression: &str| {
+        let about = expression.lines().next().unwrap_or_default();
+        report.warn(
+            &path.join("matchConstraints"),
+            format!("the policy cannot be rewritten for the controllers of Pods, so it acts on Pods alone: {about}"),
+            Some("say so with autogen: {podControllers: {controllers: []}}, or write a policy for the controllers".into()),
+        );
+    };
+    let Some(spec) = report.document().value().get("spec") else { return };
+    for (at, name) in pod_controllers::unknown(spec) {
+        let known = || pod_controllers::NAMES.iter().copied();
+        let hint = match did_you_mean(name, known()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("the controllers are {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        let list = path.join("autogen").join("podControllers").join("controllers");
+        let message = format!("no controllers of Pods are called {name:?}, so none are added");
+        report.warn(&list.join(at), message, Some(hint));
+    }
+    let variants = match pod_controllers::variants(spec) {
+        Ok(variants) => variants,
+        Err(Fixed(expression)) => return unchanged(report, &expression),
+    };
+    let mut rules = Vec::new();
+    for Variant { prefix, spec, .. } in &variants {
+        // The policy has said everything there is to say.
+        let quiet = Report::new(report.document());
+        let node = Node { value: spec, path: path.clone(), report: &quiet };
+        let variant = node.fields(RULES.spec).and_then(|spec| {
+            let (api_version, kind) = (head.api_version.clone(), head.kind.clone());
+            let name = format!("{prefix}{}", head.name).into();
+            let head = Head { api_version, kind, name, scope: head.scope.clone(), spec };
+            self::policy(&head, &quiet, kinds)
+        });
+        let wrong = quiet.finish().into_iter().find(|found| found.severity == Severity::Error);
+        match (variant, wrong) {
+            (Some(variant), None) => rules.extend(variant.rules),
+            (_, wrong) => {
+                let why = wrong.map(|wrong| wrong.message).unwrap_or_default();
+                return unchanged(report, &why);
+            }
+        }
+    }
+    policy.rules.extend(rules.iter().map(|rule| {
+        let mut rule = (**rule).clone();
+        rule.id.policy = policy.id.clone();
+        Arc::new(rule)
+    }));
+}
+
+fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
+    let constraints = head.constraints(kinds, OldLabels::Count);
+    let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
+    let evaluation = evaluation.as_ref();
+    let base = Env::mutating(head.policy_scope()).extend().homogeneous_literals(true).build();
+    let (variables, env) = head.variables(&base);
+    let conditions = expressions::named(&env, head.spec.get("matchConditions"), ExpectedType::Bool);
+    let targets = targets(head, &env, kinds);
+    let annotations = head.annotations(&env);
+    let over_atomic = evaluation.and_then(|fields| fields.flag("useServerSideApply"));
+    let patched = match (&targets, &constraints) {
+        (None, Some(of_triggers)) => known_fields::filtered(&of_triggers.include, kinds),
+        (Some(Targets::Filtered(taken)), _) => known_fields::filtered(&taken.include, kinds),
+        _ => None,
+    };
+    let patched = patched.unwrap_or_default();
+    let steps = mutations(&head.spec, &env, over_atomic.unwrap_or(false), &patched);
+    let script = head::script(env, variables, conditions, annotations, Unmet::Skip);
+    let texts: Vec<&str> = steps.iter().map(|step| step.expression.program.source()).collect();
+    head.refuse_http(head::sources(&script).chain(texts.iter().copied()));
+    let script = kiln_rules::Script {
+        asks_for_namespace: script.asks_for_namespace
+            || texts.iter().any(|text| text.contains("namespaceObject")),
+        ..script
+    };
+    let existing = switch(evaluation, "mutateExisting").unwrap_or(false);
+    let existing_only = switch(evaluation, "admission") == Some(false);
+    if existing_only && !existing {
+        head.spec.error(
+            "spec.evaluation: Forbidden: disabling both admission and mutateExisting evaluation \
+             modes is not allowed",
+            Some("switch one of them on".into()),
+        );
+    }
+    check_failure_policy(&head.spec);
+    let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
+    let Constraints { include, exclude } = constraints?;
+    let body = |targets: Option<Targets>| {
+        let changes_trigger = targets.is_none();
+        let trigger = Trigger {
+            ignore_own_requests: skip_own.unwrap_or(true) && !changes_trigger,
+            own_namespace: true,
+            existing_only,
+            ..Trigger::of(include.clone(), exclude.clone())
+        };
+        let change = Mutation::Steps(steps.clone());
+        let program = Program::Mutate(Mutate { targets, change, pass_unchanged: true });
+        let (dialect, script) = (Dialect::MutatingPolicy, script.clone());
+        let lifecycle = lifecycle(existing && !changes_trigger);
+        Body { dialect, trigger, script, program, lifecycle }
+    };
+    // Kyverno: without targets, all objects that match are the targets, and requests are patched as well.
+    if existing && targets.is_none() {
+        let at_admission = (!existing_only).then(|| head.policy(report, body(None)));
+        let matching = Targets::Matching { but_the_trigger: !existing_only };
+        let mut policy = head.policy(report, body(Some(matching)));
+        if let Some(at_admission) = at_admission {
+            let mut rules = at_admission.rules;
+            rules.extend(policy.rules.iter().map(|rule| {
+                let mut rule = (**rule).clone();
+                rule.id.rule = format!("{EXISTING}{}", rule.id.rule).into();
+                Arc::new(rule)
+            }));
+            policy.rules = rules;
+        }
+        return Some(policy);
+    }
+    Some(head.policy(report, body(targets)))
+}
+
+/// Checks what happens to a request when the policy fails, which is the business of admission.
+pub(super) fn check_failure_policy(spec: &Fields<'_, '_>) {
+    if let Some(other) = spec.text("failurePolicy")
+        && !matches!(other.as_str(), "Fail" | "Ignore")
+    {
+        let path = spec.path().join("failurePolicy");
+        let message = format!("unknown value {:?} of failurePolicy", other.as_str());
+        spec.report().error(&path, message, Some("use Fail or Ignore".into()));
+    }
+}
+
+/// The existing objects that are changed, if the policy names some.
+fn targets(head: &Head<'_, '_>, env: &Env, kinds: &Kinds) -> Option<Targets> {
+    let node = head.spec.get("targetMatchConstraints")?;
+    let conditions: Vec<NamedExpression> =
+        expressions::named(env, head.spec.get("targetMatchConditions"), ExpectedType::Bool);
+    let Constraints { include, exclude } =
+        constraints::read(&node, kinds, OldLabels::DoNot, ConstraintOwner::Targets)?;
+    let expression = node.any_fields().and_then(|fields| fields.get("expression"));
+    if let Some(expression) = expression {
+        let expression = expressions::node(env, &expression, ExpectedType::Map)?;
+        return Some(Targets::FromExpression(Box::new(ExpressionTargets {
+            expression,
+            conditions,
+        })));
+    }
+    if include.filters().is_empty() {
+        return None;
+    }
+    Some(Targets::Filtered(Box::new(FilteredTargets { include, exclude, conditions })))
+}
+
+/// `mutations`, in order, of objects of these kinds; none are given where others may be patched too.
+pub(super) fn mutations(
+    spec: &Fields<'_, '_>,
+    env: &Env,
+    over_atomic: bool,
+    patched: &[Gvk],
+) -> Vec<ScriptedPatch> {
+    let list = spec.get("mutations").map(|node| node.elements()).unwrap_or_default();
+    list.iter().filter_map(|node| mutation(node, env, over_atomic, patched)).collect()
+}
+
+fn mutation(
+    node: &Node<'_, '_>,
+    env: &Env,
+    over_atomic: bool,
+    patched: &[Gvk],
+) -> Option<ScriptedPatch> {
+    let fields = node.fields(&["patchType", "applyConfiguration", "jsonPatch"])?;
+    let (word, other, form, wanted) = match fields.required_text("patchType")?.as_str() {
+        "ApplyConfiguration" => {
+            let form = PatchForm::Configuration { over_atomic };
+            ("applyConfiguration", "jsonPatch", form, ExpectedType::Object)
+        }
+        "JSONPatch" => {
+            ("jsonPatch", "applyConfiguration", PatchForm::Operations, ExpectedType::Patches)
+        }
+        unknown => {
+            let message = format!("unknown patchType {unknown:?}");
+            node.error_with(message, "use ApplyConfiguration or JSONPatch");
+            return None;
+        }
+    };
+    let kind = fields.text("patchType")?;
+    if fields.get(other).is_some() {
+        node.error_with(
+            format!("{}.{other}: must not be specified when patchType is {kind}", node.path),
+            format!("remove {other}"),
+        );
+    }
+    let Some(patch) = fields.get(word) else {
+        node.error_with(
+            format!(
+                "{}.{word}: Required value: must be specified when patchType is {kind}",
+                node.path
+            ),
+            format!("add {word} with an expression"),
+        );
+        return None;
+    };
+    let patch = patch.fields(&["expression"])?;
+    patch.required_text("expression")?;
+    let written = patch.get("expression")?;
+    let expression = expressions::node(env, &written, wanted)?;
+    object_literals::check_patch(&written, env, patched);
+    Some(ScriptedPatch { form, expression })
+}

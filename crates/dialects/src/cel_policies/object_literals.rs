@@ -1,0 +1,124 @@
+//! Objects that expressions write out: what they lack, and what they have too much.
+
+use kiln_cel::{Env, Span, Written};
+use kiln_diagnostic::Diagnostic;
+use kiln_object::Gvk;
+use kiln_value::{Path, Segment};
+use kiln_yaml::part_of;
+
+use crate::fields::Node;
+use crate::known_fields::{self, Slip};
+
+/// Warns about objects that the expression of a node writes out.
+pub(super) fn check(node: &Node<'_, '_>, env: &Env) {
+    let Some(source) = node.value.as_str() else { return };
+    for (span, written) in env.written(source) {
+        objects(&written, span, &mut |object, span| {
+            one(object, span, &mut |message, hint, span| {
+                let place = part_of(&node.report.place(&node.path), source, span.range());
+                node.report.add(Diagnostic::warning(message).at(place).hint(hint));
+            });
+        });
+    }
+}
+
+/// Warns about what the expression of a patch writes into objects of some kinds and these do not have.
+pub(super) fn check_patch(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
+    let Some(source) = node.value.as_str().filter(|_| !kinds.is_empty()) else { return };
+    for (span, written) in env.written(source) {
+        parts(&written, span, &mut |name, part, span| {
+            for (slip, at) in patched(kinds, name, part) {
+                let place =
+                    part_of(&node.report.place(&node.path), source, at.unwrap_or(span).range());
+                node.report.add(Diagnostic::warning(slip.message).at(place).hint(slip.hint));
+            }
+        });
+    }
+}
+
+/// Every structure: itself, or an element of a list.
+fn parts<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w str, &'w Written, Span)) {
+    match written {
+        Written::List(items) => items.iter().for_each(|item| parts(item, span, each)),
+        Written::Map { name: Some(name), .. } => each(name, written, span),
+        _ => {}
+    }
+}
+
+/// What is wrong with `Object{…}`, with a part such as `Object.spec{…}`, or with `JSONPatch{…}`, and where.
+fn patched(kinds: &[Gvk], name: &str, part: &Written) -> Vec<(Slip, Option<Span>)> {
+    let value = part.known();
+    let mut names = name.split('.');
+    match names.next() {
+        Some("Object") => {
+            let above: Vec<&str> = names.collect();
+            let found = known_fields::slips_below(kinds, &above, &value);
+            let placed = found.into_iter().map(|slip| {
+                let below: Path = slip.path.segments().iter().skip(above.len()).cloned().collect();
+                let place = place_of(part, &below);
+                (slip, place)
+            });
+            placed.collect()
+        }
+        Some("JSONPatch") => {
+            let Some(pointer) = value.str_at(["path"]) else { return Vec::new() };
+            let adds = matches!(value.str_at(["op"]), Some("add" | "replace"));
+            let given = value.get("value").filter(|_| adds);
+            let found = known_fields::slips_at_all(kinds, pointer, given);
+            let path: Path = [Segment::Key("path".into())].into_iter().collect();
+            let place = place_of(part, &path);
+            found.into_iter().map(|slip| (slip, place)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Every map that is an object: itself, or an element of a list.
+fn objects<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w Written, Span)) {
+    match written {
+        Written::List(items) => items.iter().for_each(|item| objects(item, span, each)),
+        Written::Map { name: None, entries, .. } => {
+            let first = entries.first().map_or(span, |(_, span, _)| *span);
+            each(written, first);
+        }
+        _ => {}
+    }
+}
+
+fn one(object: &Written, span: Span, warn: &mut impl FnMut(String, String, Span)) {
+    let Written::Map { entries, open, .. } = object else { return };
+    let value = object.known();
+    let Some(kind) = Gvk::of(&value) else { return };
+    let metadata = entries.iter().find(|(key, ..)| key == "metadata");
+    let is_open =
+        *open || metadata.is_some_and(|(.., m)| matches!(m, Written::Map { open: true, .. }));
+    if known_fields::lacks_name(&value, is_open) {
+        let at = metadata.map_or(span, |(_, span, _)| *span);
+        warn(
+            format!("this {} has no metadata.name, so it cannot be made", kind.kind),
+            "add \"name\" to its metadata".to_owned(),
+            at,
+        );
+    }
+    for slip in known_fields::slips(&kind, &value) {
+        let at = place_of(object, &slip.path).unwrap_or(span);
+        warn(slip.message, slip.hint, at);
+    }
+}
+
+/// Where the last key of a path is written.
+fn place_of(written: &Written, path: &Path) -> Option<Span> {
+    let (mut at, mut place) = (written, None);
+    for segment in path.segments() {
+        at = match (at, segment) {
+            (Written::Map { entries, .. }, Segment::Key(key)) => {
+                let (_, span, value) = entries.iter().find(|(known, ..)| known == key.as_str())?;
+                place = Some(*span);
+                value
+            }
+            (Written::List(items), Segment::Index(index)) => items.get(*index)?,
+            _ => return place,
+        };
+    }
+    place
+}

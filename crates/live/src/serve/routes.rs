@@ -1,0 +1,441 @@
+//! What is answered at which path.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body_util::Full;
+use kiln_admission::access::ACCESS_REVIEWS;
+use kiln_admission::authors::{AUTHOR_PATH, sign};
+use kiln_admission::policies::Check;
+use kiln_admission::webhooks::{POLICY_PATH, is_served};
+use kiln_admission::{BadReview, Request, Reviewed};
+use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_engine::{EvalEnv, Verdict, WithGlobals};
+use kiln_object::{Kinds, ObjectId};
+use kiln_value::Value;
+use tokio::sync::Semaphore;
+
+use super::AdmissionState;
+use super::body_budget::Body;
+use super::review_pool::{ReviewPermit, ReviewPool, YieldingServices};
+use super::update_request_limiter::Carriers;
+use super::view::{LiveView, Machine};
+use crate::calls::carry_out;
+use crate::discovery::Discovery;
+use crate::events::Happened;
+use crate::process_metrics;
+use crate::state::AppState;
+use crate::supervisor;
+
+/// A review may take so long by default.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An answer of the server.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// A request.
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// When the answer has to be there. The asker should hear from us before they give up.
+    pub(crate) deadline: Instant,
+}
+
+impl Asked {
+    pub(crate) fn new(method: Method, uri: &http::Uri) -> Self {
+        let patience = patience(uri.query().unwrap_or_default()).unwrap_or(PATIENCE);
+        let deadline = Instant::now() + patience.mul_f32(0.95);
+        Asked { method, path: uri.path().to_owned(), deadline }
+    }
+
+    /// Whether there is something to be read before the answer.
+    pub(crate) fn is_review(&self) -> bool {
+        self.method == Method::POST && is_served(&self.path)
+    }
+
+    /// The path as far as it is one of few, for counting.
+    pub(crate) fn counted(&self) -> &str {
+        let mut parts = self.path.split('/').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some("mutate"), Some("fail")) => "/mutate/fail",
+            (Some("mutate"), _) => "/mutate/ignore",
+            (Some("validate"), Some("fail")) => "/validate/fail",
+            (Some("validate"), _) => "/validate/ignore",
+            (Some("gpol"), _) => "/gpol",
+            (Some("ngpol"), _) => "/ngpol",
+            (Some("mpol" | "mpol-existing"), _) => "/mpol",
+            (Some("nmpol" | "nmpol-existing"), _) => "/nmpol",
+            (Some("dragnet-webhook"), _) => "/dragnet-webhook",
+            (Some("policymutate"), _) => AUTHOR_PATH,
+            _ => POLICY_PATH,
+        }
+    }
+}
+
+/// `timeout=10s`, as API servers write it behind paths.
+fn patience(query: &str) -> Option<Duration> {
+    let text = query.split('&').find_map(|pair| pair.strip_prefix("timeout="))?;
+    let seconds: u64 = text.strip_suffix('s')?.parse().ok()?;
+    Some(Duration::from_secs(seconds.clamp(1, 30)))
+}
+
+/// Answers what is not a review.
+pub(crate) fn plain(shared: &AppState, asked: &Asked) -> Answer {
+    let is_get = matches!(asked.method, Method::GET | Method::HEAD);
+    match asked.path.as_str() {
+        "/health/liveness" | "/livez" | "/healthz" if is_get => {
+            let stopped = shared.health.not_running();
+            if stopped.is_empty() {
+                return text(StatusCode::OK, "ok\n");
+            }
+            text(StatusCode::INTERNAL_SERVER_ERROR, &format!("{}\n", stopped.join("\n")))
+        }
+        "/health/readiness" | "/readyz" if is_get => {
+            let problems = shared.health.keeps_from_answering();
+            if problems.is_empty() {
+                return text(StatusCode::OK, "ok\n");
+            }
+            text(StatusCode::SERVICE_UNAVAILABLE, &format!("{}\n", problems.join("\n")))
+        }
+        "/health" if is_get => {
+            let problems = shared.health.problems();
+            let words = if problems.is_empty() { "ok".to_owned() } else { problems.join("\n") };
+            text(StatusCode::OK, &format!("{words}\n"))
+        }
+        "/metrics" if is_get => {
+            process_metrics::refresh(shared);
+            let mut answer = text(StatusCode::OK, &shared.metrics.text());
+            let form = http::HeaderValue::from_static("text/plain; version=0.0.4");
+            answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
+            answer
+        }
+        "/health/liveness" | "/livez" | "/healthz" | "/health/readiness" | "/readyz"
+        | "/health" | "/metrics" => text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"),
+        path if is_served(path) => {
+            text(StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST\n")
+        }
+        _ => text(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}
+
+pub(crate) fn text(status: StatusCode, words: &str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::copy_from_slice(words.as_bytes())));
+    *answer.status_mut() = status;
+    answer
+}
+
+/// The answer to a request that panicked.
+pub(crate) fn broken() -> Answer {
+    let words = "internal error; see the Kiln log\n";
+    text(StatusCode::INTERNAL_SERVER_ERROR, words)
+}
+
+fn json(body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    let form = http::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
+    answer
+}
+
+/// The receivers of reviews.
+pub(crate) struct Told {
+    pub(crate) shared: AppState,
+    pub(crate) carriers: Carriers,
+    /// How many reviews there may be at once.
+    pub(crate) reviews: Arc<Semaphore>,
+    pub(crate) turns: ReviewPool,
+}
+
+/// Answers a review within the asker's patience.
+pub(crate) async fn review(
+    told: Told,
+    desk: Arc<AdmissionState>,
+    asked: Asked,
+    body: Body,
+) -> Answer {
+    let shared = &told.shared;
+    let began = Instant::now();
+    let deadline = asked.deadline;
+    let path = asked.counted().to_owned();
+    let answering = answer(&told, desk, asked, body);
+    let answered = tokio::time::timeout_at(deadline.into(), answering).await;
+    let (answer, operation, outcome) = match answered {
+        Ok(answered) => answered,
+        Err(_) => {
+            let late = text(StatusCode::GATEWAY_TIMEOUT, "the review took too long\n");
+            (late, String::new(), "late")
+        }
+    };
+    let labels = [("path", path.as_str()), ("operation", &operation), ("answer", outcome)];
+    shared.metrics.count("kiln_admission_requests_total", &labels);
+    let seconds = began.elapsed().as_secs_f64();
+    shared.metrics.observe("kiln_admission_seconds", &[("path", &path)], seconds);
+    answer
+}
+
+type Answered = (Answer, String, &'static str);
+
+async fn answer(
+    Told { shared, carriers, reviews, turns }: &Told,
+    desk: Arc<AdmissionState>,
+    asked: Asked,
+    body: Body,
+) -> Answered {
+    let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
+        let ends = text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+        return (ends, String::new(), "late");
+    };
+    let kinds = shared.kinds.borrow().clone();
+    let policies = asked.path == POLICY_PATH;
+    let client = shared.admission.clone();
+    let settings = desk.settings.clone();
+    let globals = shared.globals.borrow().clone();
+    let rights = Arc::clone(&shared.rights);
+    // Reading and evaluating keep a processor busy: other connections go on meanwhile.
+    let review = move |turn: &ReviewPermit<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
+        let request = Request::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
+        drop(body);
+        if policies {
+            return Ok((request, None));
+        }
+        if asked.path == AUTHOR_PATH {
+            let response = sign(&request.event, desk.settings.authors);
+            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
+        }
+        let view = LiveView {
+            client,
+            kinds: kinds.clone(),
+            turn,
+            deadline: asked.deadline,
+            authors: Arc::clone(&desk.authors),
+            rights,
+        };
+        let services =
+            YieldingServices { turn, services: &desk.services, deadline: asked.deadline };
+        let external_data = WithGlobals { external_data: &services, globals: &globals };
+        let eval_env = EvalEnv {
+            view: &view,
+            kinds: &kinds,
+            sources: &Machine,
+            external_data: &external_data,
+            limits: desk.settings.limits,
+            protected_namespaces: &desk.settings.protected_namespaces,
+            home: &desk.settings.namespace,
+        };
+        let reviewed = desk.hooks.review(&asked.path, &request, &eval_env, &desk.settings);
+        Ok((request, Some(reviewed)))
+    };
+    // A client that gives up leaves a review that goes on: it counts until it is over.
+    let taken = turns.take(move |turn| (review(turn), permit)).await;
+    let (reviewed, _permit) = taken.unzip();
+    let (request, reviewed) = match reviewed {
+        None => {
+            supervisor::count(&shared.metrics, "review", 1);
+            return (broken(), String::new(), "broken");
+        }
+        Some(Ok(done)) => done,
+        Some(Err(bad)) => {
+            let status = StatusCode::from_u16(bad.status()).unwrap_or(StatusCode::BAD_REQUEST);
+            return (text(status, &format!("{bad}\n")), String::new(), "unreadable");
+        }
+    };
+    let operation = request.event.operation.map(|operation| operation.to_string());
+    let operation = operation.unwrap_or_default();
+    let (response, outcome) = match reviewed {
+        None => {
+            let response = policy(shared, &request, &settings).await;
+            let outcome = if response.is_allowed() { "allowed" } else { "refused" };
+            (response, outcome)
+        }
+        Some(mut reviewed) => {
+            tell(shared, &reviewed, &request);
+            let told = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
+            if let Err(why) = told.as_ref()
+                && reviewed.strict
+            {
+                let why = format!("cannot store the admission request as an UpdateRequest: {why}");
+                reviewed.response = kiln_admission::Response::failed(why);
+            }
+            let outcome = outcome(&reviewed);
+            (reviewed.response, outcome)
+        }
+    };
+    if let Some(refusal) = &response.refusal {
+        tracing::info!(
+            kind = %request.event.kind, name = %request.event.name,
+            namespace = request.event.namespace.as_deref().unwrap_or_default(),
+            why = %refusal.message, "refused"
+        );
+    }
+    (json(response.to_bytes(&request.uid)), operation, outcome)
+}
+
+fn outcome(reviewed: &Reviewed) -> &'static str {
+    match &reviewed.response {
+        _ if reviewed.panicked => "broken",
+        _ if reviewed.passed_over => "passed over",
+        response if !response.is_allowed() => "refused",
+        response if response.patch.is_some() => "patched",
+        _ => "allowed",
+    }
+}
+
+/// Passes to the leader what only the request knows. What rules cannot do without is stored first, because
+/// that may be another process, or a later one.
+async fn tell_controller(
+    shared: &AppState,
+    carriers: &Carriers,
+    reviewed: &mut Reviewed,
+    identity: &str,
+) -> Result<(), String> {
+    let Some(hint) = reviewed.hint.take() else { return Ok(()) };
+    let mut written = Ok(());
+    if !reviewed.needed_by.is_empty() {
+        let namespace = &shared.options.namespace;
+        let request = hint.to_request(namespace, &reviewed.needed_by, identity);
+        let outcome;
+        (written, outcome) = match carriers.admit(shared, &request) {
+            Ok(()) => write_down(shared, request).await,
+            Err(why) => (Err(why), "held back"),
+        };
+        shared.metrics.count("kiln_requests_written_total", &[("outcome", outcome)]);
+        match &written {
+            Ok(()) => return written,
+            Err(error) => {
+                tracing::warn!(%error, "cannot store an admission request; only this replica knows it");
+            }
+        }
+    }
+    // A busy controller is not waited for: it goes without, and finds out by its watches.
+    if shared.hints.try_send(hint).is_err() {
+        tracing::debug!("the controller takes no observed requests now");
+    }
+    written
+}
+
+/// Stores a request for the leader.
+async fn write_down(shared: &AppState, request: Value) -> (Result<(), String>, &'static str) {
+    let kinds = shared.kinds.borrow().clone();
+    match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
+        Ok(_) => (Ok(()), "written"),
+        // The same was written down a moment ago.
+        Err(error) if error.reason == Reason::AlreadyExists => (Ok(()), "written"),
+        Err(error) => (Err(error.to_string()), "failed"),
+    }
+}
+
+fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
+    let about = || {
+        let event = &request.event;
+        let namespace = event.namespace.as_deref().unwrap_or_default();
+        ObjectId::new(event.kind.clone(), namespace, &event.name)
+    };
+    for (rule, verdict) in &reviewed.ran {
+        if *verdict == Verdict::Pass && reviewed.response.patch.is_some() && !request.event.dry_run
+        {
+            // Events are for people: when there are too many of them, some are left out.
+            let mutated = Happened::Mutated { rule: rule.clone(), object: about() };
+            let _ = shared.happened.try_send(mutated);
+        }
+        let policy = rule.policy.key();
+        let labels =
+            [("policy", policy.as_str()), ("rule", &rule.rule), ("result", verdict.as_str())];
+        shared.metrics.count("kiln_rule_results_total", &labels);
+    }
+    if reviewed.panicked {
+        supervisor::count(&shared.metrics, "review", 1);
+        tracing::error!("a rule panicked during a request");
+    }
+}
+
+/// Checks a policy, and asks for the rights that it needs.
+async fn policy(
+    shared: &AppState,
+    request: &Request,
+    settings: &kiln_admission::Settings,
+) -> kiln_admission::Response {
+    let check = |kinds: &Kinds| {
+        let registry = shared.registry.borrow().clone();
+        let others = registry.rules.rules().map(AsRef::as_ref);
+        Check::of(&request.event, others, kinds).held_to_author(&request.event, settings.authors)
+    };
+    let mut checked = check(&shared.kinds.borrow().clone());
+    if checked.may_be_new_kind()
+        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.admission).await
+    {
+        // Kyverno: a kind that was just created counts.
+        checked = check(&kinds);
+        shared.rumours.spread();
+    }
+    let asked = async {
+        let mut allowed = Vec::new();
+        for question in checked.questions() {
+            let mut yes = is_allowed(shared, &question.to_value(settings)).await?;
+            if !yes {
+                let role = match question.role() {
+                    Some(role) => {
+                        let kinds = shared.kinds.borrow().clone();
+                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
+                        // What cannot be read is not known to be held.
+                        read.ok().and_then(Reply::object)
+                    }
+                    None => None,
+                };
+                if let Some(instead) = question.instead(role.as_ref(), settings) {
+                    yes = true;
+                    for review in &instead {
+                        yes = yes && is_allowed(shared, review).await?;
+                    }
+                }
+            }
+            allowed.push(yes);
+        }
+        Ok::<_, ApiError>(allowed)
+    };
+    let asked = asked.await;
+    match asked {
+        Ok(allowed) => checked.conclude(&allowed, settings),
+        Err(error) => {
+            let why = format!("cannot find out which permissions the engine has: {error}");
+            kiln_admission::Response::failed(why)
+        }
+    }
+}
+
+/// Whether a user may do something.
+async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
+    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
+    Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn askers_say_how_long_they_wait() {
+        for (query, seconds) in [
+            ("timeout=10s", Some(10)),
+            ("a=b&timeout=3s", Some(3)),
+            ("timeout=900s", Some(30)),
+            ("timeout=0s", Some(1)),
+            ("timeout=10", None),
+            ("", None),
+        ] {
+            assert_eq!(patience(query).map(|patience| patience.as_secs()), seconds, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_is_bounded() {
+        let counted = |path: &str| {
+            let uri: http::Uri = path.parse().unwrap();
+            Asked::new(Method::POST, &uri).counted().to_owned()
+        };
+        assert_eq!(counted("/mutate/fail/finegrained/x?timeout=1s"), "/mutate/fail");
+        assert_eq!(counted("/gpol/a/b/c"), "/gpol");
+        assert_eq!(counted("/policyvalidate"), "/policyvalidate");
+    }
+}

@@ -1,0 +1,438 @@
+//! The fields of a test, its steps and their operations.
+
+use std::time::Duration;
+
+use kiln_diagnostic::{Diagnostic, SourceLocation, did_you_mean};
+use kiln_value::{Path, Value, value};
+use kiln_yaml::Document;
+
+use crate::files::Folder;
+
+/// The namespace of a test that says nothing about it.
+const NAMESPACE: &str = "chainsaw-test";
+/// How long something may take to become true, if the test does not say; also the most it may say.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) struct ChainsawTest {
+    pub(super) name: String,
+    pub(super) skip: bool,
+    pub(super) namespace: String,
+    pub(super) patience: Duration,
+    pub(super) bindings: Vec<(String, Value)>,
+    pub(super) steps: Vec<ChainsawStep>,
+    pub(super) place: SourceLocation,
+}
+
+pub(super) struct ChainsawStep {
+    pub(super) name: String,
+    pub(super) bindings: Vec<(String, Value)>,
+    pub(super) operations: Vec<Operation>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Apply,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    Assert,
+    Error,
+    Sleep,
+    Wait,
+    /// What runs programs of the machine, which nothing here does.
+    Script,
+    Command,
+}
+
+/// What only shows something to the user.
+const SHOWS: [&str; 4] = ["describe", "events", "get", "podLogs"];
+
+impl Verb {
+    const ALL: [Verb; 11] = [
+        Verb::Apply,
+        Verb::Create,
+        Verb::Update,
+        Verb::Patch,
+        Verb::Delete,
+        Verb::Assert,
+        Verb::Error,
+        Verb::Sleep,
+        Verb::Wait,
+        Verb::Script,
+        Verb::Command,
+    ];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Verb::Apply => "apply",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::Assert => "assert",
+            Verb::Error => "error",
+            Verb::Sleep => "sleep",
+            Verb::Wait => "wait",
+            Verb::Script => "script",
+            Verb::Command => "command",
+        }
+    }
+
+    /// Whether it runs programs.
+    pub(super) fn is_program(self) -> bool {
+        matches!(self, Verb::Script | Verb::Command)
+    }
+}
+
+pub(super) struct Operation {
+    pub(super) verb: Verb,
+    pub(super) bindings: Vec<(String, Value)>,
+    /// What it is about: objects, or what is asserted of some.
+    pub(super) objects: Vec<Value>,
+    /// The name of their file, which bindings may be part of.
+    pub(super) file: Option<String>,
+    /// Whether objects have expressions in them.
+    pub(super) template: bool,
+    /// What is expected of the answer, instead of success.
+    pub(super) expect: Vec<(Option<Value>, Value)>,
+    pub(super) sleep: Duration,
+    pub(super) place: SourceLocation,
+}
+
+/// Whether a document is a test.
+pub(super) fn is_test(value: &Value) -> bool {
+    value.str_at(["apiVersion"]).is_some_and(|version| version.starts_with("chainsaw.kyverno.io/"))
+        && value.str_at(["kind"]) == Some("Test")
+}
+
+/// What chainsaw knows and a sandbox that is thrown away needs not.
+const PASSED_OVER: [&str; 18] = [
+    "concurrent",
+    "description",
+    "skipDelete",
+    "fullName",
+    "cleanup",
+    "catch",
+    "delayBeforeCleanup",
+    "forceTerminationGracePeriod",
+    "deletionPropagationPolicy",
+    "template",
+    "namespaceTemplate",
+    "namespaceTemplateCompiler",
+    "compiler",
+    "timeouts",
+    "timeout",
+    "dryRun",
+    "continueOnError",
+    "failFast",
+];
+
+/// Reads a test, and tells what is wrong with it.
+pub(super) fn read(
+    document: &Document,
+    folder: &mut Folder<'_>,
+) -> (ChainsawTest, Vec<Diagnostic>) {
+    let value = document.value();
+    let template = template(value.get("spec")).unwrap_or(true);
+    let mut reading = Reading { document, folder, template, problems: Vec::new() };
+    let spec = Path::root().join("spec");
+    let text = |path: &[&str]| value.str_at(path.iter().copied());
+    reading.known(
+        value.get("spec").unwrap_or(&Value::Null),
+        &spec,
+        &["steps", "bindings", "namespace", "skip"],
+    );
+    let mut test = ChainsawTest {
+        name: text(&["metadata", "name"]).unwrap_or_default().to_owned(),
+        skip: value.get_path(["spec", "skip"]).and_then(Value::as_bool) == Some(true),
+        namespace: text(&["spec", "namespace"]).unwrap_or(NAMESPACE).to_owned(),
+        patience: text(&["spec", "timeouts", "assert"])
+            .and_then(duration)
+            .unwrap_or(PATIENCE)
+            .min(PATIENCE),
+        bindings: bindings(value.get_path(["spec", "bindings"])),
+        steps: Vec::new(),
+        place: document.place(),
+    };
+    let steps = value.get_path(["spec", "steps"]).and_then(Value::as_list);
+    for (i, step) in steps.into_iter().flat_map(|steps| steps.iter()).enumerate() {
+        let path = spec.join("steps").join(i);
+        test.steps.extend(reading.step(step, i, &path));
+    }
+    let mut operations = test.steps.iter().flat_map(|step| &step.operations);
+    if let Some(program) = operations.find(|operation| operation.verb.is_program()) {
+        let message = format!(
+            "{} is not run here, because nothing outside the sandbox is: the test ends there",
+            program.verb.as_str()
+        );
+        let problem = Diagnostic::warning(message).at(program.place.clone());
+        reading.problems.push(problem.hint(instead()));
+    }
+    (test, reading.problems)
+}
+
+struct Reading<'r, 'f> {
+    document: &'r Document,
+    folder: &'r mut Folder<'f>,
+    /// Whether objects have expressions in them, where neither step nor operation says otherwise.
+    template: bool,
+    problems: Vec<Diagnostic>,
+}
+
+impl Reading<'_, '_> {
+    fn problem(&mut self, path: &Path, message: String) {
+        let place = self.document.locate(path);
+        self.problems.push(Diagnostic::error(message).at(place));
+    }
+
+    /// Names the fields that are not run here.
+    fn known(&mut self, value: &Value, path: &Path, known: &[&str]) {
+        let Some(map) = value.as_map() else { return };
+        for key in map.keys() {
+            let key = key.as_str();
+            if known.contains(&key) || PASSED_OVER.contains(&key) {
+                continue;
+            }
+            let close = did_you_mean(key, known.iter().copied());
+            let problem = Diagnostic::error(format!("{key} is not run here"))
+                .at(self.document.locate_key(&path.join(key)));
+            self.problems
+                .push(problem.maybe_hint(close.map(|close| format!("did you mean {close}?"))));
+        }
+    }
+
+    fn step(&mut self, step: &Value, number: usize, path: &Path) -> Option<ChainsawStep> {
+        self.known(step, path, &["name", "try", "finally", "use", "bindings", "skip"]);
+        if step.get("skip").and_then(Value::as_bool) == Some(true) {
+            return None;
+        }
+        let usual = || format!("step {}", number + 1);
+        let mut read = ChainsawStep {
+            name: step.str_at(["name"]).map_or_else(usual, str::to_owned),
+            bindings: bindings(step.get("bindings")),
+            operations: Vec::new(),
+        };
+        if let Some(used) = step.get("use") {
+            let at = path.join("use");
+            read.bindings.extend(bindings(used.get_path(["with", "bindings"])));
+            self.template(used, &at, &mut read);
+        }
+        let templates = template(Some(step)).unwrap_or(self.template);
+        for part in ["try", "finally"] {
+            let list = step.get(part).and_then(Value::as_list);
+            for (i, value) in list.into_iter().flat_map(|list| list.iter()).enumerate() {
+                let at = path.join(part).join(i);
+                let place = self.document.locate(&at);
+                match operation(value, templates, place) {
+                    // What is put in order at the end goes with the sandbox.
+                    Ok(Some(operation)) if part == "finally" && operation.verb.is_program() => {}
+                    Ok(Some(mut operation)) => {
+                        self.load(&mut operation, &at);
+                        read.operations.push(operation);
+                    }
+                    Ok(None) => {}
+                    Err(problem) => self.problems.push(problem),
+                }
+            }
+        }
+        Some(read)
+    }
+
+    /// Takes the operations of a template, which stands in a file.
+    fn template(&mut self, used: &Value, path: &Path, step: &mut ChainsawStep) {
+        let Some(file) = used.str_at(["template"]) else {
+            return self.problem(path, "use names no template".to_owned());
+        };
+        let place = self.document.locate(path);
+        let documents = match self.folder.read(file, &place) {
+            Ok(documents) => documents,
+            Err(problem) => return self.problems.push(problem),
+        };
+        for document in &documents {
+            let own = bindings(document.value().get_path(["spec", "bindings"]));
+            // What the step gives comes before what the template gives by itself.
+            let given: Vec<_> = std::mem::take(&mut step.bindings);
+            let is_given = |name: &String| given.iter().any(|(given, _)| given == name);
+            step.bindings = own.into_iter().filter(|(name, _)| !is_given(name)).collect();
+            step.bindings.extend(given);
+            let list = document.value().get_path(["spec", "try"]).and_then(Value::as_list);
+            for value in list.into_iter().flat_map(|list| list.iter()) {
+                match operation(value, self.template, place.clone()) {
+                    Ok(Some(mut operation)) => {
+                        self.load(&mut operation, path);
+                        step.operations.push(operation);
+                    }
+                    Ok(None) => {}
+                    Err(problem) => self.problems.push(problem),
+                }
+            }
+        }
+        // Names of files are known before anything runs.
+        let bindings = step.bindings.clone();
+        for operation in &mut step.operations {
+            let Some(file) = operation.file.clone() else { continue };
+            if let Some(name) = file.strip_prefix("($").and_then(|file| file.strip_suffix(')')) {
+                let bound = bindings.iter().find(|(bound, _)| bound == name);
+                match bound.and_then(|(_, value)| value.as_str()) {
+                    Some(file) => operation.file = Some(file.to_owned()),
+                    None => {
+                        let message = format!("there is no binding ${name} for the file");
+                        return self.problem(path, message);
+                    }
+                }
+                self.load(operation, path);
+            }
+        }
+    }
+
+    /// Reads the file of an operation, unless its name is not known yet.
+    fn load(&mut self, operation: &mut Operation, path: &Path) {
+        let Some(file) = operation.file.as_deref().filter(|file| !file.starts_with('(')) else {
+            return;
+        };
+        let place = self.document.locate(path);
+        match self.folder.read(file, &place) {
+            Ok(documents) => {
+                let values = documents.into_iter().map(Document::into_value);
+                operation.objects.extend(values.filter(|value| !value.is_null()));
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+}
+
+fn bindings(value: Option<&Value>) -> Vec<(String, Value)> {
+    let list = value.and_then(Value::as_list);
+    list.into_iter()
+        .flat_map(|list| list.iter())
+        .filter_map(|binding| {
+            let name = binding.str_at(["name"])?;
+            Some((name.to_owned(), binding.get("value").cloned().unwrap_or_default()))
+        })
+        .collect()
+}
+
+/// Whether something says that objects have expressions in them, or have none.
+fn template(value: Option<&Value>) -> Option<bool> {
+    value?.get("template")?.as_bool()
+}
+
+/// Reads an operation; none of one that only shows something.
+fn operation(
+    value: &Value,
+    templates: bool,
+    place: SourceLocation,
+) -> Result<Option<Operation>, Diagnostic> {
+    let wrong = |message: String| Diagnostic::error(message).at(place.clone());
+    let found = value.as_map().and_then(|map| {
+        map.iter().find(|(key, _)| !["description", "continueOnError"].contains(&key.as_str()))
+    });
+    let Some((name, fields)) = found else {
+        return Err(wrong("an operation is a map with one field".to_owned()));
+    };
+    if SHOWS.contains(&name.as_str()) {
+        return Ok(None);
+    }
+    let Some(mut verb) = Verb::ALL.into_iter().find(|verb| verb.as_str() == name.as_str()) else {
+        return Err(wrong(format!("{name} is not run here")).hint(instead()));
+    };
+    let list = |field: &str| {
+        let list = fields.get(field).and_then(Value::as_list);
+        list.into_iter().flat_map(|list| list.iter())
+    };
+    let mut objects: Vec<Value> = fields.get("resource").into_iter().cloned().collect();
+    if verb == Verb::Delete {
+        objects.extend(fields.get("ref").map(referred));
+    }
+    if verb == Verb::Wait {
+        let object;
+        (verb, object) = awaited(fields).map_err(wrong)?;
+        objects.push(object);
+    }
+    let sleep = match (verb, fields.str_at(["duration"])) {
+        (Verb::Sleep, Some(text)) => {
+            duration(text).ok_or_else(|| wrong(format!("{text:?} is not a duration such as 3s")))?
+        }
+        _ => Duration::ZERO,
+    };
+    let file = fields.str_at(["file"]).map(str::to_owned);
+    if objects.is_empty() && file.is_none() && verb != Verb::Sleep && !verb.is_program() {
+        return Err(wrong(format!("{name} names neither a file nor a resource")));
+    }
+    Ok(Some(Operation {
+        verb,
+        bindings: bindings(fields.get("bindings")),
+        objects,
+        file,
+        template: template(Some(fields)).unwrap_or(templates),
+        expect: list("expect")
+            .filter_map(|one| Some((one.get("match").cloned(), one.get("check")?.clone())))
+            .collect(),
+        sleep,
+        place,
+    }))
+}
+
+/// How else to say what is not run.
+fn instead() -> String {
+    let known = Verb::ALL.iter().filter(|verb| !verb.is_program());
+    let known: Vec<&str> = known.map(|verb| verb.as_str()).collect();
+    format!("say it with {}, or run the test with chainsaw on kiln up", known.join(", "))
+}
+
+/// An object as far as a reference tells.
+fn referred(reference: &Value) -> Value {
+    let mut object = Value::map();
+    for (field, path) in [
+        ("apiVersion", ["apiVersion"].as_slice()),
+        ("kind", &["kind"]),
+        ("name", &["metadata", "name"]),
+        ("namespace", &["metadata", "namespace"]),
+        ("labels", &["metadata", "labels"]),
+    ] {
+        if let Some(value) = reference.get(field) {
+            let _ = object.set(path.iter().copied(), value.clone());
+        }
+    }
+    object
+}
+
+/// What `wait` waits for, as something that is asserted.
+fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
+    let mut object = referred(fields);
+    let Some(wanted) = fields.get("for") else {
+        return Err("wait says nothing about what for".to_owned());
+    };
+    if wanted.get("deletion").is_some() {
+        return Ok((Verb::Error, object));
+    }
+    let text = |path: &[&str]| wanted.str_at(path.iter().copied());
+    if let Some(name) = text(&["condition", "name"]) {
+        // kubectl: without a value, the condition is true; letter case is not looked at.
+        let value = text(&["condition", "value"]).unwrap_or("true").to_lowercase();
+        let named = format!("(conditions[?type == '{name}'].to_lower(status))");
+        let _ = object.set(["status", named.as_str()], value!([value]));
+        return Ok((Verb::Wait, object));
+    }
+    // Of kubectl's paths, those that only name fields.
+    let path = text(&["jsonPath", "path"]).map(|path| path.trim_matches(['{', '}']));
+    let is_plain = |path: &&str| {
+        path.starts_with('.') && path.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    };
+    if let Some(path) = path.filter(is_plain) {
+        let path: Vec<&str> = path.split('.').skip(1).collect();
+        let value = wanted.get_path(["jsonPath", "value"]);
+        let value = value.cloned().ok_or("wait for a jsonPath needs a value")?;
+        let _ = object.set(path, value);
+        return Ok((Verb::Wait, object));
+    }
+    Err("wait is understood for deletion, a condition, or a jsonPath of fields".to_owned())
+}
+
+/// `1m30s` and the like.
+fn duration(text: &str) -> Option<Duration> {
+    kiln_text::Duration::parse(text)
+        .ok()
+        .and_then(|duration| u64::try_from(duration.as_nanos()).ok().map(Duration::from_nanos))
+}
