@@ -153,8 +153,10 @@ impl Names {
 }
 
 impl Stored {
-    /// What two Secrets hold.
+    /// What two Secrets hold. A serving certificate that has its authority beside it, as `ca.crt`, is the user's own: that
+    /// is how cert-manager stores it.
     pub fn read(authority: Option<&Value>, serving: Option<&Value>) -> Self {
+        let beside = serving.and_then(|secret| Some((field(secret, "ca.crt")?, String::new())));
         let serving =
             serving.and_then(|secret| Some((field(secret, "tls.crt")?, field(secret, "tls.key")?)));
         // Kyverno: an authority of one's own is called rootCA.crt.
@@ -163,7 +165,7 @@ impl Stored {
             Some((certificates, field(secret, "tls.key").unwrap_or_default()))
         });
         let pair = |(certificates, key)| Pair { certificates, key };
-        Stored { authority: authority.map(pair), serving: serving.map(pair) }
+        Stored { authority: beside.or(authority).map(pair), serving: serving.map(pair) }
     }
 }
 
@@ -442,6 +444,25 @@ mod tests {
         assert_eq!(again.serving, first.serving);
         assert_eq!(again.authority, first.authority);
         assert_eq!(first.next, NOW + SERVING_LIFE - SERVING_RENEWAL);
+    }
+
+    #[test]
+    fn an_authority_beside_the_serving_certificate_is_the_users_own() {
+        let ours = ensure(&Stored::default(), NOW);
+        let [authority, mut serving] = ours.secrets(&names());
+        let given = ours.ca_bundle();
+        serving.set(["data", "ca.crt"], given.as_str()).unwrap();
+        // Whatever the other Secret holds: Kiln may have stored its own authority there before.
+        for other in [None, Some(&authority)] {
+            let read = Certificates::ensure(&Stored::read(other, Some(&serving)), &names(), NOW);
+            let read = read.unwrap();
+            assert!(read.are_given() && !read.changed);
+            assert_eq!(read.ca_bundle(), given);
+        }
+        // It is not renewed, either.
+        let stored = Stored::read(Some(&authority), Some(&serving));
+        let ended = Certificates::ensure(&stored, &names(), NOW + SERVING_LIFE + DAY);
+        assert!(matches!(ended, Err(CertificateError::Given { .. })));
     }
 
     #[test]
