@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod chart;
 mod cluster;
 mod compare;
 mod conformance;
@@ -42,6 +43,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Start or stop a real Kubernetes control plane on loopback
     Cluster(cluster::Args),
+    /// Install, upgrade, roll back and uninstall the Helm chart with the real Helm, and validate it
+    Chart(chart::Args),
     /// Run the peers' conformance suites against Kiln, on a real control plane or on the sandbox
     Conformance(conformance::Args),
     /// Give random input to Kiln and to an original, and show where they differ
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args).map(|()| true),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
+        Command::Chart(args) => chart::run(&args),
         Command::Conformance(args) => conformance::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Docs(args) => docs::run(&args),

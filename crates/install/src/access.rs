@@ -4,13 +4,13 @@
 //! `rbac.kyverno.io/aggregate-to-<account>: "true"` or with the three labels of the component; ours for what the
 //! engine itself needs, and those that users add for what their rules need.
 
+use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_value::{Value, value};
 
-use crate::{Grant, Options, labels};
+use crate::{Grant, Options, marked, merged, metadata};
 
-/// The accounts that act, by component. The last two are only subjects of users' bindings and of reviews.
-const COMPONENTS: [&str; 4] =
-    ["admission-controller", "background-controller", "reports-controller", "cleanup-controller"];
+/// The accounts that act, by component.
+const COMPONENTS: [&str; 2] = ["admission-controller", "background-controller"];
 
 const READ: &[&str] = &["get", "list", "watch"];
 const KEEP: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -32,9 +32,6 @@ const COMMON_TARGETS: &[&str] = &[
     "pods",
 ];
 
-/// The account of the pod.
-pub(crate) const POD_ACCOUNT: &str = "kiln";
-
 /// The user name of a component's account.
 pub(crate) fn user(options: &Options, component: &str) -> String {
     format!("system:serviceaccount:{}:kyverno-{component}", options.namespace)
@@ -43,6 +40,19 @@ pub(crate) fn user(options: &Options, component: &str) -> String {
 /// One rule of a role.
 fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
     value!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+/// One rule of a role about objects with these names.
+fn named(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
+    value!({
+        "apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs,
+    })
+}
+
+/// The resource of a kind of webhook configurations, and the names of those that the engine keeps.
+fn webhooks(kind: &str) -> (String, Vec<&'static str>) {
+    let ours = CONFIGURATIONS.iter().filter(|(of, _)| *of == kind);
+    (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| *name).collect())
 }
 
 /// What both acting accounts read to know which rules there are and whom they are about.
@@ -112,11 +122,13 @@ fn core(component: &str) -> Vec<Value> {
             let mut rules = common();
             rules.extend(status(&["get", "update", "patch"]));
             rules.push(requests);
-            rules.push(rule(
-                &["admissionregistration.k8s.io"],
-                &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-                KEEP,
-            ));
+            let group = "admissionregistration.k8s.io";
+            for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+                let (resource, names) = webhooks(kind);
+                rules.push(named(group, &resource, &names, &["get", "update", "patch", "delete"]));
+                // RBAC cannot limit it by name: the name is not known yet when it is checked.
+                rules.push(rule(&[group], &[&resource], &["create"]));
+            }
             // What ModRules see of the node of a Pod.
             rules.push(rule(&[""], &["nodes"], &["get"]));
             rules
@@ -126,15 +138,11 @@ fn core(component: &str) -> Vec<Value> {
             rules.extend(status(&["get", "update", "patch"]));
             rules.push(requests);
             rules.push(reports);
-            // Whether a replica answers admission requests decides when policies are ready.
-            rules.push(rule(
-                &["admissionregistration.k8s.io"],
-                &["validatingwebhookconfigurations"],
-                &["get"],
-            ));
+            // Whether the policy webhook is registered decides when policies are ready.
+            let (resource, names) = webhooks("ValidatingWebhookConfiguration");
+            rules.push(named("admissionregistration.k8s.io", &resource, &names, &["get"]));
             rules
         }
-        "reports-controller" => vec![reports],
         _ => Vec::new(),
     }
 }
@@ -154,42 +162,67 @@ fn standard(component: &str) -> Vec<Value> {
     }
 }
 
+/// What users add to what a component may do.
+fn additional<'o>(options: &'o Options, component: &str) -> &'o [Value] {
+    match component {
+        "admission-controller" => &options.permissions.admission,
+        _ => &options.permissions.controller,
+    }
+}
+
 pub(crate) fn objects(options: &Options) -> Vec<Value> {
-    let namespace = &options.namespace;
-    let mut objects = vec![account(namespace, POD_ACCOUNT, "pod")];
+    let mut objects = vec![account(options, &options.service_account.name, "pod")];
     for component in COMPONENTS {
         let name = format!("kyverno-{component}");
-        objects.push(account(namespace, &name, component));
-        objects.push(collected(component));
-        objects.push(binding(namespace, &format!("kyverno:{component}"), &name, component));
-        objects.push(part(component, "core", &core(component)));
-        if component != "cleanup-controller" {
-            let mut view = binding(namespace, "view", &name, component);
-            let _ =
-                view.set(["metadata", "name"], Value::from(format!("kyverno:{component}:view")));
-            objects.push(view);
+        objects.push(account(options, &name, component));
+        objects.push(collected(options, component));
+        let role = format!("kyverno:{component}");
+        objects.push(binding(options, &role, &role, &name, component));
+        objects.push(part(options, component, "core", &core(component)));
+        let view = format!("kyverno:{component}:view");
+        objects.push(binding(options, &view, "view", &name, component));
+        if options.permissions.grant == Grant::Standard {
+            objects.push(part(options, component, "standard", &standard(component)));
         }
-        let granted = standard(component);
-        if options.grant == Grant::Standard && !granted.is_empty() {
-            objects.push(part(component, "standard", &granted));
+        let additional = additional(options, component);
+        if !additional.is_empty() {
+            objects.push(part(options, component, "additional", additional));
         }
     }
     objects.extend(pod_rights(options));
     objects
 }
 
-fn account(namespace: &str, name: &str, component: &str) -> Value {
-    value!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels(component)},
-    })
+/// What version 0.1.0 installed and later ones do not: accounts and roles of controllers that do not exist.
+pub fn no_longer_installed(options: &Options) -> Vec<Value> {
+    let components = ["reports-controller", "cleanup-controller"].into_iter();
+    let objects = components.flat_map(|component| {
+        let (name, role) = (format!("kyverno-{component}"), format!("kyverno:{component}"));
+        let view = format!("{role}:view");
+        [
+            account(options, &name, component),
+            collected(options, component),
+            binding(options, &role, &role, &name, component),
+            part(options, component, "core", &[]),
+            binding(options, &view, "view", &name, component),
+        ]
+    });
+    objects.collect()
+}
+
+fn account(options: &Options, name: &str, component: &str) -> Value {
+    let mut metadata = metadata(options, &options.namespace, name, component);
+    let own = &options.service_account.annotations;
+    if !own.is_empty() {
+        let _ = metadata.set(["annotations"], merged(options.annotations.clone(), own));
+    }
+    value!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 }
 
 /// The role that collects others.
-fn collected(component: &str) -> Value {
+fn collected(options: &Options, component: &str) -> Value {
     let own_label = format!("rbac.kyverno.io/aggregate-to-{component}");
-    value!({
+    let role = value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {
@@ -205,73 +238,69 @@ fn collected(component: &str) -> Value {
                 "app.kubernetes.io/part-of": "kyverno",
             }},
         ]},
-        // The cluster collects its rules, and no other manager is to own them.
-    })
+        // The cluster collects its rules, and owns them alone.
+    });
+    marked(options, role)
 }
 
 /// A role that the component's role collects.
-fn part(component: &str, name: &str, rules: &[Value]) -> Value {
+fn part(options: &Options, component: &str, name: &str, rules: &[Value]) -> Value {
     value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": format!("kyverno:{component}:{name}"), "labels": labels(component)},
+        "metadata": metadata(options, "", &format!("kyverno:{component}:{name}"), component),
         "rules": rules,
     })
 }
 
-fn binding(namespace: &str, role: &str, account: &str, component: &str) -> Value {
+fn binding(options: &Options, name: &str, role: &str, account: &str, component: &str) -> Value {
     value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": role, "labels": labels(component)},
+        "metadata": metadata(options, "", name, component),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        "subjects": [subject(options, account)],
     })
+}
+
+fn subject(options: &Options, account: &str) -> Value {
+    value!({"kind": "ServiceAccount", "name": account, "namespace": options.namespace.as_str()})
 }
 
 /// Inside the engine's own namespace: the pod acts as the two accounts, which keep keys, records and the lease there.
 fn pod_rights(options: &Options) -> Vec<Value> {
     let namespace = &options.namespace;
-    let role = |name: &str, component: &str, rules: &[Value]| {
+    let role = |name: &str, rules: &[Value]| {
         value!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
-            "metadata": {"name": name, "namespace": namespace, "labels": labels(component)},
+            "metadata": metadata(options, namespace, name, "pod"),
             "rules": rules,
         })
     };
-    let bound = |name: &str, component: &str, accounts: &[&str]| {
-        let subjects: Vec<Value> = accounts
-            .iter()
-            .map(|account| value!({"kind": "ServiceAccount", "name": account, "namespace": namespace}))
-            .collect();
+    let bound = |name: &str, accounts: &[&str]| {
+        let subjects: Vec<Value> =
+            accounts.iter().map(|account| subject(options, account)).collect();
         value!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": namespace, "labels": labels(component)},
+            "metadata": metadata(options, namespace, name, "pod"),
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
             "subjects": subjects,
         })
     };
     let acting = ["kyverno-admission-controller", "kyverno-background-controller"];
-    let act_as = value!({
-        "apiGroups": [""],
-        "resources": ["serviceaccounts"],
-        "resourceNames": acting,
-        "verbs": ["impersonate"],
-    });
     vec![
-        role("kiln:act-as", "pod", &[act_as]),
-        bound("kiln:act-as", "pod", &[POD_ACCOUNT]),
+        role("kiln:act-as", &[named("", "serviceaccounts", &acting, &["impersonate"])]),
+        bound("kiln:act-as", &[&options.service_account.name]),
         role(
             "kiln:own-namespace",
-            "pod",
             &[
                 rule(&["coordination.k8s.io"], &["leases"], KEEP),
                 rule(&[""], &["secrets", "configmaps"], KEEP),
                 rule(&[""], &["services"], READ),
             ],
         ),
-        bound("kiln:own-namespace", "pod", &acting),
+        bound("kiln:own-namespace", &acting),
     ]
 }

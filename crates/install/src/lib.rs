@@ -9,87 +9,86 @@
 //! those two. What rules write is for users to allow, through aggregated roles; see [`Options::grant`].
 
 mod access;
+mod certificates;
+pub mod chart;
 mod definitions;
 mod monitoring;
+mod options;
 mod workload;
 
-use kiln_value::{Value, value};
+use kiln_value::{Map, Value, value};
 
+pub use access::no_longer_installed;
 pub use definitions::definitions;
 pub use monitoring::{alerts, dashboard};
-
-/// What users decide about an installation.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The namespace that the engine lives in.
-    pub namespace: String,
-    /// The image that holds the `kiln` binary.
-    pub image: String,
-    /// How many pods run; those that answer requests, when the sides are split.
-    pub replicas: u32,
-    /// Whether requests are answered and rules carried out by Deployments of their own.
-    pub split: bool,
-    /// What rules may read and write from the start.
-    pub grant: Grant,
-    /// The namespaces, with commas and wildcards, of which PolicyExceptions hold for all policies; the engine's own if left
-    /// out.
-    pub exceptions: Option<String>,
-    /// Whether there is anything that runs: a Deployment and what belongs to it.
-    pub workload: bool,
-    /// Whether Prometheus and Grafana, where they run, get to know the engine.
-    pub monitoring: bool,
-}
-
-/// What rules may read and write from the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grant {
-    /// What every user with the role view may read. Users add roles with the aggregation labels for all else.
-    View,
-    /// Also the kinds that rules commonly make: ConfigMaps, Secrets, NetworkPolicies, quotas, limits, roles and
-    /// their bindings, namespaces, nodes and pods.
-    Standard,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            namespace: "kyverno".to_owned(),
-            image: format!("kiln:{}", env!("CARGO_PKG_VERSION")),
-            replicas: 1,
-            split: false,
-            grant: Grant::View,
-            exceptions: None,
-            workload: true,
-            monitoring: false,
-        }
-    }
-}
+pub use options::{
+    CertificateSource, Certificates, Config, Controller, Crds, DisruptionBudget, Features, Grant,
+    Image, IssuerRef, Logging, Monitoring, NetworkPolicy, Options, Permissions, ServiceAccount,
+    TopologySpread, UninstallHook, over_defaults, published_image, words,
+};
 
 /// All objects, in the order in which they can be applied.
 pub fn manifests(options: &Options) -> Vec<Value> {
-    let mut objects = definitions();
+    let mut objects = Vec::new();
+    if options.crds.install {
+        objects.extend(definitions().into_iter().map(|definition| marked(options, definition)));
+    }
     objects.push(value!({
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": options.namespace, "labels": labels("namespace")},
+        "metadata": metadata(options, "", &options.namespace, "namespace"),
     }));
     objects.extend(access::objects(options));
     objects.push(workload::settings(options));
     if options.workload {
+        objects.extend(certificates::objects(options));
         objects.extend(workload::objects(options));
     }
-    if options.monitoring {
-        objects.extend(monitoring::objects(options));
-    }
+    objects.extend(monitoring::objects(options));
     objects
 }
 
-/// The labels of an object of ours.
-fn labels(component: &str) -> Value {
-    value!({
-        "app.kubernetes.io/part-of": "kyverno",
-        "app.kubernetes.io/instance": "kyverno",
-        "app.kubernetes.io/name": "kiln",
-        "app.kubernetes.io/component": component,
-    })
+/// The labels of an object of ours, without those that users add.
+fn labels(component: &str) -> Map {
+    let mut labels = Map::new();
+    labels.insert("app.kubernetes.io/part-of", "kyverno");
+    labels.insert("app.kubernetes.io/instance", "kyverno");
+    labels.insert("app.kubernetes.io/name", "kiln");
+    labels.insert("app.kubernetes.io/component", component);
+    labels
+}
+
+/// Two maps in one; the second takes precedence.
+fn merged(mut first: Map, second: &Map) -> Map {
+    for (key, value) in second.iter() {
+        first.insert(key.clone(), value.clone());
+    }
+    first
+}
+
+/// Name, namespace (none if empty), labels and annotations of an object.
+fn metadata(options: &Options, namespace: &str, name: &str, component: &str) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("name", name);
+    if !namespace.is_empty() {
+        metadata.insert("namespace", namespace);
+    }
+    metadata.insert("labels", merged(options.labels.clone(), &labels(component)));
+    if !options.annotations.is_empty() {
+        metadata.insert("annotations", options.annotations.clone());
+    }
+    Value::Map(metadata)
+}
+
+/// An object with what users add to every one.
+fn marked(options: &Options, mut object: Value) -> Value {
+    for (field, added) in [("labels", &options.labels), ("annotations", &options.annotations)] {
+        if added.is_empty() {
+            continue;
+        }
+        let own = object.get_path(["metadata", field]).and_then(Value::as_map);
+        let all = merged(added.clone(), &own.cloned().unwrap_or_default());
+        let _ = object.set(["metadata", field], all);
+    }
+    object
 }

@@ -4,11 +4,9 @@
 
 use kiln_value::{Value, value};
 
+use crate::certificates::{SERVICE, authority};
 use crate::workload::CONTROLLER;
-use crate::{Options, labels};
-
-/// Where alerts send people.
-const RUNBOOK: &str = "docs/reference/alerts.md";
+use crate::{Monitoring, Options, merged, metadata};
 
 /// Something that an operator should look at.
 struct Alert {
@@ -330,20 +328,23 @@ const ROWS: [(&str, &[Panel]); 5] = [
 const PAGE: i64 = 24;
 const HEIGHT: i64 = 7;
 
-/// Groups of alerts, as Prometheus reads them from a file.
-pub fn alerts() -> Value {
+/// Groups of alerts, as Prometheus reads them from a file. What to do about an alert is below its name on the page at
+/// `runbook_url`, if that is given.
+pub fn alerts(runbook_url: &str) -> Value {
     let rules: Vec<Value> = ALERTS
         .iter()
         .map(|alert| {
+            let mut annotations = value!({"summary": alert.summary});
+            if !runbook_url.is_empty() {
+                let anchor = alert.name.to_lowercase();
+                let _ = annotations.set(["runbook_url"], format!("{runbook_url}#{anchor}"));
+            }
             value!({
                 "alert": alert.name,
                 "expr": alert.when,
                 "for": alert.lasting,
                 "labels": {"severity": alert.severity},
-                "annotations": {
-                    "summary": alert.summary,
-                    "runbook": format!("{RUNBOOK}#{}", alert.name.to_lowercase()),
-                },
+                "annotations": annotations,
             })
         })
         .collect();
@@ -395,43 +396,73 @@ pub fn dashboard() -> Value {
 
 /// What the operator of Prometheus and Grafana's sidecar pick up.
 pub(crate) fn objects(options: &Options) -> Vec<Value> {
-    let namespace = options.namespace.as_str();
-    let named =
-        |name: &str| value!({"name": name, "namespace": namespace, "labels": labels("monitoring")});
-    let service = format!("kyverno-svc.{namespace}.svc");
+    let Monitoring { service_monitor, prometheus_rule, dashboard: with_dashboard, .. } =
+        options.monitoring;
+    let mut objects = Vec::new();
+    // They select the Services of the workload.
+    if service_monitor && options.workload {
+        objects.extend(service_monitors(options));
+    }
+    if prometheus_rule {
+        objects.push(value!({
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": named(options, "kiln"),
+            "spec": alerts(&options.monitoring.runbook_url),
+        }));
+    }
+    if with_dashboard {
+        let mut shown = named(options, "kiln-dashboard");
+        let _ = shown.set(["labels", "grafana_dashboard"], "1");
+        objects.push(value!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": shown,
+            "data": {"kiln.json": kiln_value::json::to_string(&dashboard())},
+        }));
+    }
+    objects
+}
+
+fn named(options: &Options, name: &str) -> Value {
+    let mut metadata = metadata(options, &options.namespace, name, "monitoring");
+    let own = metadata.get("labels").and_then(Value::as_map).cloned().unwrap_or_default();
+    let _ = metadata.set(["labels"], merged(options.monitoring.labels.clone(), &own));
+    metadata
+}
+
+fn service_monitors(options: &Options) -> Vec<Value> {
+    let interval = options.monitoring.interval.as_str();
     let scraping = |name: &str, component: &str, trust: Value| {
+        let mut endpoint =
+            value!({"port": "https", "scheme": "https", "path": "/metrics", "tlsConfig": trust});
+        if !interval.is_empty() {
+            let _ = endpoint.set(["interval"], interval);
+        }
         value!({
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "ServiceMonitor",
-            "metadata": named(name),
+            "metadata": named(options, name),
             "spec": {
                 "selector": {"matchLabels": {"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": component}},
-                "endpoints": [{"port": "https", "scheme": "https", "path": "/metrics", "tlsConfig": trust}],
+                "endpoints": [endpoint],
             },
         })
     };
-    let trust = value!({
-        "serverName": service.as_str(),
-        "ca": {"secret": {"name": format!("{service}.kyverno-tls-ca"), "key": "tls.crt"}},
-    });
-    let answers = options.workload.then(|| scraping("kiln", "admission-controller", trust));
-    // Those who answer no requests serve a self-signed certificate.
-    let acts = (options.workload && options.split)
-        .then(|| scraping(CONTROLLER, "controller", value!({"insecureSkipVerify": true})));
-    let rules = value!({
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": named("kiln"),
-        "spec": alerts(),
-    });
-    let mut shown = named("kiln-dashboard");
-    let _ = shown.set(["labels", "grafana_dashboard"], "1");
-    let dashboard = value!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": shown,
-        "data": {"kiln.json": kiln_value::json::to_string(&dashboard())},
-    });
-    // They select the Services of the workload.
-    answers.into_iter().chain(acts).chain([rules, dashboard]).collect()
+    // A process that answers no requests serves a certificate that no other process knows.
+    let unknown = || value!({"insecureSkipVerify": true});
+    let trust = if options.features.admission {
+        let (secret, key) = authority(options);
+        value!({
+            "serverName": format!("{SERVICE}.{}.svc", options.namespace),
+            "ca": {"secret": {"name": secret, "key": key}},
+        })
+    } else {
+        unknown()
+    };
+    let mut monitors = vec![scraping("kiln", "admission-controller", trust)];
+    if options.is_split() {
+        monitors.push(scraping(CONTROLLER, "controller", unknown()));
+    }
+    monitors
 }

@@ -1,94 +1,169 @@
 //! Settings, and what runs: one Deployment behind one Service, or one for each side of the work.
 
-use kiln_value::{Value, value};
+use kiln_value::{Map, Value, json, value};
 
-use crate::{Options, access, labels};
+use crate::certificates::SERVICE;
+use crate::{Options, access, labels, merged, metadata};
 
 const HTTPS: u16 = 9443;
 
-/// What the Deployment and the Service of those who act are called, where they have their own.
+/// What the Deployment and the Service of the controller are called, where it has its own.
 pub(crate) const CONTROLLER: &str = "kiln-controller";
 
-/// Kinds and namespaces that no rule sees. Users edit the ConfigMap; changes are in force at once.
-const RESOURCE_FILTERS: &str = "[Event,*,*] [*/*,kube-system,*] [*/*,kube-public,*] [*/*,kube-node-lease,*] \
-     [Node,*,*] [Node/?*,*,*] [APIService,*,*] [APIService/?*,*,*] [TokenReview,*,*] \
-     [SubjectAccessReview,*,*] [SelfSubjectAccessReview,*,*] [Binding,*,*] [Pod/binding,*,*] \
-     [ReplicaSet,*,*] [ReplicaSet/?*,*,*] [EphemeralReport,*,*] [ClusterEphemeralReport,*,*]";
-
-/// The ConfigMap that users set the engine's behaviour with.
-pub(crate) fn settings(Options { namespace, exceptions, .. }: &Options) -> Value {
-    let mut settings = value!({
+/// The ConfigMap that users set the engine's behavior with.
+pub(crate) fn settings(options: &Options) -> Value {
+    let Options { namespace, config, .. } = options;
+    let mut data = Map::new();
+    let filters = config.resource_filters.iter().map(|filter| format!("{filter} "));
+    let filters: String = filters.chain([format!("[*/*,{namespace},*]")]).collect();
+    data.insert("resourceFilters", filters);
+    data.insert("generateSuccessEvents", config.generate_success_events.to_string());
+    let mut set = |key: &str, text: String| {
+        if !text.is_empty() {
+            data.insert(key, text);
+        }
+    };
+    for (key, words) in [
+        ("excludeGroups", &config.exclude_groups),
+        ("excludeUsernames", &config.exclude_usernames),
+        ("excludeRoles", &config.exclude_roles),
+        ("excludeClusterRoles", &config.exclude_cluster_roles),
+        ("successEventActions", &config.success_event_actions),
+        ("kiln.services", &config.services),
+    ] {
+        set(key, words.join(","));
+    }
+    for (key, map) in [
+        ("webhooks", &config.webhooks),
+        ("webhookLabels", &config.webhook_labels),
+        ("webhookAnnotations", &config.webhook_annotations),
+    ] {
+        if !map.is_empty() {
+            set(key, json::to_string(&Value::Map(map.clone())));
+        }
+    }
+    if !config.match_conditions.is_empty() {
+        set("matchConditions", json::to_string(&Value::from(config.match_conditions.clone())));
+    }
+    set("maxContextSize", config.max_context_size.clone());
+    set("kiln.maxReviewSize", config.max_review_size.clone());
+    set("kiln.maxSteps", config.max_steps.map(|steps| steps.to_string()).unwrap_or_default());
+    set("kiln.authorRights", config.author_rights.clone());
+    // An empty list is another answer than none.
+    for (key, namespaces) in [
+        ("kiln.exceptionNamespaces", &options.exception_namespaces),
+        ("kiln.protectedNamespaces", &options.protected_namespaces),
+    ] {
+        if let Some(namespaces) = namespaces {
+            data.insert(key, namespaces.join(","));
+        }
+    }
+    value!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "kyverno", "namespace": namespace, "labels": labels("config")},
-        "data": {
-            "excludeGroups": "system:nodes",
-            "generateSuccessEvents": "false",
-            "resourceFilters": format!("{RESOURCE_FILTERS} [*/*,{namespace},*]"),
-        },
-    });
-    if let Some(namespaces) = exceptions {
-        let _ = settings.set(["data", "kiln.exceptionNamespaces"], namespaces.as_str());
-    }
-    settings
+        "metadata": metadata(options, namespace, "kyverno", "config"),
+        "data": data,
+    })
 }
 
 /// A Deployment: pods that do the whole work or a part of it.
-struct Part {
+struct Part<'o> {
     name: &'static str,
     component: &'static str,
-    /// Further arguments of the engine.
+    /// Which part of the work its pods do.
     args: Vec<String>,
     replicas: u32,
+    resources: &'o Map,
 }
 
-impl Part {
+impl Part<'_> {
     fn labels(&self) -> Value {
         value!({"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": self.component})
     }
 }
 
 /// What answers requests, and what acts if that is something else.
-fn parts(options: &Options) -> (Part, Option<Part>) {
+fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
+    let only = |side: &str| format!("--only={side}");
     let admission = format!("--as-admission={}", access::user(options, "admission-controller"));
     let controller = format!("--as-controller={}", access::user(options, "background-controller"));
-    if !options.split {
-        let args = vec![admission, controller];
-        let replicas = options.replicas;
-        return (Part { name: "kiln", component: "engine", args, replicas }, None);
+    if !options.is_split() {
+        let args = match (options.features.admission, options.features.controller) {
+            (true, false) => vec![only("admission"), admission],
+            (false, true) => vec![only("controller"), controller],
+            _ => vec![admission, controller],
+        };
+        let (replicas, resources) = (options.replicas, &options.resources);
+        return (Part { name: "kiln", component: "engine", args, replicas, resources }, None);
     }
     let answers = Part {
         name: "kiln-admission",
         component: "admission",
-        args: vec!["--only=admission".to_owned(), admission],
+        args: vec![only("admission"), admission],
         replicas: options.replicas,
+        resources: &options.resources,
     };
+    let own = &options.controller.resources;
     let acts = Part {
         name: CONTROLLER,
         component: "controller",
-        args: vec!["--only=controller".to_owned(), controller],
-        // A second one would only stand by.
-        replicas: 1,
+        args: vec![only("controller"), controller],
+        replicas: options.controller.replicas,
+        resources: if own.is_empty() { &options.resources } else { own },
     };
     (answers, Some(acts))
 }
 
 pub(crate) fn objects(options: &Options) -> Vec<Value> {
     let namespace = &options.namespace;
-    let named = |name: &str| value!({"name": name, "namespace": namespace, "labels": labels("admission-controller")});
     let (answers, acts) = parts(options);
-    let mut components = vec![answers.component];
-    components.extend(acts.as_ref().map(|acts| acts.component));
-    let disruption = value!({
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": named("kiln"),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": answers.labels()}},
-    });
-    let network = value!({
+    let mut objects = vec![
+        service(&metadata(options, namespace, SERVICE, "admission-controller"), &answers),
+        deployment(options, &answers),
+    ];
+    if let Some(acts) = &acts {
+        // No reviews are sent there: it is for health and metrics.
+        let about = metadata(options, namespace, CONTROLLER, "controller");
+        objects.extend([service(&about, acts), deployment(options, acts)]);
+    }
+    let budget = &options.pod_disruption_budget;
+    if budget.enabled {
+        let mut spec = value!({"selector": {"matchLabels": answers.labels()}});
+        let (field, number) = match &budget.min_available {
+            Value::Null => ("maxUnavailable", &budget.max_unavailable),
+            number => ("minAvailable", number),
+        };
+        let _ = spec.set([field], number.clone());
+        objects.push(value!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata(options, namespace, "kiln", "admission-controller"),
+            "spec": spec,
+        }));
+    }
+    if options.network_policy.enabled {
+        let mut components = vec![answers.component];
+        components.extend(acts.as_ref().map(|acts| acts.component));
+        objects.push(network_policy(options, &components));
+    }
+    objects
+}
+
+/// Lets API servers reach the pods, and whom else the user names. Until the addresses of API servers are known, any client
+/// may connect: a policy that keeps them out would stop the cluster.
+fn network_policy(options: &Options, components: &[&str]) -> Value {
+    let policy = &options.network_policy;
+    let mut ingress = value!({"ports": [{"protocol": "TCP", "port": HTTPS}]});
+    if !policy.api_servers.is_empty() {
+        let servers = policy.api_servers.iter();
+        let servers = servers.map(|cidr| value!({"ipBlock": {"cidr": cidr.as_str()}}));
+        let from: Vec<Value> = servers.chain(policy.from.iter().cloned()).collect();
+        let _ = ingress.set(["from"], from);
+    }
+    value!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": named("kiln"),
+        "metadata": metadata(options, &options.namespace, "kiln", "admission-controller"),
         "spec": {
             "podSelector": {
                 "matchLabels": {"app.kubernetes.io/name": "kiln"},
@@ -97,21 +172,12 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
                 ],
             },
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"protocol": "TCP", "port": HTTPS}]}],
+            "ingress": [ingress],
         },
-    });
-    let mut objects = vec![service(&named("kyverno-svc"), &answers), deployment(options, &answers)];
-    if let Some(acts) = &acts {
-        // No reviews are sent there: it is for health and metrics.
-        let about =
-            value!({"name": CONTROLLER, "namespace": namespace, "labels": labels("controller")});
-        objects.extend([service(&about, acts), deployment(options, acts)]);
-    }
-    objects.extend([disruption, network]);
-    objects
+    })
 }
 
-fn service(metadata: &Value, part: &Part) -> Value {
+fn service(metadata: &Value, part: &Part<'_>) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -123,47 +189,95 @@ fn service(metadata: &Value, part: &Part) -> Value {
     })
 }
 
-fn deployment(options: &Options, part: &Part) -> Value {
-    let probe =
-        |path: &str| value!({"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}});
-    let mut args = vec!["run".to_owned(), format!("--namespace={}", options.namespace)];
-    args.extend(part.args.iter().cloned());
-    args.push(format!("--listen=0.0.0.0:{HTTPS}"));
+fn deployment(options: &Options, part: &Part<'_>) -> Value {
     value!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": part.name, "namespace": options.namespace, "labels": labels(part.component)},
+        "metadata": metadata(options, &options.namespace, part.name, part.component),
         "spec": {
             "replicas": part.replicas,
             "selector": {"matchLabels": part.labels()},
             // The new one answers before the old one ends.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "template": {
-                "metadata": {"labels": labels(part.component)},
-                "spec": {
-                    "serviceAccountName": access::POD_ACCOUNT,
-                    // Longer than it lingers and lets calls come to their end.
-                    "terminationGracePeriodSeconds": 60,
-                    "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-                    "containers": [{
-                        "name": "kiln",
-                        "image": options.image,
-                        "args": args,
-                        "ports": [{"name": "https", "containerPort": HTTPS}],
-                        "livenessProbe": probe("/healthz"),
-                        "readinessProbe": probe("/readyz"),
-                        "resources": {
-                            "requests": {"cpu": "100m", "memory": "64Mi"},
-                            "limits": {"memory": "512Mi"},
-                        },
-                        "securityContext": {
-                            "allowPrivilegeEscalation": false,
-                            "capabilities": {"drop": ["ALL"]},
-                            "readOnlyRootFilesystem": true,
-                        },
-                    }],
-                },
-            },
+            "template": {"metadata": pod_metadata(options, part), "spec": pod(options, part)},
+        },
+    })
+}
+
+fn pod_metadata(options: &Options, part: &Part<'_>) -> Value {
+    let labels = merged(options.pod_labels.clone(), &labels(part.component));
+    let mut metadata = value!({"labels": labels});
+    if !options.pod_annotations.is_empty() {
+        let _ = metadata.set(["annotations"], options.pod_annotations.clone());
+    }
+    metadata
+}
+
+fn pod(options: &Options, part: &Part<'_>) -> Value {
+    let mut spec = value!({
+        "serviceAccountName": options.service_account.name.as_str(),
+        // Longer than it keeps serving after SIGTERM and finishes open calls.
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container(options, part)],
+    });
+    let spread = &options.topology_spread;
+    if spread.enabled && !spread.topology_keys.is_empty() {
+        let constraints = spread.topology_keys.iter().map(|key| {
+            value!({
+                "maxSkew": 1,
+                "topologyKey": key.as_str(),
+                "whenUnsatisfiable": spread.when_unsatisfiable.as_str(),
+                "labelSelector": {"matchLabels": part.labels()},
+            })
+        });
+        let _ = spec.set(["topologySpreadConstraints"], constraints.collect::<Value>());
+    }
+    if !options.priority_class_name.is_empty() {
+        let _ = spec.set(["priorityClassName"], options.priority_class_name.as_str());
+    }
+    for (field, map) in [("affinity", &options.affinity), ("nodeSelector", &options.node_selector)]
+    {
+        if !map.is_empty() {
+            let _ = spec.set([field], map.clone());
+        }
+    }
+    for (field, list) in
+        [("tolerations", &options.tolerations), ("imagePullSecrets", &options.image_pull_secrets)]
+    {
+        if !list.is_empty() {
+            let _ = spec.set([field], list.clone());
+        }
+    }
+    spec
+}
+
+fn container(options: &Options, part: &Part<'_>) -> Value {
+    let probe =
+        |path: &str| value!({"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}});
+    let mut args = vec!["run".to_owned(), format!("--namespace={}", options.namespace)];
+    args.extend(part.args.iter().cloned());
+    args.push(format!("--listen=0.0.0.0:{HTTPS}"));
+    if options.logging.level != "info" {
+        args.push(format!("--log={}", options.logging.level));
+    }
+    if options.logging.json {
+        args.push("--log-json".to_owned());
+    }
+    args.extend(options.extra_args.iter().cloned());
+    value!({
+        "name": "kiln",
+        "image": options.image.reference(),
+        "imagePullPolicy": options.image.pull_policy.as_str(),
+        "args": args,
+        "ports": [{"name": "https", "containerPort": HTTPS}],
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": part.resources.clone(),
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
         },
     })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_diagnostic::Source;
-use kiln_install::{Grant, Options, definitions, manifests};
+use kiln_install::{Grant, Options, Permissions, definitions, manifests};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_testkit::{corpus, project_root};
 use kiln_value::{Value, json, value};
@@ -15,7 +15,8 @@ use kiln_yaml::{ReadOptions, emit_documents, read};
 #[test]
 fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
     let Some(cluster) = ControlPlane::for_test() else { return };
-    let options = Options { grant: Grant::Standard, ..Options::default() };
+    let permissions = Permissions { grant: Grant::Standard, ..Permissions::default() };
+    let options = Options { permissions, ..Options::default() };
     let objects = manifests(&options);
     cluster.apply(&emit_documents(&objects)).unwrap();
     let names: Vec<Value> = definitions();
@@ -30,6 +31,7 @@ fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
     cluster.apply(&emit_documents(&manifests(&Options { split: true, ..options }))).unwrap();
 
     the_pod_may_only_act_as_the_two_accounts(&cluster);
+    only_the_engines_own_webhooks_may_be_changed(&cluster);
 
     let mut documents = blocks(&project_root().join("../shared/seeds"), &["md", "txt"], fenced);
     assert!(!documents.is_empty() || corpus("chainsaw").is_none());
@@ -119,6 +121,24 @@ fn the_pod_may_only_act_as_the_two_accounts(cluster: &ControlPlane) {
     assert!(!may(&["impersonate", account, "--namespace=kube-system"]));
     assert!(!may(&["list", "secrets", "--all-namespaces"]));
     assert!(!may(&["list", "pods", "--all-namespaces"]));
+}
+
+fn only_the_engines_own_webhooks_may_be_changed(cluster: &ControlPlane) {
+    let may = |account: &str, verb: &str, name: &str| {
+        let user = format!("--as=system:serviceaccount:kyverno:kyverno-{account}");
+        cluster.kubectl(&["auth", "can-i", &user, verb, name]).is_ok()
+    };
+    for (kind, name) in kiln_admission::webhooks::CONFIGURATIONS {
+        let resource = format!("{}s", kind.to_lowercase());
+        for (verb, one, may_do) in
+            [("update", name, true), ("delete", name, true), ("delete", "istio", false)]
+        {
+            let object = format!("{resource}/{one}");
+            assert_eq!(may("admission-controller", verb, &object), may_do, "{verb} {object}");
+            assert!(!may("background-controller", verb, &object), "{verb} {object}");
+        }
+        assert!(!may("admission-controller", "list", &resource));
+    }
 }
 
 fn is_ours(document: &Value) -> bool {

@@ -1,6 +1,6 @@
 //! Which engines a cluster has: others by the images that Deployments run, ours by what `kiln install` prints.
 
-use kiln_install::{Grant, manifests};
+use kiln_install::{Grant, Monitoring, Permissions, manifests, no_longer_installed};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::Value;
 
@@ -59,23 +59,22 @@ fn repository(image: &str) -> &str {
     name.split(':').next().unwrap_or(name)
 }
 
-/// Everything that `kiln install` may have printed.
+/// Everything that `kiln install` may have printed, also in earlier versions.
 pub(crate) fn installed(namespace: &str) -> Vec<Value> {
-    let printed = |split| {
-        manifests(&kiln_install::Options {
-            namespace: namespace.to_owned(),
-            split,
-            grant: Grant::Standard,
-            monitoring: true,
-            ..kiln_install::Options::default()
-        })
+    let options = |split| kiln_install::Options {
+        namespace: namespace.to_owned(),
+        split,
+        permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
+        monitoring: Monitoring::all(),
+        ..kiln_install::Options::default()
     };
     let id = |object: &Value| ObjectId::of(object).ok();
-    let mut objects = printed(false);
-    let more = printed(true).into_iter();
+    let mut objects = manifests(&options(false));
+    let more = manifests(&options(true)).into_iter();
     let more = more.filter(|object| objects.iter().all(|known| id(known) != id(object)));
     let more: Vec<Value> = more.collect();
     objects.extend(more);
+    objects.extend(no_longer_installed(&options(false)));
     objects
 }
 

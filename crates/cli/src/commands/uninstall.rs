@@ -41,6 +41,12 @@ pub(crate) struct Args {
     #[arg(long)]
     all: bool,
 
+    /// Only stop the replicas and delete the webhook configurations
+    ///
+    /// For what was installed by Helm, whose chart calls it before everything else is deleted.
+    #[arg(long, conflicts_with = "all")]
+    stop: bool,
+
     /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
@@ -62,7 +68,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     if !engines.is_empty() && !args.keep_shared {
         return Err(refusal(&engines).into());
     }
-    let objects = installed(&args.namespace);
+    let mut objects = installed(&args.namespace);
+    if args.stop {
+        objects.retain(|object| object.str_at(["kind"]) == Some("Deployment"));
+    }
     let plan =
         Uninstall { kept: kept(&objects, &engines), objects, all: args.all, dry_run: args.dry_run };
     let options =

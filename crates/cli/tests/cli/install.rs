@@ -3,11 +3,16 @@
 use kiln_testkit::control_plane::ControlPlane;
 
 use crate::doctor_patient::patiently;
-use crate::harness::Folder;
+use crate::harness::{Folder, Run};
+
+/// Runs `kiln install` with an image.
+fn install(folder: &Folder, args: &[&str]) -> Run {
+    folder.kiln(&[&["install", "--image=example.com/kiln:7"], args].concat())
+}
 
 #[test]
 fn prints_everything_in_an_order_that_can_be_applied() {
-    let run = Folder::with(&[]).kiln(&["install"]);
+    let run = install(&Folder::with(&[]), &[]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let kinds: Vec<&str> =
         run.stdout.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
@@ -58,9 +63,20 @@ fn options_reach_the_objects() {
 }
 
 #[test]
+fn without_an_image_nothing_is_printed() {
+    let folder = Folder::with(&[]);
+    for args in [&["install"][..], &["install", "--split"], &["install", "--image="]] {
+        let run = folder.kiln(args);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{args:?}");
+    }
+    let run = folder.kiln(&["install", "--image=here/kiln:7", "--no-workload"]);
+    assert_eq!(run.code, 2, "there is nothing that would run it");
+}
+
+#[test]
 fn the_two_sides_are_split_on_demand() {
     let folder = Folder::with(&[]);
-    let run = folder.kiln(&["install", "--split", "--replicas=3", "--namespace=rules"]);
+    let run = install(&folder, &["--split", "--replicas=3", "--namespace=rules"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let deployments: Vec<&str> =
         run.stdout.split("---\n").filter(|text| text.contains("kind: Deployment")).collect();
@@ -91,9 +107,9 @@ fn the_two_sides_are_split_on_demand() {
 #[test]
 fn rights_to_write_are_asked_for() {
     let folder = Folder::with(&[]);
-    let narrow = folder.kiln(&["install"]).stdout;
+    let narrow = install(&folder, &[]).stdout;
     assert!(!narrow.contains("networkpolicies"), "rules may write nothing from the start");
-    assert!(folder.kiln(&["install", "--grant=standard"]).stdout.contains("networkpolicies"));
+    assert!(install(&folder, &["--grant=standard"]).stdout.contains("networkpolicies"));
     for never in ["escalate", "bind\n", "- '*'\n  verbs", "cluster-admin"] {
         assert!(!narrow.contains(never), "{never}");
     }
@@ -102,9 +118,9 @@ fn rights_to_write_are_asked_for() {
 #[test]
 fn monitoring_is_printed_on_demand() {
     let folder = Folder::with(&[]);
-    let without = folder.kiln(&["install"]).stdout;
+    let without = install(&folder, &[]).stdout;
     assert!(!without.contains("monitoring.coreos.com"), "a cluster may not have these kinds");
-    let with = folder.kiln(&["install", "--monitoring", "--namespace=rules"]).stdout;
+    let with = install(&folder, &["--monitoring", "--namespace=rules"]).stdout;
     for text in [
         "kind: ServiceMonitor",
         "kind: PrometheusRule",
@@ -116,7 +132,7 @@ fn monitoring_is_printed_on_demand() {
     }
     let monitors = |text: &str| text.matches("kind: ServiceMonitor").count();
     assert_eq!(monitors(&with), 1);
-    let split = folder.kiln(&["install", "--monitoring", "--split"]).stdout;
+    let split = install(&folder, &["--monitoring", "--split"]).stdout;
     assert_eq!(monitors(&split), 2, "each side has its own numbers");
     assert!(split.contains("insecureSkipVerify: true"), "one of them serves its own certificate");
     // An engine outside of the cluster has no Service that could be selected.
@@ -131,4 +147,41 @@ fn monitoring_is_printed_on_demand() {
     let dashboard: serde_json::Value = serde_json::from_str(&dashboard.stdout).unwrap();
     assert_eq!(dashboard["title"], "Kiln");
     assert_eq!(folder.kiln(&["install", "--only=alerts", "--monitoring"]).code, 2);
+}
+
+#[test]
+fn values_of_the_chart_and_options_give_the_same_objects() {
+    let values = "image: {repository: here/kiln, tag: '7'}\nreplicas: 3\nsplit: true\nnetworkPolicy: {apiServers: \
+                  [10.0.0.1/32]}\npriorityClassName: system-cluster-critical\npermissions: {grant: standard}\n\
+                  exceptionNamespaces: [a, 'b-*']\nmonitoring: {serviceMonitor: true, prometheusRule: true, dashboard: \
+                  true, runbookUrl: 'https://a.example/alerts'}\n";
+    let folder = Folder::with(&[("values.yaml", values), ("replicas.yaml", "replicas: 5\n")]);
+    let by_values = folder.kiln(&["install", "--values", "values.yaml"]);
+    assert_eq!(by_values.code, 0, "{}", by_values.stderr);
+    let by_options = folder.kiln(&[
+        "install",
+        "--image=here/kiln:7",
+        "--replicas=3",
+        "--split",
+        "--api-server=10.0.0.1/32",
+        "--priority-class=system-cluster-critical",
+        "--grant=standard",
+        "--exceptions=a, b-*",
+        "--monitoring",
+        "--runbooks=https://a.example/alerts",
+    ]);
+    assert_eq!(by_values.stdout, by_options.stdout);
+    for text in ["cidr: 10.0.0.1/32", "runbook_url: https://a.example/alerts#kilnabsent"] {
+        assert!(by_values.stdout.contains(text), "{text}");
+    }
+    let both = folder.kiln(&["install", "--image=a", "--values=replicas.yaml", "--replicas=4"]);
+    assert!(both.stdout.contains("replicas: 4"), "an option takes precedence");
+}
+
+#[test]
+fn only_accounts_that_act_are_installed() {
+    let printed = install(&Folder::with(&[]), &["--grant=standard"]).stdout;
+    for absent in ["reports-controller", "cleanup-controller"] {
+        assert!(!printed.contains(absent), "{absent}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::harness::{ADMISSION, CONFIG_MAP, CONTROLLER, cluster, free_port, name
 /// The arguments of the engine in each Deployment that is printed, by name.
 fn printed() -> Vec<(String, Vec<String>)> {
     let printed = Command::new(env!("CARGO_BIN_EXE_kiln"))
-        .args(["install", "--split", "--replicas=2", "--format=json"])
+        .args(["install", "--image=kiln:7", "--split", "--replicas=2", "--format=json"])
         .output()
         .unwrap();
     let printed = json::parse(&String::from_utf8(printed.stdout).unwrap()).unwrap();

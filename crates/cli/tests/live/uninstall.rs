@@ -70,7 +70,7 @@ spec: {containers: [{name: kiln, image: 'kiln:7'}]}
 /// What `kiln install` prints with these options.
 fn installed(cluster: &Cluster, args: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    let printed = command.arg("install").args(args).output().unwrap();
+    let printed = command.args(["install", "--image=kiln:7"]).args(args).output().unwrap();
     cluster.apply(&String::from_utf8(printed.stdout).unwrap()).unwrap();
 }
 

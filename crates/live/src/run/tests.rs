@@ -37,7 +37,10 @@ impl Cluster {
         let cluster = Cluster { sandbox: Arc::new(sandbox), folder: tempfile::tempdir().unwrap() };
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
-            grant: kiln_install::Grant::Standard,
+            permissions: kiln_install::Permissions {
+                grant: kiln_install::Grant::Standard,
+                ..kiln_install::Permissions::default()
+            },
             ..kiln_install::Options::default()
         }) {
             cluster.store(object).await;

@@ -80,19 +80,36 @@ fn find() -> Result<Binaries, String> {
 
 /// The program that runs the peers' conformance suites, built once if need be.
 pub fn chainsaw() -> Result<PathBuf, Error> {
-    if let Some(found) = on_path("chainsaw") {
-        return Ok(found);
+    match on_path("chainsaw") {
+        Some(found) => Ok(found),
+        None => go_program("chainsaw", "chainsaw", "github.com/kyverno/chainsaw"),
     }
-    let module = project_root().join("xtask/chainsaw");
+}
+
+/// Helm, of one of its major versions, built once if need be.
+pub fn helm(major: u8) -> Result<PathBuf, Error> {
+    let package = format!("helm.sh/helm/v{major}/cmd/helm");
+    go_program("helm", &format!("helm{major}"), &package)
+}
+
+/// The program that validates manifests against schemas, built once if need be.
+pub fn kubeconform() -> Result<PathBuf, Error> {
+    go_program("helm", "kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform")
+}
+
+/// A program of a module that pins it, below `xtask`.
+fn go_program(module: &str, name: &str, package: &str) -> Result<PathBuf, Error> {
+    let module = project_root().join("xtask").join(module);
     let find = || -> Result<PathBuf, String> {
-        let folder = cache()?.join(format!("chainsaw-{}", fingerprint(&module, &MODULE)?));
-        let program = folder.join("chainsaw");
+        let folder = cache()?.join(format!("{name}-{}", fingerprint(&module, &MODULE)?));
+        let program = folder.join(name);
         if !program.is_file() {
-            build_once(&folder, "chainsaw (this happens once and takes some minutes)", |into| {
+            let what = format!("{name} (this happens once and takes some minutes)");
+            build_once(&folder, &what, |into| {
                 let mut command = Command::new("go");
                 command.current_dir(&module).env("CGO_ENABLED", "0");
                 command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
-                command.arg(into.join("chainsaw")).arg("github.com/kyverno/chainsaw");
+                command.arg(into.join(name)).arg(package);
                 Ok(command)
             })?;
         }

@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use binaries::{Binaries, chainsaw, python_packages};
+pub use binaries::{Binaries, chainsaw, helm, kubeconform, python_packages};
 pub use ports::free_port;
 use ports::is_free;
 pub use process::Watched;

@@ -1,6 +1,7 @@
 //! `kiln adopt`
 
 mod differences;
+mod values;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -40,8 +41,15 @@ use crate::ui::{Ui, counted, plain};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only preview; required, because `kiln run` does the migration
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "values")]
     plan: bool,
+
+    /// Print the values of a Kyverno release as values of Kiln's Helm chart, and name those without a counterpart
+    ///
+    /// The file is what `helm get values RELEASE --output yaml` prints; - for standard input. Exits with code 0 if every
+    /// value has a counterpart, with 1 otherwise.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "kubeconfig", "context"])]
+    values: Option<String>,
 
     /// Namespace of the Kiln installation
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
@@ -138,6 +146,9 @@ impl Adoption {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
+    if let Some(path) = &args.values {
+        return values::run(ui, path);
+    }
     let reader = args.connection.reader()?;
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::Request;
 use kiln_diagnostic::Diagnostic;
-use kiln_install::Grant;
+use kiln_install::{Grant, Permissions};
 use kiln_live::{ActivityState, AppState};
 use kiln_object::{ObjectId, metadata};
 use kiln_sandbox::Sandbox;
@@ -58,8 +58,8 @@ impl SandboxEngine {
     ) -> Result<(Self, oneshot::Receiver<AppState>), Failure> {
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
-            grant: Grant::Standard,
-            exceptions: exceptions.map(str::to_owned),
+            permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
+            exception_namespaces: exceptions.map(kiln_install::words),
             ..kiln_install::Options::default()
         }) {
             sandbox.apply(&object, "kyverno").map_err(|why| {
