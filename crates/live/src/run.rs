@@ -316,6 +316,7 @@ pub fn run_blocking(options: Options) -> Result<(), RunError> {
 }
 
 /// Completes on SIGTERM or Ctrl-C.
+#[cfg(unix)]
 async fn told_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
@@ -324,6 +325,14 @@ async fn told_to_end() {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Completes on Ctrl-C.
+#[cfg(not(unix))]
+async fn told_to_end() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
     }
 }
 

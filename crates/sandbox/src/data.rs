@@ -3,8 +3,9 @@
 //! Each object is one key, so that the file does not grow with history. The revision never goes back: also after a
 //! kill, when clients may have seen revisions that did not reach the disk.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
+#[cfg(unix)]
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -71,12 +72,17 @@ impl Data {
             ),
             _ => wrong(format!("cannot {verb} {shown}: {error}"), "choose another --data"),
         };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| denied("make the folder", &error))?;
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        builder.mode(0o700);
+        builder.create(folder).map_err(|error| denied("make the folder", &error))?;
         let file = folder.join("objects.redb");
-        let touched =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&file);
-        touched.map_err(|error| denied("write to the folder", &error))?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        #[cfg(unix)]
+        options.mode(0o600);
+        options.open(&file).map_err(|error| denied("write to the folder", &error))?;
         let database = Database::create(&file).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => wrong(
                 format!("the data in {shown} is in use by another process"),
@@ -89,9 +95,11 @@ impl Data {
         })?;
         let kept = read(&database)
             .map_err(|message| wrong(message, "choose another --data, or begin anew"))?;
-        // The names of new files have to last, too.
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| denied("write to the folder", &error))?;
+        // The names of new files have to last, too. Windows has no such call for folders.
+        #[cfg(unix)]
+        std::fs::File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| denied("write to the folder", &error))?;
         Ok((Data { database }, kept))
     }
 

@@ -2,15 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use kiln_diagnostic::Diagnostic;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
-use super::signals::Signals;
+use super::signals::{INTERRUPT, Signals};
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -26,6 +23,10 @@ const NAME: &str = "in-sandbox";
 pub(crate) struct Args {
     /// The process of the sandbox
     #[arg(long, value_name = "PID")]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux says who the parent is")
+    )]
     sandbox: i32,
 
     /// The command and its arguments
@@ -38,17 +39,33 @@ pub(crate) struct Args {
 pub(crate) fn become_command(ui: &Ui, args: &Args) -> CommandResult {
     #[cfg(target_os = "linux")]
     {
+        use nix::sys::signal::Signal;
         let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
         // It may have been killed a moment ago.
         if nix::unistd::getppid().as_raw() != args.sandbox {
             return Ok(CommandOutcome::Code(ended_by(Signal::SIGTERM as i32)));
         }
     }
-    let Some((program, words)) = args.command.split_first() else {
-        return Ok(CommandOutcome::Done);
+    let Some((program, words)) = args.command.split_first() else { return Ok(CommandOutcome::Done) };
+    let mut command = Command::new(program);
+    command.args(words);
+    let error = match replaced_by(&mut command) {
+        Ok(status) => return Ok(CommandOutcome::Code(code(status))),
+        Err(error) => error,
     };
-    let error = Command::new(program).args(words).exec();
     Ok(CommandOutcome::Code(not_run(ui, program, &error)))
+}
+
+/// Becomes the command; it only returns when that fails.
+#[cfg(unix)]
+fn replaced_by(command: &mut Command) -> io::Result<ExitStatus> {
+    Err(std::os::unix::process::CommandExt::exec(command))
+}
+
+/// Runs the command in place of this one.
+#[cfg(not(unix))]
+fn replaced_by(command: &mut Command) -> io::Result<ExitStatus> {
+    command.status()
 }
 
 /// Says why a command is not run; the exit code for it.
@@ -81,7 +98,7 @@ pub(super) async fn run(
         Ok(child) => child,
         Err(error) => return Ok(CommandOutcome::Code(not_run(ui, us.as_os_str(), &error))),
     };
-    let pid = i32::try_from(child.id()).ok().map(Pid::from_raw);
+    let pid = child.id();
     let mut waiting = tokio::task::spawn_blocking(move || child.wait());
     loop {
         tokio::select! {
@@ -94,18 +111,34 @@ pub(super) async fn run(
             }
             signal = signals.next() => {
                 // Of Ctrl-C on a terminal the command hears by itself.
-                let heard = signal == Signal::SIGINT as i32 && io::stdin().is_terminal();
-                if !heard && let (Some(pid), Ok(signal)) = (pid, Signal::try_from(signal)) {
-                    let _ = kill(pid, signal);
+                if signal != INTERRUPT || !io::stdin().is_terminal() {
+                    pass_on(signal, pid);
                 }
             }
         }
     }
 }
 
+/// Passes a signal on to the command.
+#[cfg(unix)]
+fn pass_on(signal: i32, pid: u32) {
+    use nix::sys::signal::{Signal, kill};
+    if let (Ok(pid), Ok(signal)) = (i32::try_from(pid), Signal::try_from(signal)) {
+        let _ = kill(nix::unistd::Pid::from_raw(pid), signal);
+    }
+}
+
+/// Ctrl-C reaches every process of a console.
+#[cfg(not(unix))]
+fn pass_on(_signal: i32, _pid: u32) {}
+
 /// The exit code of a command, as shells have it for one that a signal ended.
 fn code(status: ExitStatus) -> u8 {
-    let code = status.code().unwrap_or_else(|| ended_by(status.signal().unwrap_or(0)).into());
+    #[cfg(unix)]
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    #[cfg(not(unix))]
+    let signal = None;
+    let code = status.code().unwrap_or_else(|| ended_by(signal.unwrap_or(0)).into());
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 

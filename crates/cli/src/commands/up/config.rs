@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+#[cfg(unix)]
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -56,9 +57,13 @@ pub(super) fn keep_foreign(path: &Path) -> Result<(), Diagnostic> {
 pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
     keep_foreign(path)?;
     let written = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        options.mode(0o600);
+        let mut file = options.open(path)?;
         // It may have been readable for others: that ends before the secret comes in.
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        #[cfg(unix)]
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())
     };
@@ -75,7 +80,7 @@ pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::fs::Permissions;
 

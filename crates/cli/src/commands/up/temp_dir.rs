@@ -3,12 +3,17 @@
 //! A process that uses a directory holds a lock on it, which ends with the process however that ends. A directory without a lock
 //! is swept at the next start. The lock is the only thing that is asked: numbers of processes come back.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
+#[cfg(unix)]
+use std::fs::{OpenOptions, Permissions};
+#[cfg(unix)]
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use kiln_diagnostic::Diagnostic;
+#[cfg(unix)]
 use nix::fcntl::OFlag;
+#[cfg(unix)]
 use nix::unistd::Uid;
 use tempfile::TempDir;
 
@@ -37,17 +42,18 @@ impl PrivateDir {
 /// Makes a directory, and sweeps unused ones.
 pub(in crate::commands) fn private_dir() -> Result<PrivateDir, Diagnostic> {
     let parent = std::env::temp_dir();
+    #[cfg(unix)]
     sweep(&parent);
     let failed = |error: &std::io::Error| {
         cannot("make a folder in", &parent.display().to_string(), error)
             .hint("set TMPDIR to a folder that you may write to")
     };
     for _ in 0..TRIES {
-        let made = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(&parent)
-            .map_err(|error| failed(&error))?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        #[cfg(unix)]
+        builder.permissions(Permissions::from_mode(0o700));
+        let made = builder.tempdir_in(&parent).map_err(|error| failed(&error))?;
         if let Some(held) = hold(made.path()) {
             fs::write(made.path().join(MARK), "").map_err(|error| failed(&error))?;
             return Ok(PrivateDir { folder: made, _held: held });
@@ -67,13 +73,21 @@ fn hold(path: &Path) -> Option<File> {
     }
 }
 
+/// Windows cannot open directories: a file in it stands for it. Nothing is swept there.
+#[cfg(not(unix))]
+fn open(path: &Path) -> std::io::Result<File> {
+    File::create(path.join(".lock"))
+}
+
 /// Opens a directory, and no link to one.
+#[cfg(unix)]
 fn open(path: &Path) -> std::io::Result<File> {
     let only = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     OpenOptions::new().read(true).custom_flags(only.bits()).open(path)
 }
 
 /// Removes directories of this user for temporary files that no process holds. What cannot be removed stays.
+#[cfg(unix)]
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -91,7 +105,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
