@@ -6,14 +6,17 @@ mod chart;
 mod cluster;
 mod compare;
 mod conformance;
+mod dist;
 mod docs;
 mod faults;
 mod fuzz;
+mod git;
 mod measure;
 mod process;
 mod readme;
 mod record;
 mod test;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,10 +54,14 @@ enum Command {
     Compare(compare::Args),
     /// Build the documentation site with mdBook, and check its links
     Docs(docs::Args),
+    /// Build what is released: static binaries, archives, images, bills of materials, checksums
+    Dist(dist::Args),
     /// Fill the tables of cases with what the originals make of them
     Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
+    /// Upgrade from an earlier version on a real control plane, with downstreams and requests
+    Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
     #[command(hide = true)]
     Servers,
@@ -77,9 +84,11 @@ fn main() -> ExitCode {
         Command::Chart(args) => chart::run(&args),
         Command::Conformance(args) => conformance::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Dist(args) => dist::run(&args),
         Command::Docs(args) => docs::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
         Command::SuiteRunner => cluster::built("runner of the suites", chainsaw().map(|_| ())),
         Command::Accept(args) => accept::run(&args),

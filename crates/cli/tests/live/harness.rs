@@ -66,7 +66,7 @@ pub(crate) fn cluster() -> Option<Cluster> {
         Some(plane) => plane,
         None => {
             let plane: &ControlPlane = Box::leak(Box::new(ControlPlane::for_test()?));
-            install(plane);
+            install_with(plane, &earlier_kiln());
             *turn = Some(plane);
             plane
         }
@@ -74,9 +74,21 @@ pub(crate) fn cluster() -> Option<Cluster> {
     Some(Cluster { plane, _turn: turn, logs: RefCell::default() })
 }
 
+/// The program under test.
+pub(crate) const KILN: &str = env!("CARGO_BIN_EXE_kiln");
+
+/// The program that clusters begin with: this one, or the earlier version that `cargo xtask upgrade` names.
+pub(crate) fn earlier_kiln() -> PathBuf {
+    std::env::var_os("KILN_UPGRADE_FROM").map_or_else(|| KILN.into(), PathBuf::from)
+}
+
 /// Applies what `kiln install` prints, for engines that run outside the cluster.
 pub(crate) fn install(plane: &ControlPlane) {
-    let printed = Command::new(env!("CARGO_BIN_EXE_kiln"))
+    install_with(plane, Path::new(KILN));
+}
+
+fn install_with(plane: &ControlPlane, kiln: &Path) {
+    let printed = Command::new(kiln)
         .args(["install", "--no-workload", "--grant", "standard"])
         .output()
         .unwrap();
@@ -178,6 +190,11 @@ impl Cluster {
 
     /// Starts an engine that reaches the API server by a kubeconfig.
     pub(crate) fn engine_at(&self, kubeconfig: &Path, args: &[&str]) -> Engine {
+        self.start(Path::new(KILN), kubeconfig, args)
+    }
+
+    /// Starts a version of the engine.
+    pub(crate) fn start(&self, kiln: &Path, kubeconfig: &Path, args: &[&str]) -> Engine {
         let listens = args.iter().position(|arg| *arg == "--listen");
         let port = listens.and_then(|at| args[at + 1].rsplit(':').next()?.parse().ok());
         let port = port.unwrap_or_else(free_port);
@@ -188,7 +205,7 @@ impl Cluster {
         let pid = log.with_extension("pid");
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(&pid);
-        command.arg(env!("CARGO_BIN_EXE_kiln")).arg("run").arg("--kubeconfig").arg(kubeconfig);
+        command.arg(kiln).arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--as-controller", CONTROLLER, "--as-admission", ADMISSION]);
         // Those who come after one that was killed need not wait long.
         if !args.contains(&"--lease") {

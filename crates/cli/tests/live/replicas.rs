@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,7 +12,8 @@ use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::value;
 
 use crate::harness::{
-    CONFIG_MAP, Cluster, Engine, NETWORK_POLICY, cluster, free_port, policy, under_load,
+    CONFIG_MAP, Cluster, Engine, KILN, NETWORK_POLICY, cluster, earlier_kiln, free_port, install,
+    policy, under_load,
 };
 
 /// What a Service is to pods: one address in front of engines, of which the ready ones are asked.
@@ -75,11 +77,16 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 
 /// An engine behind a balancer.
 fn replica(cluster: &Cluster, balancer: &Balancer, more: &[&str]) -> Engine {
+    replica_of(Path::new(KILN), cluster, balancer, more)
+}
+
+/// A version of the engine behind a balancer.
+fn replica_of(kiln: &Path, cluster: &Cluster, balancer: &Balancer, more: &[&str]) -> Engine {
     let port = free_port();
     let (url, listen) =
         (format!("https://127.0.0.1:{}", balancer.port), format!("127.0.0.1:{port}"));
     let args = ["--webhook-url", &url, "--listen", &listen, "--leave-webhooks"];
-    cluster.engine(&[&args[..], more].concat())
+    cluster.start(kiln, &cluster.kubeconfig(), &[&args[..], more].concat())
 }
 
 fn forget_webhooks(cluster: &Cluster) {
@@ -155,14 +162,16 @@ fn patches(engine: &Engine) -> bool {
     answer.get_path(["response", "patch"]).is_some()
 }
 
+/// Also from an earlier version: `cargo xtask upgrade`.
 #[test]
 fn an_upgrade_refuses_nobody() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "replicas"]).unwrap();
     let balancer = Balancer::start();
+    let earlier = earlier_kiln();
     let mut old = [
-        replica(&cluster, &balancer, &["--linger", "2"]),
-        replica(&cluster, &balancer, &["--linger", "2"]),
+        replica_of(&earlier, &cluster, &balancer, &["--linger", "2"]),
+        replica_of(&earlier, &cluster, &balancer, &["--linger", "2"]),
     ];
     cluster.wait("both are ready", || old.iter().all(|one| one.get("/readyz").is_some()));
     balancer.to(&[&old[0], &old[1]]);
@@ -170,10 +179,26 @@ fn an_upgrade_refuses_nobody() {
     cluster.policy(&policy("upgraded", "upgraded-*", CONFIG_MAP, true));
 
     // Every replica answers, whichever holds the Lease.
-    assert!(old.iter().any(|one| one.said("this one stands by")), "one of them does not act");
+    let same_version = earlier == Path::new(KILN);
+    assert!(
+        !same_version || old.iter().any(|one| one.said("this one stands by")),
+        "one of them does not act"
+    );
     for one in &old {
         cluster.wait("it answers reviews by itself", || patches(one));
     }
+
+    let downstreams = "generate.kyverno.io/policy-name=upgraded";
+    for name in ["upgraded-1", "upgraded-2", "upgraded-3"] {
+        cluster.kubectl(&["create", "namespace", name]).unwrap();
+    }
+    cluster.wait("the old ones act", || cluster.count("configmaps", downstreams) == 3);
+    let uids = || {
+        let fields = "jsonpath={range .items[*]}{.metadata.namespace}={.metadata.uid} {end}";
+        cluster.kubectl(&["get", "configmaps", "-A", "-l", downstreams, "-o", fields]).unwrap()
+    };
+    let before = uids();
+    install(&cluster);
 
     // They outlive those who ask.
     let new = [
@@ -206,10 +231,16 @@ fn an_upgrade_refuses_nobody() {
             });
         }
         cluster.kubectl(&["create", "namespace", "upgraded-a"]).unwrap();
-        cluster.wait("the new ones act", || {
-            cluster.count("configmaps", "generate.kyverno.io/policy-name=upgraded") == 1
-        });
+        cluster.wait("the new ones act", || cluster.count("configmaps", downstreams) == 4);
     });
+    // What the old ones generated is neither deleted nor created again, and is synchronized by the new ones.
+    let edit = ["patch", "configmap", "made", "-n", "upgraded-1", "--type=merge", "-p"];
+    cluster.kubectl(&[&edit[..], &[r#"{"data":{"a":"edited"}}"#]].concat()).unwrap();
+    let value = ["get", "configmap", "made", "-n", "upgraded-1", "-o", "jsonpath={.data.a}"];
+    cluster.wait("the edit is reverted", || cluster.kubectl(&value).unwrap() == "1");
+    let after = uids();
+    let kept = before.split_whitespace().filter(|uid| after.contains(uid)).count();
+    assert_eq!(kept, 3, "before: {before}\nafter: {after}");
     cluster.kubectl(&["delete", "clusterpolicy", "replicated", "upgraded"]).unwrap();
     forget_webhooks(&cluster);
     cluster.kubectl(&["delete", "namespace", "replicas", "--wait=false"]).unwrap();
