@@ -46,7 +46,9 @@ pub(crate) fn become_command(ui: &Ui, args: &Args) -> CommandResult {
             return Ok(CommandOutcome::Code(ended_by(Signal::SIGTERM as i32)));
         }
     }
-    let Some((program, words)) = args.command.split_first() else { return Ok(CommandOutcome::Done) };
+    let Some((program, words)) = args.command.split_first() else {
+        return Ok(CommandOutcome::Done);
+    };
     let mut command = Command::new(program);
     command.args(words);
     let error = match replaced_by(&mut command) {
