@@ -14,6 +14,7 @@ use crate::check::{self, Checked};
 use crate::error::{CompileError, Issue};
 use crate::eval::Program;
 use crate::library::{self, Run};
+use crate::reads::reads;
 use crate::syntax::{self, Dialect};
 use crate::written::written;
 use crate::{PolicyScope, Span, Type, Val, Written};
@@ -173,6 +174,13 @@ impl Env {
     /// it cannot be read, which compiling it reports.
     pub fn written(&self, source: &str) -> Vec<(Span, Written)> {
         syntax::parse(source, &self.0.dialect).map_or_else(|_| Vec::new(), |ast| written(&ast))
+    }
+
+    /// The fields below a variable that an expression reads, each with its place; none when it cannot be read, or gives the
+    /// name another meaning. Elements of lists are passed over, and so are optional fields (`.?`).
+    pub fn reads(&self, source: &str, variable: &str) -> Vec<(Span, Vec<Str>)> {
+        let ast = syntax::parse(source, &self.0.dialect);
+        ast.map_or_else(|_| Vec::new(), |ast| reads(&ast, variable))
     }
 
     /// The names of the variables that must be bound before an expression that uses them runs.

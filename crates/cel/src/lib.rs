@@ -25,6 +25,7 @@ mod error;
 mod eval;
 mod host;
 mod library;
+mod reads;
 mod span;
 mod syntax;
 mod types;

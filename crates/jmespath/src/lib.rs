@@ -149,6 +149,13 @@ impl Expression {
         self.0.tree.roots(self.0.top).0.into_iter().map(kiln_value::Key::as_str).collect()
     }
 
+    /// The paths of fields that the expression reads from its root, each as far as it is plain; elements of lists are passed
+    /// over.
+    pub fn paths(&self) -> Vec<Vec<&str>> {
+        let paths = self.0.tree.paths(self.0.top).into_iter();
+        paths.map(|path| path.into_iter().map(kiln_value::Key::as_str).collect()).collect()
+    }
+
     /// Whether the expression may ask its root for the whole object, as `@` or `*` do.
     pub fn uses_whole_root(&self) -> bool {
         self.0.tree.roots(self.0.top).1

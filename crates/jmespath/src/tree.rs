@@ -279,6 +279,58 @@ impl Tree {
         }
     }
 
+    /// The fields that are read from the top of the context downwards, each path as far as it is plain; elements of lists
+    /// are passed over.
+    pub(crate) fn paths(&self, top: NodeId) -> Vec<Vec<&Key>> {
+        let mut paths = Vec::new();
+        let mut open = vec![top];
+        while let Some(id) = open.pop() {
+            match self.node(id) {
+                Node::Field(name) => paths.push(vec![name]),
+                Node::Chain(parts) => {
+                    let parts =
+                        parts.iter().skip_while(|p| matches!(self.node(**p), Node::Current));
+                    let mut path = Vec::new();
+                    for part in parts {
+                        match self.node(*part) {
+                            Node::Field(name) => path.push(name),
+                            Node::Index(_) | Node::Slice(_) if !path.is_empty() => {}
+                            _ => {
+                                if path.is_empty() {
+                                    open.push(*part);
+                                }
+                                break;
+                            }
+                        }
+                    }
+                    if !path.is_empty() {
+                        paths.push(path);
+                    }
+                }
+                Node::Pipe(parts) => open.extend(parts.first()),
+                Node::Or(parts) | Node::And(parts) | Node::MultiList(parts) => {
+                    open.extend(parts.iter().rev());
+                }
+                Node::MultiMap { parts, .. } => {
+                    open.extend(parts.iter().rev().map(|(_, part)| part));
+                }
+                Node::Compare(_, left, right) => open.extend([right, left]),
+                Node::Call(call) => open.extend(call.arguments.iter().rev()),
+                Node::Not(part)
+                | Node::Flatten(part)
+                | Node::Projection { left: part, .. }
+                | Node::ValueProjection { left: part, .. }
+                | Node::Filter { left: part, .. } => open.push(*part),
+                Node::Current
+                | Node::Index(_)
+                | Node::Slice(_)
+                | Node::Literal(..)
+                | Node::Reference(_) => {}
+            }
+        }
+        paths
+    }
+
     /// The names that are looked up at the top of the context, and whether `@` itself is.
     pub(crate) fn roots(&self, top: NodeId) -> (Vec<&Key>, bool) {
         let mut names: Vec<&Key> = Vec::new();

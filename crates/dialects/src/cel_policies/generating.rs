@@ -14,6 +14,7 @@ use super::head::{self, Body, Head, Rules, switch};
 use super::{object_literals, template, tokens};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
 
 /// The field manager of objects that are written by server-side apply.
 const MANAGER: &str = "generate";
@@ -58,6 +59,11 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let (variables, env) = head.variables(&base);
     let annotations = head.annotations(&env);
     let script = head::script(env, variables, conditions, annotations, Unmet::NoMatch);
+    let fired_by = constraints.as_ref().and_then(|it| known_fields::filtered(&it.include, kinds));
+    for list in ["variables", "matchConditions", "generate"] {
+        let fired_by = fired_by.as_deref().unwrap_or_default();
+        object_literals::check_reads_of(head.spec.get(list), &script.env, fired_by);
+    }
     let (program, asks_for_namespace) = program(head, &script, kinds)?;
     let script =
         Script { asks_for_namespace: script.asks_for_namespace || asks_for_namespace, ..script };

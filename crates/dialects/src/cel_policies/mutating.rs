@@ -143,6 +143,11 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         _ => None,
     };
     let patched = patched.unwrap_or_default();
+    if targets.is_none() {
+        for list in ["variables", "matchConditions"] {
+            object_literals::check_reads_of(head.spec.get(list), &env, &patched);
+        }
+    }
     let steps = mutations(&head.spec, &env, over_atomic.unwrap_or(false), &patched);
     let script = head::script(env, variables, conditions, annotations, Unmet::Skip);
     let texts: Vec<&str> = steps.iter().map(|step| step.expression.program.source()).collect();
@@ -283,5 +288,6 @@ fn mutation(
     let written = patch.get("expression")?;
     let expression = expressions::node(env, &written, wanted)?;
     object_literals::check_patch(&written, env, patched);
+    object_literals::check_reads(&written, env, patched);
     Some(ScriptedPatch { form, expression })
 }

@@ -3,7 +3,7 @@
 use kiln_cel::{Env, Span, Written};
 use kiln_diagnostic::Diagnostic;
 use kiln_object::Gvk;
-use kiln_value::{Path, Segment};
+use kiln_value::{Path, Segment, Value};
 use kiln_yaml::part_of;
 
 use crate::fields::Node;
@@ -36,6 +36,34 @@ pub(super) fn check_patch(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
     }
 }
 
+/// Warns about fields of the trigger that an expression reads, and that none of these kinds has.
+pub(super) fn check_reads(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
+    let Some(source) = node.value.as_str().filter(|_| !kinds.is_empty()) else { return };
+    let mut told = Vec::new();
+    for variable in ["object", "oldObject"] {
+        for (span, fields) in env.reads(source, variable) {
+            let fields: Vec<&str> = fields.iter().map(kiln_value::Str::as_str).collect();
+            for slip in known_fields::slips_below(kinds, &fields, &Value::Null) {
+                if told.contains(&slip.path) {
+                    continue;
+                }
+                let place = part_of(&node.report.place(&node.path), source, span.range());
+                told.push(slip.path);
+                node.report.add(Diagnostic::warning(slip.message).at(place).hint(slip.hint));
+            }
+        }
+    }
+}
+
+/// The same for a list of entries with expressions.
+pub(super) fn check_reads_of(list: Option<Node<'_, '_>>, env: &Env, kinds: &[Gvk]) {
+    for entry in list.map(|node| node.elements()).unwrap_or_default() {
+        if let Some(expression) = entry.any_fields().and_then(|fields| fields.get("expression")) {
+            check_reads(&expression, env, kinds);
+        }
+    }
+}
+
 /// Every structure: itself, or an element of a list.
 fn parts<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w str, &'w Written, Span)) {
     match written {
@@ -61,9 +89,13 @@ fn patched(kinds: &[Gvk], name: &str, part: &Written) -> Vec<(Slip, Option<Span>
             placed.collect()
         }
         Some("JSONPatch") => {
-            let Some(pointer) = value.str_at(["path"]) else { return Vec::new() };
-            let adds = matches!(value.str_at(["op"]), Some("add" | "replace"));
-            let given = value.get("value").filter(|_| adds);
+            let op = value.str_at(["op"]).unwrap_or_default();
+            // A test may well ask for what is not there.
+            let writes = matches!(op, "add" | "replace" | "remove");
+            let Some(pointer) = value.str_at(["path"]).filter(|_| writes) else {
+                return Vec::new();
+            };
+            let given = value.get("value").filter(|_| op != "remove");
             let found = known_fields::slips_at_all(kinds, pointer, given);
             let path: Path = [Segment::Key("path".into())].into_iter().collect();
             let place = place_of(part, &path);

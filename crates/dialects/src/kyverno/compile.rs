@@ -168,7 +168,8 @@ fn compile_rule(
         _ => false,
     };
     let background = doc.background && !doc.rules.iter().any(has_targets);
-    let mut variables = Check::new(block.report, &rule.name, background);
+    let fired_by = known_fields::filtered(&head.include.filters, kinds);
+    let mut variables = Check::new(block.report, &rule.name, background).fired_by(fired_by);
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
     let (program, lifecycle) = match rule.operation {

@@ -2,16 +2,18 @@
 
 use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
+use kiln_object::Gvk;
 use kiln_rules::{
     Callee, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation, PatchBody,
     QueryText, TargetNamespace,
 };
-use kiln_value::{Path, Segment};
+use kiln_value::{Path, Segment, Value};
 use kiln_variables::{
     Conditions, ContextName, RefusalReason, RefusedVariable, Template, VariablePolicy,
 };
 
 use crate::fields::Report;
+use crate::known_fields;
 
 /// Names that are there without being declared.
 const GIVEN: &[&str] = &[
@@ -29,12 +31,20 @@ pub(crate) struct Check<'c, 'd> {
     pub(crate) rule: &'c str,
     names: Vec<String>,
     allowed: VariablePolicy,
+    /// The built-in kinds that fire the rule; none where others may, too.
+    fired_by: Vec<Gvk>,
 }
 
 impl<'c, 'd> Check<'c, 'd> {
     pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
         let allowed = VariablePolicy { background, target: false, entries: Vec::new() };
-        Check { report, rule, names: Vec::new(), allowed }
+        Check { report, rule, names: Vec::new(), allowed, fired_by: Vec::new() }
+    }
+
+    /// Holds what variables read of the trigger to the fields of these kinds.
+    pub(crate) fn fired_by(mut self, kinds: Option<Vec<Gvk>>) -> Self {
+        self.fired_by = kinds.unwrap_or_default();
+        self
     }
 
     /// Checks entries one after the other; each may use those before it.
@@ -181,6 +191,12 @@ impl<'c, 'd> Check<'c, 'd> {
         for error in expression.iter().flat_map(|expression| expression.check()) {
             let hint = error.hint_text().map(str::to_owned);
             self.report.warn(path, error.message(), hint);
+        }
+        for read in expression.iter().flat_map(|expression| expression.paths()) {
+            let ["request", "object" | "oldObject", fields @ ..] = &read[..] else { continue };
+            for slip in known_fields::slips_below(&self.fired_by, fields, &Value::Null) {
+                self.report.warn(path, slip.message, Some(slip.hint));
+            }
         }
     }
 

@@ -67,6 +67,14 @@ fn what_expressions_write_into_built_in_kinds_is_held_to_their_fields() {
             "10:45: spec.replicas of a Deployment must be a number, and this is a string (an API server refuses such an object)",
         ),
         (
+            // What is read.
+            applied(
+                "deployments",
+                "Object{metadata: Object.metadata{labels: {\"a\": string(object.metadata.nmae)}}}",
+            ),
+            "10:89: a Deployment has no field metadata.nmae (did you mean \"name\"?)",
+        ),
+        (
             operations("\"/spec/replicaz\""),
             "10:42: a Deployment has no field spec.replicaz (did you mean \"replicas\"?)",
         ),
@@ -80,6 +88,10 @@ fn what_expressions_write_into_built_in_kinds_is_held_to_their_fields() {
             "Object{metadata: Object.metadata{labels: {\"a\": object.metadata.name}}}",
         ),
         applied("\"*\"", "Object{spec: Object.spec{anything: 3}}"),
+        applied(
+            "deployments",
+            "Object{metadata: Object.metadata{labels: {\"a\": has(object.spec.paused) ? \"b\" : object.spec.template.spec.containers[0].image + object.metadata.labels.x}}}",
+        ),
         operations("\"/spec/\" + object.metadata.name"),
         operations("\"/metadata/labels/a\"").replace("value: 3", "value: \"3\""),
     ] {
@@ -117,6 +129,12 @@ fn what_a_built_in_kind_does_not_have_is_told() {
                 "{patchesJson6902: '[{\"op\": \"add\", \"path\": \"/spec/nodeSelektor\", \"value\": {}}]'}",
             ),
             "8:31: a Pod has no field spec.nodeSelektor (did you mean \"nodeSelector\"?)",
+        ),
+        (
+            patched(
+                "{patchStrategicMerge: {metadata: {annotations: {a: \"{{ request.object.metdata.name || 'x' }}\"}}}}",
+            ),
+            "8:64: a Pod has no field metdata (did you mean \"metadata\"?)",
         ),
         (
             patched("{patchStrategicMerge: {metadata: {name: '{{ to_loer(request.name) }}'}}}"),
@@ -209,7 +227,7 @@ fn variables_anchors_and_custom_kinds_are_left_alone() {
             "{NAMESPACES}    generate: {{apiVersion: example.com/v1, kind: Widget, name: made, namespace: x, data: {{anything: 1}}}}\n"
         )),
         rule(&format!(
-            "{NAMESPACES}    generate: {{apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: '{{{{ request.object.x }}}}'}}\n"
+            "{NAMESPACES}    generate: {{apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: '{{{{ request.object.metadata }}}}'}}\n"
         )),
     ] {
         let told: Vec<String> = messages(&compiled(&text))
