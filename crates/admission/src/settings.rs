@@ -79,6 +79,84 @@ const REVIEW_BYTES: usize = 12 << 20;
 /// A conservative bound that keeps one slow rule from holding a request for the whole of its time.
 const STEPS: u64 = 2_000_000;
 
+/// Reads the text of a key into the settings.
+type Set = fn(&mut Settings, &str) -> Result<(), String>;
+
+/// The keys of the ConfigMap. The reference has a row for each.
+const KEYS: &[(&str, Set)] = &[
+    ("resourceFilters", |to, text| {
+        to.filters = read_filters(text)?;
+        Ok(())
+    }),
+    ("excludeGroups", |to, text| {
+        to.excluded.groups = Patterns::read(text);
+        Ok(())
+    }),
+    ("excludeUsernames", |to, text| {
+        to.excluded.usernames = Patterns::read(text);
+        Ok(())
+    }),
+    ("excludeRoles", |to, text| {
+        to.excluded.roles = Patterns::read(text);
+        Ok(())
+    }),
+    ("excludeClusterRoles", |to, text| {
+        to.excluded.cluster_roles = Patterns::read(text);
+        Ok(())
+    }),
+    ("generateSuccessEvents", |to, text| {
+        to.success_events = read_flag(text)?;
+        Ok(())
+    }),
+    ("successEventActions", |to, text| {
+        to.success_event_actions = words(text).collect();
+        Ok(())
+    }),
+    ("webhooks", Settings::set_webhooks),
+    ("matchConditions", |to, text| {
+        to.match_conditions = read_conditions(text)?;
+        Ok(())
+    }),
+    ("webhookLabels", |to, text| {
+        to.webhook_labels = read_texts(text)?;
+        Ok(())
+    }),
+    ("webhookAnnotations", |to, text| {
+        to.webhook_annotations = read_texts(text)?;
+        Ok(())
+    }),
+    ("maxContextSize", |to, text| {
+        to.limits.context_bytes = read_size(text)?;
+        Ok(())
+    }),
+    ("kiln.authorRights", |to, text| {
+        to.authors = Authors::read(text)?;
+        Ok(())
+    }),
+    ("kiln.maxReviewSize", |to, text| {
+        let bytes = usize::try_from(read_size(text)?).unwrap_or(usize::MAX);
+        to.review_bytes = bytes.max(1 << 20);
+        Ok(())
+    }),
+    ("kiln.maxSteps", |to, text| {
+        let steps = text.trim().parse();
+        to.limits.steps = steps.map_err(|_| format!("{text:?} is not a number"))?;
+        Ok(())
+    }),
+    ("kiln.protectedNamespaces", |to, text| {
+        to.protected_namespaces = words(text).collect();
+        Ok(())
+    }),
+    ("kiln.exceptionNamespaces", |to, text| {
+        to.exception_namespaces = words(text).collect();
+        Ok(())
+    }),
+    ("kiln.services", |to, text| {
+        to.services = HostAllowlist::read(text)?;
+        Ok(())
+    }),
+];
+
 impl Settings {
     /// What counts without a ConfigMap.
     pub fn new(namespace: &str) -> Self {
@@ -146,34 +224,10 @@ impl Settings {
 
     /// Sets one key. Keys that mean nothing here are skipped.
     fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
-        match key {
-            "resourceFilters" => self.filters = read_filters(text)?,
-            "excludeGroups" => self.excluded.groups = Patterns::read(text),
-            "excludeUsernames" => self.excluded.usernames = Patterns::read(text),
-            "excludeRoles" => self.excluded.roles = Patterns::read(text),
-            "excludeClusterRoles" => self.excluded.cluster_roles = Patterns::read(text),
-            "generateSuccessEvents" => self.success_events = read_flag(text)?,
-            "successEventActions" => self.success_event_actions = words(text).collect(),
-            "webhooks" => self.set_webhooks(text)?,
-            "matchConditions" => self.match_conditions = read_conditions(text)?,
-            "webhookLabels" => self.webhook_labels = read_texts(text)?,
-            "webhookAnnotations" => self.webhook_annotations = read_texts(text)?,
-            "maxContextSize" => self.limits.context_bytes = read_size(text)?,
-            "kiln.maxReviewSize" => {
-                let bytes = read_size(text)?;
-                self.review_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1 << 20);
-            }
-            "kiln.authorRights" => self.authors = Authors::read(text)?,
-            "kiln.maxSteps" => {
-                self.limits.steps =
-                    text.trim().parse().map_err(|_| format!("{text:?} is not a number"))?;
-            }
-            "kiln.services" => self.services = HostAllowlist::read(text)?,
-            "kiln.protectedNamespaces" => self.protected_namespaces = words(text).collect(),
-            "kiln.exceptionNamespaces" => self.exception_namespaces = words(text).collect(),
-            _ => {}
+        match KEYS.iter().find(|(known, _)| *known == key) {
+            Some((_, set)) => set(self, text),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn keep(&mut self, key: &str, old: &Settings) {
@@ -371,6 +425,21 @@ mod tests {
 
     fn pod() -> Gvk {
         Gvk::new("v1", "Pod")
+    }
+
+    #[test]
+    fn the_reference_has_a_row_for_every_key() {
+        let page = kiln_testkit::project_root().join("docs/reference/configmap.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+        let documented: Vec<&str> = cells.flat_map(|cell| cell.split('`').step_by(2)).collect();
+        for (key, _) in KEYS {
+            assert!(documented.contains(key), "docs/reference/configmap.md has no row for {key}");
+        }
+        for key in documented.iter().filter(|key| !key.trim().is_empty()) {
+            let is_known = KEYS.iter().any(|(known, _)| known == key);
+            assert!(is_known, "docs/reference/configmap.md has {key}, which is not read");
+        }
     }
 
     #[test]
