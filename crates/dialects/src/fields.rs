@@ -1,8 +1,14 @@
 //! Reading documents that people wrote: every slip is reported with its place, and reading goes on.
+//!
+//! Which fields there are is written in `kiln_fields`, from which the reference is printed, too.
+
+#[cfg(test)]
+mod tests;
 
 use std::cell::{OnceCell, RefCell};
 
 use kiln_diagnostic::{Diagnostic, Severity, SourceLocation, did_you_mean};
+use kiln_fields::FieldTable;
 use kiln_value::{Map, Path, Str, Value};
 use kiln_yaml::{Document, Places};
 
@@ -114,13 +120,18 @@ impl<'d, 'r> Node<'d, 'r> {
     }
 
     /// The fields of a map; unknown ones are reported with the nearest known name.
-    pub(crate) fn fields(&self, known: &'static [&'static str]) -> Option<Fields<'d, 'r>> {
+    pub(crate) fn fields(&self, table: &'static FieldTable) -> Option<Fields<'d, 'r>> {
+        #[cfg(test)]
+        tests::note(&self.path, table);
         let fields = self.any_fields()?;
         for key in fields.map.keys() {
-            if !known.contains(&key.as_str()) {
-                let hint = match did_you_mean(key, known.iter().copied()) {
+            if table.field(key).is_none() {
+                let hint = match did_you_mean(key, table.names()) {
                     Some(meant) => format!("did you mean {meant:?}?"),
-                    None => format!("the fields here are {}", known.join(", ")),
+                    None => {
+                        let names: Vec<&str> = table.names().collect();
+                        format!("the fields here are {}", names.join(", "))
+                    }
                 };
                 let at = self.path.join(key);
                 self.report.error_at_key(&at, format!("unknown field {at}"), Some(hint));

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kiln_diagnostic::did_you_mean;
+#[cfg(test)]
+use kiln_testkit::Shape;
 use kiln_value::{Key, Number, Path, Segment, Str, Value};
 
 /// Why a value does not fit a type.
@@ -55,6 +57,10 @@ pub(crate) trait Decode: Default {
     /// so that tests of all fields know the new ones too.
     #[cfg(test)]
     fn places(text: &str) -> Vec<(String, Value)>;
+
+    /// What the type is read from, to be compared with the tables of fields.
+    #[cfg(test)]
+    fn shape() -> Shape;
 }
 
 /// Reads a value that must have exactly this form.
@@ -194,6 +200,11 @@ impl Decode for String {
     }
 
     #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::String
+    }
+
+    #[cfg(test)]
     fn places(text: &str) -> Vec<(String, Value)> {
         vec![(String::new(), Value::from(text))]
     }
@@ -221,6 +232,11 @@ impl Decode for Str {
     }
 
     #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::String
+    }
+
+    #[cfg(test)]
     fn places(text: &str) -> Vec<(String, Value)> {
         vec![(String::new(), Value::from(text))]
     }
@@ -239,6 +255,11 @@ impl Decode for bool {
             }
             other => Err(reader.mismatch(other, "bool")),
         }
+    }
+
+    #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::Boolean
     }
 
     #[cfg(test)]
@@ -271,6 +292,11 @@ impl Decode for i64 {
     }
 
     #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::Integer
+    }
+
+    #[cfg(test)]
     fn places(_: &str) -> Vec<(String, Value)> {
         Vec::new()
     }
@@ -287,6 +313,11 @@ impl Decode for Value {
     }
 
     #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::Any
+    }
+
+    #[cfg(test)]
     fn places(text: &str) -> Vec<(String, Value)> {
         vec![(String::new(), Value::from(text))]
     }
@@ -299,6 +330,11 @@ impl<T: Decode> Decode for Option<T> {
 
     fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
         self.get_or_insert_with(T::default).read(value, reader)
+    }
+
+    #[cfg(test)]
+    fn shape() -> Shape {
+        T::shape()
     }
 
     #[cfg(test)]
@@ -326,6 +362,11 @@ impl<T: Decode> Decode for Vec<T> {
     }
 
     #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::List(Box::new(T::shape()))
+    }
+
+    #[cfg(test)]
     fn places(text: &str) -> Vec<(String, Value)> {
         let each = T::places(text).into_iter();
         each.map(|(name, value)| (name, Value::from_iter([value]))).collect()
@@ -347,6 +388,11 @@ impl Decode for BTreeMap<String, String> {
             reader.below(Segment::from(key), |reader| reader.read_into(value, text))?;
         }
         Ok(())
+    }
+
+    #[cfg(test)]
+    fn shape() -> Shape {
+        Shape::Map
     }
 
     #[cfg(test)]
@@ -394,6 +440,12 @@ macro_rules! record {
                     })*
                     Ok(())
                 })
+            }
+
+            #[cfg(test)]
+            fn shape() -> kiln_testkit::Shape {
+                let fields = vec![$(($key, <$type as $crate::decode::Decode>::shape())),*];
+                kiln_testkit::Shape::Fields(fields)
             }
 
             #[cfg(test)]

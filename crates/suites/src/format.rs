@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
+use kiln_fields::{FieldTable, kyverno_cli as table};
 use kiln_offline::{Values, remark_kind};
 use kiln_rules::Operation;
 use kiln_value::{Path, Str, Value, from_value};
@@ -314,73 +315,20 @@ pub(crate) struct Expectation {
 }
 
 /// The fields of a suite, of a result and of what a result names.
-const FIELDS: [&[&str]; 3] = [
-    &[
-        "apiVersion",
-        "kind",
-        "metadata",
-        "name",
-        "policies",
-        "resources",
-        "targetResources",
-        "paramResources",
-        "clusterResources",
-        "exceptions",
-        "crds",
-        "variables",
-        "values",
-        "userinfo",
-        "context",
-        "apiCallResponses",
-        "globalContextEntries",
-        "results",
-        "checks",
-        "jsonPayload",
-        "jsonPayloads",
-        "httpPayloads",
-        "envoyPayloads",
-    ],
-    &[
-        "policy",
-        "rule",
-        "kind",
-        "resources",
-        "resourceSpecs",
-        "result",
-        "operation",
-        "patchedResources",
-        "generatedResource",
-        "generatedResources",
-        "cloneSourceResource",
-        "failOnMissingResources",
-        "rejectMessage",
-        "status",
-        "resource",
-        "namespace",
-        "patchedResource",
-        "isValidatingAdmissionPolicy",
-        "isMutatingAdmissionPolicy",
-        "isValidatingPolicy",
-        "isImageValidatingPolicy",
-        "isMutatingPolicy",
-        "isGeneratingPolicy",
-        "isDeletingPolicy",
-    ],
-    &["group", "version", "kind", "namespace", "name", "subresource"],
-];
+const FIELDS: [&FieldTable; 3] = [&table::TEST, &table::RESULT, &table::RESOURCE_SPEC];
 
 /// Fields that Go would read although they are in another letter case, corrected; each with where it is and its name.
 fn respelt(
     value: &mut Value,
-    fields: &[&[&'static str]],
+    tables: &[&'static FieldTable],
     path: &Path,
     found: &mut Vec<(Path, &'static str)>,
 ) {
-    let Some((known, deeper)) = fields.split_first() else { return };
+    let Some((table, deeper)) = tables.split_first() else { return };
     let Some(map) = value.as_map_mut() else { return };
     let wrong = |key: &str| {
-        let same = |name: &&&'static str| name.eq_ignore_ascii_case(key);
-        known.iter().find(same).copied().filter(|_| !known.contains(&key))
+        let same = |name: &&'static str| name.eq_ignore_ascii_case(key);
+        table.names().find(same).filter(|_| table.field(key).is_none())
     };
     let keys: Vec<(String, &'static str)> =
         map.keys().filter_map(|key| Some((key.as_str().to_owned(), wrong(key)?))).collect();
@@ -585,5 +533,20 @@ impl ExpectedResult {
             });
         }
         named
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_testkit::Shape;
+
+    use super::*;
+
+    #[test]
+    fn the_readers_have_the_fields_of_the_tables() {
+        const OPEN: &[&str] = &["globalValues", "values", "foreachValues", "labels", "extra"];
+        let none = Vec::<String>::new();
+        assert_eq!(Shape::of::<TestFile>(OPEN).differences(&table::TEST), none);
+        assert_eq!(Shape::of::<GivenFile>(OPEN).differences(&table::GIVEN), none);
     }
 }

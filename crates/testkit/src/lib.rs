@@ -18,10 +18,12 @@ pub mod markdown;
 mod missing;
 #[cfg(feature = "server")]
 pub mod server;
+mod shape;
 mod tally;
 
 pub use cases::{Case, Expected, cases, read_cases};
 pub use corpus::{RECORDED_CASES, corpus, corpus_folder, corpus_json, project_root};
 pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
 pub use missing::{skip, skip_named};
+pub use shape::Shape;
 pub use tally::{Tally, difference};

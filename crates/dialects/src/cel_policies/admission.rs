@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
+use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::{
     ApplyRules, Dialect, Filters, FindParams, MissingParams, Mutate, Mutation, Origin, Params,
@@ -22,16 +23,9 @@ use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::known_fields;
 
-const RULES: Rules = Rules {
-    spec: &[
-        "failurePolicy",
-        "matchConditions",
-        "matchConstraints",
-        "mutations",
-        "paramKind",
-        "reinvocationPolicy",
-        "variables",
-    ],
+static RULES: Rules = Rules {
+    document: &table::ADMISSION_POLICY,
+    spec: &table::ADMISSION_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
     namespaced_versions: &[],
 };
@@ -163,19 +157,19 @@ fn policy(
 }
 
 fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {
-    let fields = node.fields(&["apiVersion", "kind"])?;
+    let fields = node.fields(&table::PARAM_KIND)?;
     Some(Gvk::new(&fields.required_text("apiVersion")?, &fields.required_text("kind")?))
 }
 
 fn binding(report: &Report<'_>, kinds: &Kinds) -> Option<Binding> {
-    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let root = report.root().fields(&table::BINDING)?;
     let metadata = root.get("metadata")?.any_fields()?;
     let name = metadata.required_text("name")?;
     let Some(spec) = root.get("spec") else {
         root.error("the binding has no spec", Some("add spec.policyName".into()));
         return None;
     };
-    let spec = spec.fields(&["policyName", "paramRef", "matchResources"])?;
+    let spec = spec.fields(&table::BINDING_SPEC)?;
     let policy = spec.required_text("policyName")?;
     let narrow_include = match spec.get("matchResources") {
         Some(node) => {
@@ -191,8 +185,7 @@ fn binding(report: &Report<'_>, kinds: &Kinds) -> Option<Binding> {
 }
 
 fn param_ref(node: &Node<'_, '_>) -> Option<(FindParams, Option<Str>, MissingParams)> {
-    let fields: Fields<'_, '_> =
-        node.fields(&["name", "namespace", "selector", "parameterNotFoundAction"])?;
+    let fields: Fields<'_, '_> = node.fields(&table::PARAM_REF)?;
     let missing = match fields.text("parameterNotFoundAction").as_deref() {
         None | Some("Deny") => MissingParams::Fail,
         Some("Allow") => MissingParams::Skip,

@@ -1,29 +1,12 @@
 //! `matchConstraints`: Kubernetes' way to say which requests a policy is about.
 
+use kiln_fields::policies as table;
 use kiln_object::Kinds;
 use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, FilterSemantics, Filters, KindPattern, Operation, Operations};
 use kiln_value::Str;
 
 use crate::fields::{Fields, Node};
-
-const FIELDS: &[&str] = &[
-    "resourceRules",
-    "excludeResourceRules",
-    "namespaceSelector",
-    "objectSelector",
-    "matchPolicy",
-];
-const TARGET_FIELDS: &[&str] = &[
-    "resourceRules",
-    "excludeResourceRules",
-    "namespaceSelector",
-    "objectSelector",
-    "matchPolicy",
-    "expression",
-];
-const RULE: &[&str] =
-    &["apiGroups", "apiVersions", "operations", "resources", "resourceNames", "scope"];
 
 /// What a policy is about.
 pub(super) struct Constraints {
@@ -55,8 +38,10 @@ pub(super) fn read(
     old: OldLabels,
     of: ConstraintOwner,
 ) -> Option<Constraints> {
-    let fields =
-        node.fields(if of == ConstraintOwner::Targets { TARGET_FIELDS } else { FIELDS })?;
+    let fields = node.fields(match of {
+        ConstraintOwner::Targets => &table::TARGET_CONSTRAINTS,
+        ConstraintOwner::Policy | ConstraintOwner::Binding => &table::MATCH_CONSTRAINTS,
+    })?;
     if let Some(policy) = fields.text("matchPolicy")
         && !matches!(policy.as_str(), "Exact" | "Equivalent")
     {
@@ -112,7 +97,7 @@ fn rules(fields: &Fields<'_, '_>, key: &str, kinds: &Kinds, selectors: &Selector
 }
 
 fn rule(node: &Node<'_, '_>, kinds: &Kinds, selectors: &Selectors) -> Option<Filter> {
-    let fields = node.fields(RULE)?;
+    let fields = node.fields(&table::RESOURCE_RULE)?;
     let texts = |key: &str| fields.get(key).map(|node| node.texts()).unwrap_or_default();
     let (groups, versions, resources) =
         (texts("apiGroups"), texts("apiVersions"), texts("resources"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cel::{Env, PolicyScope};
+use kiln_fields::policies as table;
 use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, ReportResult};
 use kiln_text::time::Time;
 use kiln_value::{Path, Str};
@@ -11,17 +12,6 @@ use kiln_yaml::Document;
 use super::expressions::{self, ExpectedType};
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
-
-const SPEC: &[&str] = &[
-    "allowedValues",
-    "evaluationMode",
-    "expiresAt",
-    "images",
-    "matchConditions",
-    "policyRefs",
-    "properties",
-    "reportResult",
-];
 
 /// The label that says which of several exceptions decides.
 const PRIORITY: &str = "polex.kyverno.io/priority";
@@ -38,7 +28,7 @@ pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
 
 /// One exception for policies of the cluster, and one for those of a namespace, since functions differ.
 fn exceptions(report: &Report<'_>) -> Option<Vec<Exception>> {
-    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let root = report.root().fields(&table::EXCEPTION)?;
     let metadata = root.get("metadata")?.any_fields()?;
     let name = metadata.required_text("name")?;
     let namespace = metadata.text("namespace").filter(|namespace| !namespace.is_empty());
@@ -46,7 +36,7 @@ fn exceptions(report: &Report<'_>) -> Option<Vec<Exception>> {
         root.error("the exception has no spec", Some("add spec.policyRefs".into()));
         return None;
     };
-    let spec = spec.fields(SPEC)?;
+    let spec = spec.fields(&table::EXCEPTION_SPEC)?;
     let own = namespace.clone().unwrap_or_else(|| "default".into());
     let refs = references(&spec, &own);
     let name = match &namespace {
@@ -97,7 +87,7 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
         spec.error("must specify at least one policy ref", Some("add policyRefs".into()));
     }
     let read = |node: &Node<'_, '_>| -> Option<(ExceptedRules, bool)> {
-        let fields = node.fields(&["name", "kind"])?;
+        let fields = node.fields(&table::POLICY_REF)?;
         let (name, kind) = (fields.text("name"), fields.text("kind"));
         if name.as_ref().is_none_or(Str::is_empty) {
             node.error_with("must specify policy name", "add name");

@@ -136,7 +136,7 @@ pub(super) fn named(
 ) -> Vec<NamedExpression> {
     let mut found: Vec<NamedExpression> = Vec::new();
     for element in list.map(|node| node.elements()).unwrap_or_default() {
-        let Some(fields) = element.fields(&["name", "expression"]) else { continue };
+        let Some(fields) = element.fields(&kiln_fields::kyverno::MATCH_CONDITION) else { continue };
         let (Some(name), Some(_)) =
             (fields.required_text("name"), fields.required_text("expression"))
         else {

@@ -1,6 +1,7 @@
 //! GeneratingPolicy and NamespacedGeneratingPolicy, in the shipped and in the proposed spelling.
 
 use kiln_cel::Env;
+use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
     Block, Dialect, DocumentPart, Emission, Emitter, Existing, Generate, Lifecycle, OnPolicyDelete,
@@ -23,27 +24,12 @@ const MANAGER: &str = "generate";
 const LABELS: OwnershipLabels =
     OwnershipLabels { rule: false, trigger_name: true, whole_source: false };
 
-const RULES: Rules = Rules {
-    spec: &[
-        "auditAnnotations",
-        "evaluation",
-        "generate",
-        "matchConditions",
-        "matchConstraints",
-        "useServerSideApply",
-        "variables",
-        "webhookConfiguration",
-    ],
+static RULES: Rules = Rules {
+    document: &table::GENERATING_POLICY,
+    spec: &table::GENERATING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
     namespaced_versions: &["v1", "v1beta1"],
 };
-const EVALUATION: &[&str] = &[
-    "admission",
-    "generateExisting",
-    "orphanDownstreamOnPolicyDelete",
-    "skipBackgroundRequests",
-    "synchronize",
-];
 
 /// Compiles a generating policy.
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
@@ -67,7 +53,8 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let (program, asks_for_namespace) = program(head, &script, kinds)?;
     let script =
         Script { asks_for_namespace: script.asks_for_namespace || asks_for_namespace, ..script };
-    let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
+    let evaluation =
+        head.spec.get("evaluation").and_then(|node| node.fields(&table::GENERATING_EVALUATION));
     let evaluation = evaluation.as_ref();
     let lifecycle = Lifecycle {
         synchronize: switch(evaluation, "synchronize").unwrap_or(false),
@@ -129,7 +116,7 @@ fn program(head: &Head<'_, '_>, script: &Script, kinds: &Kinds) -> Option<(Gener
 }
 
 fn emitter(entry: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emitter> {
-    let fields = entry.fields(&["name", "expression", "template"])?;
+    let fields = entry.fields(&table::GENERATE_ENTRY)?;
     let name = fields.text("name");
     let emission = match (fields.get("expression"), fields.get("template")) {
         (Some(expression), None) => asked(&expression, script, kinds)?,
@@ -172,7 +159,7 @@ fn asked(node: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emission
 }
 
 fn documents(node: &Node<'_, '_>, env: &Env) -> Option<Emission> {
-    let fields: Fields<'_, '_> = node.fields(&["value", "interpolate"])?;
+    let fields: Fields<'_, '_> = node.fields(&table::GENERATE_TEMPLATE)?;
     fields.required_text("value")?;
     let interpolate = match fields.text("interpolate").as_deref() {
         None | Some("none") => false,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kiln_cel::{Env, EnvBuilder, PolicyScope, Type};
+use kiln_fields::{FieldTable, policies as table};
 use kiln_object::Kinds;
 use kiln_rules::{
     ApplyRules, Dialect, Expression, Lifecycle, NamedExpression, Origin, Policy, PolicyId, Program,
@@ -28,8 +29,9 @@ pub(super) struct Head<'d, 'r> {
 
 /// What a kind of policy allows.
 pub(super) struct Rules {
-    /// The fields of `spec`.
-    pub(super) spec: &'static [&'static str],
+    /// The fields of the document, and of its `spec`.
+    pub(super) document: &'static FieldTable,
+    pub(super) spec: &'static FieldTable,
     /// The versions of a policy for the cluster.
     pub(super) versions: &'static [&'static str],
     /// The versions of a policy in a namespace.
@@ -62,7 +64,7 @@ pub(super) fn compile(
 
 /// Reads the beginning of a policy; `None` when not even its name can be read.
 fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
-    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let root = report.root().fields(rules.document)?;
     let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
     let metadata = match root.get("metadata") {
         Some(metadata) => metadata.any_fields()?,
@@ -163,7 +165,7 @@ impl Head<'_, '_> {
         let mut found: Vec<NamedExpression> = Vec::new();
         let list = self.spec.get("variables").map(|node| node.elements()).unwrap_or_default();
         for element in list {
-            let Some(fields) = element.fields(&["name", "expression"]) else { continue };
+            let Some(fields) = element.fields(&table::POLICY_VARIABLE) else { continue };
             let (Some(name), Some(_)) =
                 (fields.required_text("name"), fields.required_text("expression"))
             else {
@@ -196,7 +198,7 @@ impl Head<'_, '_> {
         let list =
             self.spec.get("auditAnnotations").map(|node| node.elements()).unwrap_or_default();
         let read = |element: &Node<'_, '_>| {
-            let fields = element.fields(&["key", "valueExpression"])?;
+            let fields = element.fields(&table::AUDIT_ANNOTATION)?;
             let name = fields.required_text("key")?;
             fields.required_text("valueExpression")?;
             let node = fields.get("valueExpression")?;
@@ -223,7 +225,7 @@ pub(super) fn switch(fields: Option<&Fields<'_, '_>>, key: &str) -> Option<bool>
     let node = fields?.get(key)?;
     match node.value.as_bool() {
         Some(flag) => Some(flag),
-        None => node.fields(&["enabled"])?.flag("enabled"),
+        None => node.fields(&table::SWITCH)?.flag("enabled"),
     }
 }
 

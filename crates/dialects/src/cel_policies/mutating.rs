@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kiln_cel::Env;
 use kiln_diagnostic::{Severity, did_you_mean};
+use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
     Dialect, Existing, ExpressionTargets, FilteredTargets, Lifecycle, Mutate, Mutation,
@@ -21,32 +22,12 @@ use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::known_fields;
 
-const RULES: Rules = Rules {
-    spec: &[
-        "auditAnnotations",
-        "autogen",
-        "evaluation",
-        "failurePolicy",
-        "matchConditions",
-        "matchConstraints",
-        "mutations",
-        "reinvocationPolicy",
-        "targetMatchConditions",
-        "targetMatchConstraints",
-        "variables",
-        "webhookConfiguration",
-    ],
+static RULES: Rules = Rules {
+    document: &table::MUTATING_POLICY,
+    spec: &table::MUTATING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
     namespaced_versions: &["v1", "v1beta1"],
 };
-const EVALUATION: &[&str] = &[
-    "admission",
-    "background",
-    "mode",
-    "mutateExisting",
-    "skipBackgroundRequests",
-    "useServerSideApply",
-];
 /// Begins the name of the rule for existing objects, where another one changes what is sent.
 const EXISTING: &str = "existing-";
 
@@ -129,7 +110,8 @@ fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, k
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
     let constraints = head.constraints(kinds, OldLabels::Count);
-    let evaluation = head.spec.get("evaluation").and_then(|node| node.fields(EVALUATION));
+    let evaluation =
+        head.spec.get("evaluation").and_then(|node| node.fields(&table::MUTATING_EVALUATION));
     let evaluation = evaluation.as_ref();
     let base = Env::mutating(head.policy_scope()).extend().homogeneous_literals(true).build();
     let (variables, env) = head.variables(&base);
@@ -251,7 +233,7 @@ fn mutation(
     over_atomic: bool,
     patched: &[Gvk],
 ) -> Option<ScriptedPatch> {
-    let fields = node.fields(&["patchType", "applyConfiguration", "jsonPatch"])?;
+    let fields = node.fields(&table::MUTATION)?;
     let (word, other, form, wanted) = match fields.required_text("patchType")?.as_str() {
         "ApplyConfiguration" => {
             let form = PatchForm::Configuration { over_atomic };
@@ -283,7 +265,7 @@ fn mutation(
         );
         return None;
     };
-    let patch = patch.fields(&["expression"])?;
+    let patch = patch.fields(&table::PATCH_EXPRESSION)?;
     patch.required_text("expression")?;
     let written = patch.get("expression")?;
     let expression = expressions::node(env, &written, wanted)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_fields::kubemod as table;
 use kiln_gotemplate::Template;
 use kiln_rules::{
     ApplyRules, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
@@ -19,16 +20,6 @@ use crate::fields::{Fields, Node, Report};
 /// The namespace of rules that reach beyond their own.
 const CLUSTER_WIDE: &str = "kubemod-system";
 const API_VERSION: &str = "api.kubemod.io/v1beta1";
-const SPEC: &[&str] = &[
-    "type",
-    "match",
-    "matches",
-    "patch",
-    "rejectMessage",
-    "targetNamespaceRegex",
-    "executionTier",
-    "admissionOperations",
-];
 
 /// Compiles a ModRule. KubeMod drops a rule that does not load without a word; here every reason is said.
 pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
@@ -42,7 +33,7 @@ pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
 
 fn policy(report: &Report<'_>) -> Option<Policy> {
     let root = report.root();
-    let fields = root.fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let fields = root.fields(&table::MOD_RULE)?;
     let api_version = fields.required_text("apiVersion")?;
     if api_version != API_VERSION {
         let path = Path::from_iter(["apiVersion"]);
@@ -62,7 +53,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
         fields.error("the field spec is missing", None);
         return None;
     };
-    let spec = spec.fields(SPEC)?;
+    let spec = spec.fields(&table::SPEC)?;
     let id = PolicyId {
         dialect: Dialect::ModRule,
         namespace: Some(namespace.clone()),

@@ -1,5 +1,6 @@
 //! The items of `match` and `patch`.
 
+use kiln_fields::kubemod as table;
 use kiln_gotemplate::{FunctionSet, Options, Template};
 use kiln_jsonpath::Expression;
 use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, ValueTest};
@@ -11,21 +12,6 @@ use super::compile::loose_text;
 use super::structure;
 use crate::fields::{Fields, Node};
 use crate::known_fields;
-
-const MATCH: &[&str] = &[
-    "select",
-    "matchFor",
-    "matchValue",
-    "matchValues",
-    "matchRegex",
-    "negate",
-    // Until 0.6.0.
-    "query",
-    "value",
-    "values",
-    "regex",
-    "negative",
-];
 
 /// A field, also under the name it had before 0.6.0.
 fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
@@ -49,7 +35,7 @@ fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<
 
 /// Compiles an item of `match`.
 pub(super) fn match_item(node: &Node<'_, '_>) -> Option<MatchItem> {
-    let fields = node.fields(MATCH)?;
+    let fields = node.fields(&table::MATCH_ITEM)?;
     let Some(select) = renamed(&fields, "select", "query") else {
         fields.error(
             "the field select of an item is missing",
@@ -162,7 +148,7 @@ fn expression(node: &Node<'_, '_>) -> Option<Expression> {
 
 /// Compiles an item of `patch`.
 pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
-    let fields = node.fields(&["op", "select", "path", "from", "value"])?;
+    let fields = node.fields(&table::PATCH_ITEM)?;
     let action = match fields.required_text("op")?.as_str() {
         "add" => PatchAction::Add,
         "replace" => PatchAction::Replace,

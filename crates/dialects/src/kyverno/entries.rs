@@ -1,5 +1,6 @@
 //! `context`: named values and where they come from.
 
+use kiln_fields::kyverno as table;
 use kiln_jmespath::Expression;
 use kiln_rules::{ApiCall, Callee, ContextEntry, Load, Method, QueryText, Scope};
 use kiln_value::{Str, Value};
@@ -25,14 +26,7 @@ pub(crate) fn context(node: Option<Node<'_, '_>>, scope: &Scope) -> Vec<ContextE
 }
 
 fn entry(node: &Node<'_, '_>, scope: &Scope) -> Option<ContextEntry> {
-    let fields = node.fields(&[
-        "name",
-        "configMap",
-        "apiCall",
-        "imageRegistry",
-        "variable",
-        "globalReference",
-    ])?;
+    let fields = node.fields(&table::CONTEXT_ENTRY)?;
     let sources: Vec<_> = SOURCES.iter().filter_map(|key| Some((*key, fields.get(key)?))).collect();
     let [(word, source)] = &sources[..] else {
         node.error_with(
@@ -52,11 +46,11 @@ fn entry(node: &Node<'_, '_>, scope: &Scope) -> Option<ContextEntry> {
         "configMap" => config_map(source, scope)?,
         "apiCall" => call(source, scope)?,
         "globalReference" => {
-            let fields = source.fields(&["name", "jmesPath"])?;
+            let fields = source.fields(&table::GLOBAL_REFERENCE)?;
             Load::Global { name: required(&fields, "name")?, query: query(&fields) }
         }
         _ => {
-            let fields = source.fields(&["reference", "jmesPath", "imageRegistryCredentials"])?;
+            let fields = source.fields(&table::IMAGE_REGISTRY)?;
             Load::Image { reference: required(&fields, "reference")?, query: query(&fields) }
         }
     };
@@ -98,7 +92,7 @@ fn name(fields: &Fields<'_, '_>, source: &Node<'_, '_>) -> Option<Str> {
 }
 
 fn variable(node: &Node<'_, '_>) -> Option<Load> {
-    let fields = node.fields(&["value", "jmesPath", "default", "name"])?;
+    let fields = node.fields(&table::VARIABLE)?;
     let (value, query, default) =
         (template(&fields, "value"), query(&fields), template(&fields, "default"));
     if value.is_none() && query.is_none() {
@@ -119,7 +113,7 @@ fn variable(node: &Node<'_, '_>) -> Option<Load> {
 }
 
 fn config_map(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
-    let fields = node.fields(&["name", "namespace"])?;
+    let fields = node.fields(&table::CONFIG_MAP)?;
     let name = required(&fields, "name")?;
     let Some(namespace) = fields.get("namespace") else {
         node.error_with(
@@ -141,7 +135,7 @@ fn config_map(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
 }
 
 fn call(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
-    let fields = node.fields(&["urlPath", "method", "data", "service", "jmesPath", "default"])?;
+    let fields = node.fields(&table::API_CALL)?;
     let method = match fields.text("method").as_deref() {
         None | Some("GET") => Method::Get,
         Some("POST") => Method::Post,
@@ -164,7 +158,7 @@ fn call(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
             Callee::ApiServer(string_template(&path)?)
         }
         (None, Some(service)) => {
-            let fields = service.fields(&["url", "caBundle", "headers"])?;
+            let fields = service.fields(&table::SERVICE)?;
             Callee::Service {
                 url: required(&fields, "url")?,
                 headers: fields.get("headers").map(|node| pairs(&node)).unwrap_or_default(),
@@ -208,7 +202,7 @@ fn in_own_namespace(node: &Node<'_, '_>, path: &str, own: &str) {
 /// A list of keys and values.
 fn pairs(node: &Node<'_, '_>) -> Vec<(Str, Template)> {
     let read = |element: &Node<'_, '_>| {
-        let fields = element.fields(&["key", "value"])?;
+        let fields = element.fields(&table::KEY_VALUE)?;
         Some((fields.required_text("key")?, template(&fields, "value")?))
     };
     node.elements().iter().filter_map(read).collect()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_fields::kyverno as table;
 use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, ReportResult};
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
@@ -10,8 +11,6 @@ use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::kyverno::filters;
 use crate::kyverno::parse::conditions;
-
-const SPEC: &[&str] = &["background", "conditions", "exceptions", "match", "podSecurity"];
 
 /// Compiles a PolicyException. One with an error is left out.
 pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
@@ -24,14 +23,14 @@ pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
 }
 
 fn exception(report: &Report<'_>) -> Option<Exception> {
-    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let root = report.root().fields(&table::EXCEPTION)?;
     let metadata = required(&root, "metadata")?.any_fields()?;
     let name = metadata.required_text("name")?;
     let name = match metadata.text("namespace").filter(|namespace| !namespace.is_empty()) {
         Some(namespace) => Str::from(format!("{namespace}/{name}")),
         None => name,
     };
-    let spec = required(&root, "spec")?.fields(SPEC)?;
+    let spec = required(&root, "spec")?.fields(&table::EXCEPTION_SPEC)?;
     let include = filters::block(required(&spec, "match")?, false)?;
     if include.filters.filters().is_empty() {
         // Kyverno stores such an exception, and it applies to nothing.
@@ -73,7 +72,7 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
 }
 
 fn excepted(node: &Node<'_, '_>) -> Option<ExceptedRules> {
-    let fields = node.fields(&["policyName", "ruleNames"])?;
+    let fields = node.fields(&table::EXCEPTED_RULES)?;
     let policy = fields.required_text("policyName")?;
     let rules = required(&fields, "ruleNames")?.texts();
     Some(ExceptedRules { dialect: Dialect::Kyverno, policy, rules })

@@ -1,5 +1,6 @@
 //! `match` and `exclude`: any, all, or the old form with everything directly below.
 
+use kiln_fields::kyverno as table;
 use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, Filters, KindPattern, Operation, Subject, UserFilter};
 use kiln_value::Value;
@@ -14,22 +15,9 @@ pub(crate) struct Block<'d, 'r> {
     pub(crate) old_form: bool,
 }
 
-const BLOCK: &[&str] = &["any", "all", "resources", "subjects", "roles", "clusterRoles"];
-const FILTER: &[&str] = &["resources", "subjects", "roles", "clusterRoles"];
-const RESOURCES: &[&str] = &[
-    "annotations",
-    "kinds",
-    "name",
-    "names",
-    "namespaces",
-    "namespaceSelector",
-    "operations",
-    "selector",
-];
-
 /// Reads a block. `old_form_allowed` is false in versions of the API that know only any and all.
 pub(crate) fn block<'d, 'r>(node: Node<'d, 'r>, old_form_allowed: bool) -> Option<Block<'d, 'r>> {
-    let fields = node.fields(BLOCK)?;
+    let fields = node.fields(&table::MATCH)?;
     let (any, all) = (fields.get("any"), fields.get("all"));
     if any.is_some() && all.is_some() {
         node.error_with(
@@ -37,7 +25,7 @@ pub(crate) fn block<'d, 'r>(node: Node<'d, 'r>, old_form_allowed: bool) -> Optio
             "move the filters of one into the other, or write a second rule",
         );
     }
-    let old: Vec<_> = FILTER.iter().filter_map(|key| fields.get(key)).collect();
+    let old: Vec<_> = table::FILTER.names().filter_map(|key| fields.get(key)).collect();
     let old_form = !old.is_empty();
     if let Some(first) = old.first()
         && (any.is_some() || all.is_some() || !old_form_allowed)
@@ -50,7 +38,10 @@ pub(crate) fn block<'d, 'r>(node: Node<'d, 'r>, old_form_allowed: bool) -> Optio
         );
     }
     let list = |node: &Node<'d, 'r>| -> Vec<Filter> {
-        node.elements().iter().filter_map(|element| filter(&element.fields(FILTER)?)).collect()
+        node.elements()
+            .iter()
+            .filter_map(|element| filter(&element.fields(&table::FILTER)?))
+            .collect()
     };
     let filters = match (&any, &all) {
         // Kyverno: any wins over all, and both over the old form.
@@ -65,7 +56,7 @@ fn filter(fields: &Fields<'_, '_>) -> Option<Filter> {
     let mut filter = Filter { user: user(fields), ..Filter::default() };
     filter.place = Some(fields.report().place(fields.path()));
     if let Some(resources) = fields.get("resources") {
-        resource(&resources.fields(RESOURCES)?, &mut filter);
+        resource(&resources.fields(&table::RESOURCES)?, &mut filter);
     }
     Some(filter)
 }
@@ -132,7 +123,7 @@ fn user(fields: &Fields<'_, '_>) -> UserFilter {
 }
 
 fn subject(node: &Node<'_, '_>) -> Option<Subject> {
-    let fields = node.fields(&["kind", "apiGroup", "name", "namespace"])?;
+    let fields = node.fields(&table::SUBJECT)?;
     let (kind, name) = (fields.required_text("kind")?, fields.required_text("name")?);
     match kind.as_str() {
         "User" => Some(Subject::User(name)),

@@ -1,5 +1,6 @@
 //! `mutate` blocks: what they change, checked and compiled.
 
+use kiln_fields::kyverno as table;
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_pattern::anchors_in;
 use kiln_rules::{
@@ -14,25 +15,6 @@ use crate::fields::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::Block;
 use crate::kyverno::parse::{PolicyDoc, conditions};
-
-const MUTATE: &[&str] = &[
-    "mutateExistingOnPolicyUpdate",
-    "targets",
-    "patchStrategicMerge",
-    "patchesJson6902",
-    "foreach",
-];
-const LOOP: &[&str] = &[
-    "list",
-    "order",
-    "context",
-    "preconditions",
-    "patchStrategicMerge",
-    "patchesJson6902",
-    "foreach",
-];
-const TARGET: &[&str] =
-    &["apiVersion", "kind", "name", "namespace", "uid", "selector", "context", "preconditions"];
 
 /// How deep loops may stand in each other.
 const LOOPS: usize = 8;
@@ -53,7 +35,7 @@ pub(crate) fn compile(
     policy: &PolicyDoc<'_, '_>,
     rule: &str,
 ) -> Option<MutateDoc> {
-    let fields = node.fields(MUTATE)?;
+    let fields = node.fields(&table::MUTATE)?;
     let existing = fields.flag("mutateExistingOnPolicyUpdate");
     let compiler = Compiler { scope: &policy.scope, rule };
     let targets = fields.get("targets").map(|node| compiler.targets(&node));
@@ -129,7 +111,7 @@ impl Compiler<'_> {
     }
 
     fn one_loop(&self, node: &Node<'_, '_>, depth: usize) -> Option<MutationLoop> {
-        let fields = node.fields(LOOP)?;
+        let fields = node.fields(&table::MUTATE_FOREACH)?;
         fields.required_text("list")?;
         if fields.get("foreach").is_some() {
             let other = ["context", "preconditions"].iter().find_map(|key| fields.get(key));
@@ -278,7 +260,7 @@ impl Compiler<'_> {
     }
 
     fn target(&self, node: &Node<'_, '_>) -> Option<MutateTarget> {
-        let fields = node.fields(TARGET)?;
+        let fields = node.fields(&table::MUTATE_TARGET)?;
         fields.required_text("kind")?;
         let text = |key: &str| fields.get(key).and_then(|node| string_template(&node));
         if let (Some(own), Some(namespace)) = (self.scope.namespace(), fields.get("namespace"))

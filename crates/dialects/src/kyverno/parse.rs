@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_fields::kyverno as table;
 use kiln_rules::{ApplyRules, ContextEntry, QueryText, Scope, Script};
 use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
@@ -119,72 +120,9 @@ pub(crate) struct ClonePairDoc<'d, 'r> {
     pub(crate) target: TargetDoc<'d, 'r>,
 }
 
-const SPEC: &[&str] = &[
-    "admission",
-    "applyRules",
-    "background",
-    "emitWarning",
-    "failurePolicy",
-    "generateExisting",
-    "generateExistingOnPolicyUpdate",
-    "mutateExistingOnPolicyUpdate",
-    "rules",
-    "schemaValidation",
-    "useServerSideApply",
-    "validationFailureAction",
-    "validationFailureActionOverrides",
-    "webhookConfiguration",
-    "webhookTimeoutSeconds",
-];
-const RULE: &[&str] = &[
-    "name",
-    "context",
-    "match",
-    "exclude",
-    "imageExtractors",
-    "preconditions",
-    "celPreconditions",
-    "mutate",
-    "validate",
-    "generate",
-    "verifyImages",
-    "skipBackgroundRequests",
-    "reportProperties",
-];
-const TARGET: &[&str] = &["apiVersion", "kind", "name", "namespace", "uid"];
-const GENERATE: &[&str] = &[
-    "generateExisting",
-    "synchronize",
-    "orphanDownstreamOnPolicyDelete",
-    "apiVersion",
-    "kind",
-    "name",
-    "namespace",
-    "uid",
-    "data",
-    "dataList",
-    "clone",
-    "cloneList",
-    "foreach",
-];
-const FOREACH: &[&str] = &[
-    "list",
-    "context",
-    "preconditions",
-    "apiVersion",
-    "kind",
-    "name",
-    "namespace",
-    "uid",
-    "data",
-    "dataList",
-    "clone",
-    "cloneList",
-];
-
 /// Reads a policy; `None` when not even its name can be read.
 pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>> {
-    let root = report.root().fields(&["apiVersion", "kind", "metadata", "spec", "status"])?;
+    let root = report.root().fields(&table::POLICY)?;
     let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
     let metadata = match root.get("metadata") {
         Some(metadata) => metadata.any_fields()?,
@@ -212,7 +150,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
         root.error("the policy has no spec", Some("add spec.rules".into()));
         return None;
     };
-    let spec = spec.fields(SPEC)?;
+    let spec = spec.fields(&table::SPEC)?;
     if let Some(old) = spec.get("generateExistingOnPolicyUpdate") {
         report.error_at_key(
             &old.path,
@@ -281,7 +219,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
 
 /// Reads a rule; `None` when it does nothing, or too much.
 pub(crate) fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
-    let fields = node.fields(RULE)?;
+    let fields = node.fields(&table::RULE)?;
     let name = fields.required_text("name")?;
     if name.is_empty() || name.chars().count() > 63 {
         fields.get("name")?.error_with(
@@ -371,7 +309,7 @@ pub(crate) fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Opti
 
 /// Reads a `generate` block.
 pub(crate) fn generate<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<GenerateDoc<'d, 'r>> {
-    let fields = node.fields(GENERATE)?;
+    let fields = node.fields(&table::GENERATE)?;
     let foreach = fields.get("foreach");
     let elements = foreach.as_ref().map(Node::elements).unwrap_or_default();
     if let Some(foreach) = foreach.as_ref().filter(|_| elements.is_empty()) {
@@ -389,7 +327,7 @@ pub(crate) fn generate<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<Gen
 }
 
 fn for_each<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d, 'r>> {
-    let fields = node.fields(FOREACH)?;
+    let fields = node.fields(&table::FOREACH)?;
     fields.required_text("list")?;
     Some(ForEachDoc {
         path: node.path.clone(),
@@ -403,7 +341,7 @@ fn for_each<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d,
 fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
     let clone = match fields.get("clone") {
         Some(node) => {
-            let fields = node.fields(&["name", "namespace"])?;
+            let fields = node.fields(&table::CLONE)?;
             Some(CloneDoc { name: fields.get("name"), namespace: fields.get("namespace"), node })
         }
         None => None,
@@ -413,7 +351,7 @@ fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
         if node.value.as_list().is_some() {
             clone_pairs = Some(pairs(&node));
         } else {
-            let fields = node.fields(&["kinds", "namespace", "selector", "list"])?;
+            let fields = node.fields(&table::CLONE_LIST)?;
             match fields.get("list") {
                 Some(list) => {
                     for other in ["kinds", "namespace", "selector"] {
@@ -439,8 +377,7 @@ fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
     }
     let data_list = fields.get("dataList").map(|node| {
         let entry = |element: &Node<'d, 'r>| {
-            let fields =
-                element.fields(&["apiVersion", "kind", "name", "namespace", "uid", "data"])?;
+            let fields = element.fields(&table::DATA_ENTRY)?;
             Some((target(&fields), fields.get("data")))
         };
         node.elements().iter().filter_map(entry).collect()
@@ -458,9 +395,9 @@ fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
 
 fn pairs<'d, 'r>(node: &Node<'d, 'r>) -> Vec<ClonePairDoc<'d, 'r>> {
     let read = |element: &Node<'d, 'r>| {
-        let fields = element.fields(&["source", "target"])?;
+        let fields = element.fields(&table::CLONE_PAIR)?;
         let side = |key: &str| match fields.get(key) {
-            Some(node) => Some(target(&node.fields(TARGET)?)),
+            Some(node) => Some(target(&node.fields(&table::OBJECT_NAME)?)),
             None => {
                 element.error_with(
                     format!("{}.{key} is missing", element.path),

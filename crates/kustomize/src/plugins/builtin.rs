@@ -189,3 +189,56 @@ impl Transform for Hashes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use kiln_fields::FieldTable;
+    use kiln_fields::kustomize as table;
+
+    use super::*;
+    use crate::config::ConfigFile;
+    use crate::kustomization::Kustomization;
+    use crate::plugins::{exec, function};
+    use crate::transformers::namespace::NamespaceConfig;
+    use crate::transformers::patches::{Json6902Config, PatchConfig, StrategicMergeConfig};
+    use crate::transformers::prefix_suffix::AffixConfig;
+
+    fn differences<T: Decode>(table: &'static FieldTable) -> Vec<String> {
+        T::shape().differences(table)
+    }
+
+    #[test]
+    fn the_readers_have_the_fields_of_the_tables() {
+        let all = [
+            differences::<Kustomization>(&table::KUSTOMIZATION),
+            differences::<ConfigFile>(&table::CONFIGURATION),
+            differences::<function::Spec>(&table::FUNCTION),
+            differences::<exec::Arguments>(&table::EXEC_PLUGIN),
+            differences::<Annotations>(&table::ANNOTATIONS_TRANSFORMER),
+            differences::<GeneratorArgs>(&table::CONFIG_MAP_GENERATOR),
+            differences::<HelmChart>(&table::HELM_CHART_GENERATOR),
+            differences::<IamPolicyConfig>(&table::IAM_POLICY_GENERATOR),
+            differences::<ImageConfig>(&table::IMAGE_TAG_TRANSFORMER),
+            differences::<Labels>(&table::LABEL_TRANSFORMER),
+            differences::<NamespaceConfig>(&table::NAMESPACE_TRANSFORMER),
+            differences::<Json6902Config>(&table::PATCH_JSON_TRANSFORMER),
+            differences::<StrategicMergeConfig>(&table::PATCH_STRATEGIC_MERGE_TRANSFORMER),
+            differences::<PatchConfig>(&table::PATCH_TRANSFORMER),
+            differences::<AffixConfig>(&table::PREFIX_SUFFIX_TRANSFORMER),
+            differences::<ReplacementConfig>(&table::REPLACEMENT_TRANSFORMER),
+            differences::<Replicas>(&table::REPLICA_COUNT_TRANSFORMER),
+            differences::<ValueAddConfig>(&table::VALUE_ADD_TRANSFORMER),
+        ];
+        assert_eq!(all.concat(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_table_has_every_built_in_plugin() {
+        let builtin = |kind: &&kiln_fields::Kind| kind.api_versions == ["builtin"];
+        let listed: BTreeSet<&str> =
+            kiln_fields::kinds().filter(builtin).map(|kind| kind.name).collect();
+        assert_eq!(listed, BUILTIN_PLUGINS.into_iter().collect());
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kiln_diagnostic::{Diagnostic, SourceLocation, did_you_mean};
+use kiln_fields::{FieldTable, chainsaw as table};
 use kiln_value::{Path, Value, value};
 use kiln_yaml::Document;
 
@@ -47,6 +48,8 @@ pub(super) enum Verb {
 
 /// What only shows something to the user.
 const SHOWS: [&str; 4] = ["describe", "events", "get", "podLogs"];
+/// What may stand beside an operation.
+const BESIDE: [&str; 2] = ["description", "continueOnError"];
 
 impl Verb {
     const ALL: [Verb; 11] = [
@@ -106,28 +109,6 @@ pub(super) fn is_test(value: &Value) -> bool {
         && value.str_at(["kind"]) == Some("Test")
 }
 
-/// What chainsaw knows and a sandbox that is thrown away needs not.
-const PASSED_OVER: [&str; 18] = [
-    "concurrent",
-    "description",
-    "skipDelete",
-    "fullName",
-    "cleanup",
-    "catch",
-    "delayBeforeCleanup",
-    "forceTerminationGracePeriod",
-    "deletionPropagationPolicy",
-    "template",
-    "namespaceTemplate",
-    "namespaceTemplateCompiler",
-    "compiler",
-    "timeouts",
-    "timeout",
-    "dryRun",
-    "continueOnError",
-    "failFast",
-];
-
 /// Reads a test, and tells what is wrong with it.
 pub(super) fn read(
     document: &Document,
@@ -138,11 +119,7 @@ pub(super) fn read(
     let mut reading = Reading { document, folder, template, problems: Vec::new() };
     let spec = Path::root().join("spec");
     let text = |path: &[&str]| value.str_at(path.iter().copied());
-    reading.known(
-        value.get("spec").unwrap_or(&Value::Null),
-        &spec,
-        &["steps", "bindings", "namespace", "skip"],
-    );
+    reading.known(value.get("spec").unwrap_or(&Value::Null), &spec, &table::SPEC);
     let mut test = ChainsawTest {
         name: text(&["metadata", "name"]).unwrap_or_default().to_owned(),
         skip: value.get_path(["spec", "skip"]).and_then(Value::as_bool) == Some(true),
@@ -187,14 +164,14 @@ impl Reading<'_, '_> {
     }
 
     /// Names the fields that are not run here.
-    fn known(&mut self, value: &Value, path: &Path, known: &[&str]) {
+    fn known(&mut self, value: &Value, path: &Path, table: &FieldTable) {
         let Some(map) = value.as_map() else { return };
         for key in map.keys() {
             let key = key.as_str();
-            if known.contains(&key) || PASSED_OVER.contains(&key) {
+            if table.field(key).is_some() || table::WITHOUT_EFFECT.field(key).is_some() {
                 continue;
             }
-            let close = did_you_mean(key, known.iter().copied());
+            let close = did_you_mean(key, table.names());
             let problem = Diagnostic::error(format!("{key} is not run here"))
                 .at(self.document.locate_key(&path.join(key)));
             self.problems
@@ -203,7 +180,7 @@ impl Reading<'_, '_> {
     }
 
     fn step(&mut self, step: &Value, number: usize, path: &Path) -> Option<ChainsawStep> {
-        self.known(step, path, &["name", "try", "finally", "use", "bindings", "skip"]);
+        self.known(step, path, &table::STEP);
         if step.get("skip").and_then(Value::as_bool) == Some(true) {
             return None;
         }
@@ -325,9 +302,8 @@ fn operation(
     place: SourceLocation,
 ) -> Result<Option<Operation>, Diagnostic> {
     let wrong = |message: String| Diagnostic::error(message).at(place.clone());
-    let found = value.as_map().and_then(|map| {
-        map.iter().find(|(key, _)| !["description", "continueOnError"].contains(&key.as_str()))
-    });
+    let found =
+        value.as_map().and_then(|map| map.iter().find(|(key, _)| !BESIDE.contains(&key.as_str())));
     let Some((name, fields)) = found else {
         return Err(wrong("an operation is a map with one field".to_owned()));
     };
@@ -435,4 +411,18 @@ fn duration(text: &str) -> Option<Duration> {
     kiln_text::Duration::parse(text)
         .ok()
         .and_then(|duration| u64::try_from(duration.as_nanos()).ok().map(Duration::from_nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_operations_that_are_run_or_passed_over() {
+        let known = Verb::ALL.map(Verb::as_str).into_iter().chain(SHOWS).chain(BESIDE);
+        let known: BTreeSet<&str> = known.collect();
+        assert_eq!(table::OPERATION.names().collect::<BTreeSet<_>>(), known);
+    }
 }
