@@ -5,7 +5,7 @@
 
 use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often, once};
 use kiln_dialects::{Compiled, compile};
-use kiln_engine::{Event, EmptyView, RuleSet, EvalEnv};
+use kiln_engine::{EmptyView, EvalEnv, Event, RuleSet};
 use kiln_gotemplate::{Environment, Field, FunctionSet, Numbers, Options, Template};
 use kiln_object::Kinds;
 use kiln_value::{Value, json};

@@ -75,7 +75,7 @@ impl Fetched {
         }
         let repository = repository(address, branch).ok_or_else(|| {
             Diagnostic::error(format!("{address} is neither a YAML file nor a git repository"))
-                .hint("write https://HOST/OWNER/REPOSITORY/FOLDER with --git-branch, or git's own form with ?ref=")
+                .hint("write https://HOST/OWNER/REPOSITORY/DIRECTORY with --git-branch, or git's own form with ?ref=")
         })?;
         if self.git.is_none() {
             let running = Running::default();

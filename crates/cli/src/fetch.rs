@@ -41,7 +41,7 @@ impl Fetch for Remote {
 }
 
 fn refused(address: &str) -> Error {
-    Error::new(format!("{address} lies elsewhere, and this build is offline"))
+    Error::new(format!("{address} is remote, and this build is offline"))
         .hint("build without --offline and KILN_OFFLINE to fetch it, or copy it beside the kustomization: kiln localize")
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn read(path: &str, limit: u64) -> Result<Input, Diagnostic> {
     })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Diagnostic::error(format!("{path} is a folder"))
-            .hint("name the files in it, or use a command that takes folders"));
+            .hint("name the files in it, or use a command that takes directories"));
     }
     read_limited(file, path, limit)
 }

@@ -1,13 +1,13 @@
-//! Keeps what rules want and what a cluster holds the same: a state machine without I/O.
+//! The reconciler: compares desired with actual objects and decides on writes. A state machine without I/O.
 //!
-//! A host carries out the calls of [`Controller::poll`], gives back their answers, passes on what watches
-//! and admission requests tell, and says what time it is. Nothing else goes in, so every run can be
+//! A host carries out the calls of [`Controller::poll`], gives back their results, passes on watch events
+//! and admission requests, and says what time it is. Nothing else goes in, so every run can be
 //! replayed.
 //!
 //! ```text
-//! watches ─▶ mirror ─▶ difference ─▶ keys (rule, trigger) ─▶ decide ─▶ plan ─▶ calls
-//! requests ─▶ hints ──────┘             ▲                     engine       │
-//!                                       └───────── answers ◀───────────────┘
+//! watches ─▶ cache ─▶ difference ─▶ work queue (rule, trigger) ─▶ decide ─▶ plan ─▶ calls
+//! requests ─▶ observed requests ─┘           ▲                     engine         │
+//!                                            └──────── call results ◀────────────┘
 //! ```
 //!
 //! **Desired** is what the engine makes of every trigger that is one; **actual** is what carries the claim
@@ -35,14 +35,14 @@
 //!
 //! | memory | where | bound | when it is lost |
 //! |---|---|---|---|
-//! | claim: rule, trigger, source, operation, user and the trigger as they left it, pattern, life of the policy, signature | labels and annotations of the downstream object | one per object | the object has no owner: it is never deleted, and taken over when its rule wants it |
+//! | claim: rule, trigger, source, operation, user and the trigger as they left it, pattern, life of the policy, signature | labels and annotations of the downstream object | one per object | the object has no owner: it is never deleted, and adopted when its rule wants it |
 //! | keys that claims are signed with | a Secret of the host's | eight | claims count as unsigned until their objects are written again |
 //! | record: since when each rule acts, how it leaves what it made, what is still to be run for or removed | a ConfigMap per policy, written before anything is done | one per policy, a few lines per rule | the policy counts as new since its last change: existing objects are run for again; what a policy deleted meanwhile made stays |
 //! | checkpoint: how far changes were seen, for rules that do not synchronise; which changes are ignored; which downstreams in a user's name have ended | one ConfigMap, at most one write per second | a line per kind, 2,000 waiting triggers, 2,000 that are skipped, 2,000 ends | triggers since the rule came are run for again: what is missing is made, what is there stays |
-//! | mirror | process | objects of the kinds that rules are triggered by, make or read | listed again |
-//! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from mirror, claims and checkpoint |
-//! | hints that rules cannot do without: who sent what, what stores nothing, who is kept out | UpdateRequests, written before the API server is answered | one per request, gone when it is served, when its change does not show for [`Settings::hint_life`] although its kind is watched, or after [`Settings::carrier_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
-//! | other hints | process | [`Settings::hints`], [`Settings::hint_life`] | some waiting |
+//! | cache | process | objects of the kinds that rules are triggered by, make or read | listed again |
+//! | keys, queue, timers | process | one per synchronised trigger and rule, and one per unserved one | found again from cache, claims and checkpoint |
+//! | observed requests that rules cannot do without: who sent what, requests that store nothing, excluded users | UpdateRequests, written before the API server is answered | one per request, gone when it is served, when its change does not show for [`Settings::hint_life`] although its kind is watched, or after [`Settings::carrier_life`] | a rule that asks for the user does not fire; requests that store nothing are gone |
+//! | other observed requests | process | [`Settings::hints`], [`Settings::hint_life`] | some waiting |
 //! | what a server adds to objects | process | one per object that differs from what was sent | one trial write (dry run) per such object |
 //! | what services answered | process | 1,000, for 30 seconds | asked again |
 //! | where objects were that others deleted and rules want | process | one per such object | what is there instead stays, unless the rule takes over what others made |

@@ -245,7 +245,7 @@ impl<'e> Evaluation<'e> {
         }
         if self.is_about_own_secret() {
             return self
-                .because(Verdict::NoMatch, "it holds keys of the engine, which no rule is shown");
+                .because(Verdict::NoMatch, "it holds keys of the engine, which rules cannot read");
         }
         if !self.is_admitted() {
             self.state.unasked = true;

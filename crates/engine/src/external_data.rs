@@ -13,7 +13,7 @@ pub trait ExternalData {
     /// # Errors
     /// When the service may not be asked, or does not answer well.
     fn call(&self, request: &ServiceRequest<'_>) -> Result<Value, ExternalDataError> {
-        Err(ExternalDataError::refused(format!("the service {} is not asked", request.url)))
+        Err(ExternalDataError::refused(format!("the service {} is not called", request.url)))
     }
 
     /// The answer of a service, whatever its status is. Hosts that only know good answers write
@@ -49,7 +49,9 @@ pub trait ExternalData {
     /// # Errors
     /// When the registry may not be asked, or does not answer well.
     fn image(&self, reference: &str) -> Result<Value, ExternalDataError> {
-        Err(ExternalDataError::refused(format!("the registry of image {reference:?} is not asked")))
+        Err(ExternalDataError::refused(format!(
+            "the registry of image {reference:?} is not called"
+        )))
     }
 
     /// A value that the host keeps for all rules; none when there is no such value.

@@ -110,7 +110,7 @@ impl Failure {
         };
         let place = self.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
         self.message =
-            format!("{what}{place}; the reason is left out, since the rule was shown a Secret");
+            format!("{what}{place}; the reason is left out, since the rule read a Secret");
         self.hint = Some("try the rule with `kiln apply` and a Secret without secrets".to_owned());
     }
 
@@ -226,8 +226,9 @@ impl From<ReadError> for Failure {
         };
         let failure = Failure::new(kind, error.to_string());
         match error {
-            ReadError::Protected(_) => failure
-                .hint("write the namespace into the rule, or take it off kiln.protectedNamespaces"),
+            ReadError::Protected(_) => failure.hint(
+                "write the namespace into the rule, or remove it from kiln.protectedNamespaces",
+            ),
             _ => failure,
         }
     }

@@ -197,7 +197,7 @@ impl Layer<'_> {
                     let message =
                         format!("no object of kind {} is given to answer {path}", kind.kind);
                     return Err(Failure::new(FailureKind::Value, message)
-                        .hint("give such objects, or the value by its name"));
+                        .hint("give such objects, or the value by name"));
                 }
                 let mut objects = page.objects;
                 objects.retain(|object| fields.iter().all(|field| field.holds(object)));
@@ -229,7 +229,7 @@ impl Layer<'_> {
 fn external_data(error: ExternalDataError) -> Failure {
     match error.refused {
         true => Failure::new(FailureKind::Unserved, error.message)
-            .hint("give the value by its name instead, or allow the host to ask"),
+            .hint("give the value by name instead, or allow the host"),
         false => Failure::new(FailureKind::Read, error.message),
     }
 }

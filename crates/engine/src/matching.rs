@@ -44,7 +44,7 @@ impl<'m> Matcher<'m> {
         if !rule.may_be_fired_from(subject.namespace.as_deref(), itself) {
             self.answer("namespace of the policy", false, || {
                 let own = rule.scope.namespace().unwrap_or_default();
-                format!("the policy of namespace {own:?} looks at no other")
+                format!("the policy of namespace {own:?} matches no other")
             });
             return Ok(false);
         }

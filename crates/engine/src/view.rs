@@ -183,14 +183,14 @@ impl fmt::Display for ReadError {
                 write!(f, "a policy of namespace {own:?} cannot read {wanted}")
             }
             ReadError::Protected(namespace) if namespace.is_empty() => f.write_str(
-                "cannot read from all namespaces: not the policy asks for that, but an object that names none",
+                "cannot read from all namespaces: an object that names none asks for that, not the policy",
             ),
             ReadError::Protected(namespace) => write!(
                 f,
-                "cannot read from namespace {namespace}: it is protected, and not the policy but an object names it"
+                "cannot read from namespace {namespace}: it is protected, and an object names it, not the policy"
             ),
             ReadError::Withheld(id) => {
-                write!(f, "{id} holds keys of the engine, which no rule is shown")
+                write!(f, "{id} holds keys of the engine, which rules cannot read")
             }
             ReadError::Exceeded(exceeded) => exceeded.fmt(f),
         }

@@ -139,7 +139,7 @@ fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Do
     for gvk in rule_kinds(reader, is_wanted) {
         let found = reader.all(&gvk, "").map_err(|error| {
             Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)).hint(
-                "this command needs the right to list policies, exceptions and what rules read",
+                "this command needs permission to list policies, exceptions and what rules read",
             )
         })?;
         for policy in found {

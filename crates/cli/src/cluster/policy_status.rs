@@ -30,7 +30,7 @@ impl fmt::Display for PolicyCondition {
         match condition.as_str() {
             ALL_RUN => write!(f, "policy {policy}: {message}"),
             READABLE => {
-                write!(f, "policy {policy} is not fired by everything that it names: {message}")
+                write!(f, "policy {policy} is not triggered by all kinds that it names: {message}")
             }
             "Ready" => write!(f, "policy {policy} is not ready: {message}"),
             _ => write!(f, "policy {policy} is not {condition}: {message}"),

@@ -130,7 +130,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(warning);
     }
     if self::root(args)? != root {
-        let what = format!("{} is another folder than before the functions ran", root.display());
+        let what = format!("{} is another directory than before the functions ran", root.display());
         return Err(Diagnostic::error(what).hint("a function moved it: nothing is written").into());
     }
     write(ui, args, &root, &files)?;
@@ -186,7 +186,7 @@ fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Fail
         let parts = Path::new(path).components();
         match parts.clone().all(|part| matches!(part, Component::Normal(_))) {
             true => Ok(root.join(path)),
-            false => Err(Diagnostic::error(format!("{path} is not a file of the folder"))),
+            false => Err(Diagnostic::error(format!("{path} is not a file of the directory"))),
         }
     };
     // Before the first file is touched: a link that leads nowhere yet would be written through.

@@ -83,7 +83,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     // All or nothing: half a scaffold beside the user's own file is a puzzle.
     if let Some(there) = paths.iter().find(|path| fs::symlink_metadata(path).is_ok()) {
         return Err(Diagnostic::error(format!("{} is there already", shown(there)))
-            .hint("give another folder: kiln init DIR")
+            .hint("give another directory: kiln init DIR")
             .into());
     }
     let texts = [args.rule.rules(), args.rule.resources()];

@@ -97,7 +97,7 @@ fn failure(failed: kiln_kustomize::Failed) -> Failure {
 fn write(destination: &Path, copy: &Localized) -> Result<(), Failure> {
     let shown = destination.display().to_string();
     fs::create_dir(destination).map_err(|error| {
-        input::cannot("make", &shown, &error).hint("name a new folder in one that is there")
+        input::cannot("make", &shown, &error).hint("give a new directory in an existing one")
     })?;
     for (path, contents) in &copy.files {
         let file = destination.join(path);

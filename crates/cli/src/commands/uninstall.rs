@@ -92,7 +92,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
 fn engines(connection: &Connection) -> Result<Vec<CompetingEngine>, Failure> {
     let deployments = connection.reader()?.all(&Gvk::new("apps/v1", "Deployment"), "");
     let deployments = deployments.map_err(|error| {
-        Diagnostic::error(format!("cannot see whether another engine runs: {error}"))
+        Diagnostic::error(format!("cannot find out whether another engine runs: {error}"))
             .hint("uninstalling needs the same permissions as installing")
     })?;
     Ok(deployments.iter().filter_map(sharing_engine).collect())

@@ -142,7 +142,7 @@ spec:
     context: [{name: regions, globalReference: {name: regions}}]
     generate: {apiVersion: v1, kind: ConfigMap, name: regions, namespace: default, data: {data: {all: '{{regions}}'}}}
 ",
-        "differs   kyverno.io/v1/Policy/default/regions\n          policies of a namespace do not see the global context\n",
+        "differs   kyverno.io/v1/Policy/default/regions\n          policies of a namespace cannot read the global context\n",
     ),
     (
         "
@@ -338,7 +338,7 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     let wanted = "not run   PolicyException/default/all\n          exceptions hold for all policies in kyverno alone";
     assert!(run.stdout.contains(wanted), "{}", run.stdout);
     let run = folder.kiln(&["doctor", "--kubeconfig", &kubeconfig]);
-    assert!(run.stdout.contains("PolicyException default/all does not hold"), "{}", run.stdout);
+    assert!(run.stdout.contains("PolicyException default/all does not apply"), "{}", run.stdout);
 
     for (policy, _) in REFUSED {
         cluster.kubectl_with_input(&["create", "-f", "-"], policy).unwrap();

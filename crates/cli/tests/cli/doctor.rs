@@ -68,7 +68,7 @@ fn says_what_is_wrong_and_what_to_do() {
     for wanted in [
         "ok       definitions: the cluster knows every kind of rules, UpdateRequests and reports",
         "problem  controller: no replica holds the Lease kiln-controller",
-        "warning  watches: the engine cannot be asked",
+        "warning  watches: cannot reach the engine",
         "ok       other engines: neither Kyverno nor KubeMod runs",
         "warning  webhooks: kyverno-resource-mutating-webhook-cfg is not registered",
         "holds no certificate",
@@ -161,7 +161,7 @@ fn what_may_not_be_read_is_neither_missing_nor_well() {
         let said: Vec<_> = said.collect();
         let unread = |line: &&str| {
             line.starts_with("warning  ")
-                && (line.contains("cannot read ") || line.contains("cannot be asked"))
+                && (line.contains("cannot read ") || line.contains("cannot reach the engine"))
         };
         assert!(!said.is_empty() && said.iter().all(unread), "{about}: {said:#?}");
     }

@@ -155,12 +155,12 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
             "let an engine answer requests",
         ),
         (
-            "policies.kyverno.io/v1/GeneratingPolicy/notes is not fired by everything that it names: rule notes: no",
+            "policies.kyverno.io/v1/GeneratingPolicy/notes is not triggered by all kinds that it names: rule notes: no",
             "list and watch these kinds",
         ),
         (
             "policies.kyverno.io/v1/MutatingPolicy/owner is not ready: nothing answers",
-            "the policy is sound",
+            "the policy is valid",
         ),
     ];
     assert_eq!(found.len(), wanted.len(), "{found:#?}");

@@ -183,8 +183,8 @@ fn webhooks_that_call_a_service() {
     patient.register(BY_SERVICE, &certificates.ca_bundle(), "Fail");
     let which = format!("mutate.kyverno.svc in {CONFIGURATION}");
     patient.says(&[&format!(
-        "problem  webhooks: {which} calls the Service kyverno/kyverno-svc, which is not there: requests that it is \
-         asked about are refused"
+        "problem  webhooks: {which} calls the Service kyverno/kyverno-svc, which does not exist: matching \
+         requests are denied"
     )]);
 
     patient.cluster.apply(SERVICE).unwrap();
@@ -192,8 +192,8 @@ fn webhooks_that_call_a_service() {
         "problem  webhooks: no pod answers behind the Service kyverno/kyverno-svc that {which} calls: "
     );
     patient.says(&[
-        &format!("{nobody}requests that it is asked about are refused"),
-        "warning  watches: the engine cannot be asked through the Service kyverno-svc",
+        &format!("{nobody}matching requests are denied"),
+        "warning  watches: cannot reach the engine through the Service kyverno-svc",
     ]);
     patient.register(BY_SERVICE, &certificates.ca_bundle(), "Ignore");
     patient.says(&[&format!("{nobody}rules do not act")]);
@@ -267,14 +267,14 @@ fn webhooks_that_call_an_address() {
     patient.register(&format!("url: '{elsewhere}/mutate'"), &certificates.ca_bundle(), "Fail");
     let which = format!("mutate.kyverno.svc in {CONFIGURATION}");
     patient.says(&[&format!(
-        "problem  webhooks: {which} calls {elsewhere}, which shows an untrusted certificate: requests that it is asked \
-         about are refused: "
+        "problem  webhooks: {which} calls {elsewhere}, which shows an untrusted certificate: matching \
+         requests are denied: "
     )]);
 
     patient.register(&called, &certificates.ca_bundle(), "Fail");
     drop(stub);
     let said = patient.says(&[&format!(
-        "problem  webhooks: {which} calls {origin}, which does not answer: requests that it is asked about are refused: "
+        "problem  webhooks: {which} calls {origin}, which does not answer: matching requests are denied: "
     )]);
     assert!(!said.contains("is registered and answers"), "{said}");
 }

@@ -49,7 +49,7 @@ fn says_of_every_rule_why_it_acts_or_not() {
         run.stderr
     );
     for (object, hint) in [
-        ("ns/none", "`kubectl get namespace` lists those that there are"),
+        ("ns/none", "`kubectl get namespace` lists the existing ones"),
         ("cm/none", "give its namespace with --namespace"),
     ] {
         let run = explain(&[object]);

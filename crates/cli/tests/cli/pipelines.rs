@@ -64,7 +64,11 @@ fn folder() -> Folder {
 fn nothing_to_try_rules_on_is_an_error() {
     let run = folder().kiln(&["apply", "label.yaml"]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""));
-    assert!(run.stderr.contains("there are no resources to try the rules on"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there are no resources to apply the policies to"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("--resource"), "{}", run.stderr);
 }
 
@@ -75,7 +79,7 @@ fn a_policy_that_is_not_run_is_not_green() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(
         run.stderr.contains(
-            "warning: no rule of policy require-team is run: nothing here was judged by it"
+            "warning: no rule of policy require-team is run: nothing here was evaluated by it"
         ),
         "{}",
         run.stderr

@@ -74,7 +74,7 @@ fn says_what_would_change_and_changes_nothing() {
             1,
             "create v1/LimitRange/team-a/limits (policy defaults, rule limits)\n\
              create v1/LimitRange/team-b/limits (policy defaults, rule limits)\n\
-             note: policy defaults, rule token acts on new objects only; --all shows what it makes of those that are there\n\
+             note: policy defaults, rule token acts on new objects only; --all shows what it does with existing ones\n\
              2 to create, 0 to change, 0 to delete\n"
         ),
         "{}",
@@ -461,7 +461,7 @@ fn what_is_stored_already_counts() {
     assert_eq!(
         plan(&[]),
         "delete v1/ConfigMap/other/settings (policy settings, rule make)\n\
-         note: policy settings, rule make acts on new objects only; --all shows what it makes of those that are there\n\
+         note: policy settings, rule make acts on new objects only; --all shows what it does with existing ones\n\
          0 to create, 0 to change, 1 to delete\n"
     );
     // What a policy keeps in step is not another's.
@@ -612,6 +612,6 @@ fn exceptions_of_the_cluster_count_unless_files_take_their_place() {
     let args = ["plan", "rules.yaml", "elsewhere.yaml", "--all", "--kubeconfig", &kubeconfig];
     let run = folder.kiln(&args);
     assert!(run.stdout.contains("create v1/ConfigMap/team-b/settings"), "{}", run.stdout);
-    let remark = "the PolicyException elsewhere/third would not hold";
+    let remark = "the PolicyException elsewhere/third would not apply";
     assert!(run.stderr.contains(remark), "{}", run.stderr);
 }

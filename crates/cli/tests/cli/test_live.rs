@@ -551,7 +551,7 @@ spec:
     );
     let run = test_with(&registry, &[("t/policy.yaml", policy)], &[]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
-    assert!(run.stdout.contains("asks the registry of \"ghcr.io/a/b:1\""), "{}", run.stdout);
+    assert!(run.stdout.contains("calls the registry of \"ghcr.io/a/b:1\""), "{}", run.stdout);
     let strict = test_with(&registry, &[("t/policy.yaml", policy)], &["--strict"]);
     assert_eq!(strict.code, 1, "{}{}", strict.stdout, strict.stderr);
 }

@@ -124,13 +124,13 @@ fn what_cannot_be_had_says_why() {
         ),
         (
             "- {name: x, imageRegistry: {reference: nginx}}",
-            "cannot load the context entry \"x\": the registry of image \"nginx\" is not asked (give a value named \"x\" \
+            "cannot load the context entry \"x\": the registry of image \"nginx\" is not called (give a value named \"x\" \
              instead, for example in a values file)",
         ),
         (
             "- {name: x, apiCall: {service: {url: 'https://example.com'}}}",
-            "cannot load the context entry \"x\": the service https://example.com is not asked (give the value by its \
-             name instead, or allow the host to ask)",
+            "cannot load the context entry \"x\": the service https://example.com is not called (give the value by \
+             name instead, or allow the host)",
         ),
         (
             "- {name: x, globalReference: {name: g}}",

@@ -666,7 +666,7 @@ fn functions_ask_the_host() {
     }
     assert_eq!(
         value("http.Get('http://x').a == 1"),
-        ["failed: request failed: the service http://x is not asked, for v1/Namespace/team"]
+        ["failed: request failed: the service http://x is not called, for v1/Namespace/team"]
     );
     assert_eq!(
         value("x509.decode('x') == null"),

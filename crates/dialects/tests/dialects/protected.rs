@@ -521,6 +521,6 @@ fn failures_quote_no_values_of_secrets() {
             quoted,
             "{policy}: {told}"
         );
-        assert_eq!(told.contains("the rule was shown a Secret"), !quoted, "{policy}: {told}");
+        assert_eq!(told.contains("the rule read a Secret"), !quoted, "{policy}: {told}");
     }
 }

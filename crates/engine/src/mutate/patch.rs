@@ -216,7 +216,7 @@ fn read_operations(filled: FilledText) -> Result<Value, Failure> {
     let values = text.read("patchesJson6902", options).map_err(wrong)?;
     let operations = values.into_iter().next().unwrap_or_default();
     if matches!(outline.first(), Some(Value::String(_))) && !matches!(operations, Value::List(_)) {
-        let what = "the operations of patchesJson6902 are the text of a variable, and what objects say is not structure";
+        let what = "the operations of patchesJson6902 are the text of a variable, and what objects say is text, not structure";
         return Err(Failure::new(FailureKind::Patch, what)
             .hint("write the operations out, with variables where values stand"));
     }

@@ -35,10 +35,10 @@ pub(crate) fn check(
         return Ok(());
     }
     let message = format!(
-        "cannot write into namespace {namespace}: it is protected, and not the policy but an object names it"
+        "cannot write into namespace {namespace}: it is protected, and an object names it, not the policy"
     );
     Err(Failure::new(FailureKind::OutOfReach, message)
-        .hint("write the namespace into the rule, or take it off kiln.protectedNamespaces"))
+        .hint("write the namespace into the rule, or remove it from kiln.protectedNamespaces"))
 }
 
 /// The namespace that a write into an object changes, and the field that says so: a Namespace is what it is called.

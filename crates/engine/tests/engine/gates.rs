@@ -167,7 +167,7 @@ fn an_object_does_not_choose_a_protected_namespace() {
     let scene = Scene::of(CHOSEN).protecting(&["kube-*"]);
     assert_said(&scene.create(TRIGGER), "
 kyverno:p/r: error
-fails: test.yaml:10:7: cannot write into namespace kube-system: it is protected, and not the policy but an object names it (write the namespace into the rule, or take it off kiln.protectedNamespaces)
+fails: test.yaml:10:7: cannot write into namespace kube-system: it is protected, and an object names it, not the policy (write the namespace into the rule, or remove it from kiln.protectedNamespaces)
 ");
 }
 
@@ -305,7 +305,7 @@ spec:
         &scene.create(TRIGGER),
         r#"
 kyverno:p/r: error
-fails: test.yaml:10:7: cannot load the context entry "answer": the service https://owners.example.com/owner is not asked (give the value by its name instead, or allow the host to ask)
+fails: test.yaml:10:7: cannot load the context entry "answer": the service https://owners.example.com/owner is not called (give the value by name instead, or allow the host)
 "#,
     );
 }

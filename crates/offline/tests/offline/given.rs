@@ -110,7 +110,7 @@ mutate: {patchStrategicMerge: {metadata: {labels: {nodes: "{{ nodes }}"}}}}
         &given.shown(),
         r#"
 kyverno:p/r on v1/ConfigMap/shop/c: error
-  test.yaml:11:15: cannot load the context entry "nodes": no object of kind Node is given to answer /api/v1/nodes (give such objects, or the value by its name)
+  test.yaml:11:15: cannot load the context entry "nodes": no object of kind Node is given to answer /api/v1/nodes (give such objects, or the value by name)
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -13,8 +13,8 @@ pub(super) fn nodes(wanted: &Value) -> Option<String> {
 /// Why a write was rejected, if a rule wanted to know something of a registry.
 pub(super) fn registry(rejection: &str) -> Option<String> {
     let (_, after) = rejection.split_once("the registry of image ")?;
-    let (image, _) = after.split_once(" is not asked")?;
-    Some(format!("not run: a rule asks the registry of {image}, and Kiln asks no registries"))
+    let (image, _) = after.split_once(" is not called")?;
+    Some(format!("not run: a rule calls the registry of {image}, and Kiln calls no registries"))
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn a_registry_is_named_by_its_image() {
         let said = "denied the request: failed to get image data: the registry of image \
-                    \"ghcr.io/a/b:1\" is not asked, for v1/Pod/a/b (403)";
+                    \"ghcr.io/a/b:1\" is not called, for v1/Pod/a/b (403)";
         let why = registry(said).unwrap();
         assert!(why.contains("\"ghcr.io/a/b:1\""), "{why}");
         assert!(registry("denied the request").is_none());

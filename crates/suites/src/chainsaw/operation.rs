@@ -355,7 +355,7 @@ impl<'o> Operator<'o> {
             }
             let fits = closest.as_ref().is_some_and(Vec::is_empty);
             match (verb, fits) {
-                (Verb::Error, true) => Err("it is there, and should not be".to_owned()),
+                (Verb::Error, true) => Err("it exists, and should not".to_owned()),
                 (Verb::Error, false) | (_, true) => Ok(()),
                 (_, false) => Err(match closest {
                     Some(told) => told.join("; "),

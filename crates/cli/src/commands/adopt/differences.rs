@@ -21,11 +21,11 @@ const REGISTRY: &str = "image.GetMetadata(";
 const GLOBALS: &str = "globalContext.Get(";
 
 const NO_REGISTRY: &str =
-    "it asks an image registry, which is refused: give the value in another way";
+    "it calls an image registry, which is denied: give the value in another way";
 
 // Kyverno: newer versions refuse these in policies of namespaces as well.
-const NO_GLOBALS: &str = "policies of a namespace do not see the global context";
-const NO_SERVICES: &str = "policies of a namespace do not ask services";
+const NO_GLOBALS: &str = "policies of a namespace cannot read the global context";
+const NO_SERVICES: &str = "policies of a namespace cannot call services";
 
 const NO_AUTHOR: &str = "its author is not recorded, so it has the engine's permissions in its namespace: a user who stores it again is \
 held to their own permissions";
@@ -106,14 +106,14 @@ pub(super) fn of_global(entry: &Value) -> Option<String> {
     let call = entry.get_path(["spec", "apiCall"])?;
     let asks = call.get("service").is_some() || call.str_at(["method"]) == Some("POST");
     asks.then(|| {
-        "only answers of the API server are kept, so rules that ask for it fail".to_owned()
+        "only responses of the API server are cached, so rules that use it fail".to_owned()
     })
 }
 
 /// Why a service would not be asked. An address that is put together when the rule runs is empty here.
 fn unasked(address: &str, services: &HostAllowlist) -> Option<String> {
     let why = match address {
-        "" if services.is_empty() => "it asks a service, and no services are allowed".to_owned(),
+        "" if services.is_empty() => "it calls a service, and no services are allowed".to_owned(),
         "" => return None,
         address => services.keeps_from(address)?,
     };

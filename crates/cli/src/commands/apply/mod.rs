@@ -272,9 +272,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let ui = &ui.in_form(form);
     ui.has_forms(&FORMS)?;
     if args.resource.is_empty() {
-        return Err(Diagnostic::error("there are no resources to try the rules on")
+        return Err(Diagnostic::error("there are no resources to apply the policies to")
             .hint(
-                "name files or folders with --resource, or take those of a cluster with --cluster",
+                "give files or directories with --resource, or use those of a cluster with --cluster",
             )
             .into());
     }
@@ -294,7 +294,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     rules.extend(exceptions(args, global, &mut resources)?);
     if resources.is_empty() {
         let nothing = format!("there is no resource in {}", args.resource.join(", "));
-        ui.problem(&Diagnostic::warning(nothing).hint("rules are tried on nothing"));
+        ui.problem(&Diagnostic::warning(nothing).hint("no rule was evaluated"));
     }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
     let compiled = compile_rules(ui, &rules, &resources, &kinds);
@@ -378,7 +378,7 @@ fn warn_of_unjudged(ui: &Ui, compiled: &Compiled) -> Unjudged {
         _ => (format!("no rule of the policies {} is run", names.join(", ")), "them"),
     };
     ui.problem(
-        &Diagnostic::warning(format!("{none}: nothing here was judged by {them}"))
+        &Diagnostic::warning(format!("{none}: nothing here was evaluated by {them}"))
             .hint("Kiln runs rules that generate and mutate; leave the others to kyverno apply"),
     );
     match compiled.policies.iter().all(|policy| policy.rules.is_empty()) {

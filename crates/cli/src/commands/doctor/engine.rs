@@ -106,7 +106,7 @@ pub(super) fn lease(look: &mut Examination<'_>) {
             "it has ended or cannot reach the API server: look at its logs",
         ),
         None => {
-            look.doubtful(about, format!("the Lease of {holder} says no time"), "look at its logs");
+            look.doubtful(about, format!("the Lease of {holder} has no renew time"), "look at its logs");
         }
     }
 }

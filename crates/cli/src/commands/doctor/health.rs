@@ -190,7 +190,7 @@ fn unanswered(place: &Place, silent: &Silent) -> (State, String, String) {
     } else {
         "GET /health at the address that it listens on says which watches are stale"
     };
-    (State::Doubtful, format!("the engine cannot be asked {place}: {why}"), hint.to_owned())
+    (State::Doubtful, format!("cannot reach the engine {place}: {why}"), hint.to_owned())
 }
 
 #[cfg(test)]
@@ -268,12 +268,12 @@ mod tests {
             (
                 true,
                 Err(false),
-                vec![(State::Doubtful, "the engine cannot be asked in the pod kiln-0: no")],
+                vec![(State::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
             ),
             (
                 false,
                 Err(true),
-                vec![(State::Doubtful, "the engine cannot be asked in the pod kiln-0: no")],
+                vec![(State::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
             ),
         ] {
             let wanted: Vec<_> =

@@ -33,7 +33,7 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     }
     for exception in &compiled.exceptions {
         if !look.settings.holds(exception) {
-            let message = format!("PolicyException {} does not hold", exception.name);
+            let message = format!("PolicyException {} does not apply", exception.name);
             let hint = "exceptions for all policies are taken from the namespaces in kiln.exceptionNamespaces of the ConfigMap";
             look.doubtful("exceptions", message, hint);
         }
@@ -118,7 +118,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
     for unmet in unmet {
         let message = match unmet.condition.as_str() {
             READABLE => {
-                format!("{name} is not fired by everything that it names: {}", unmet.message)
+                format!("{name} is not triggered by all kinds that it names: {}", unmet.message)
             }
             _ => format!("{name} is not ready: {}", unmet.message),
         };
@@ -133,10 +133,10 @@ fn what_helps(unmet: &PolicyCondition, is_sound: bool) -> &'static str {
             "let the engine's accounts list and watch these kinds, install what defines them, or take them out of the policy"
         }
         (_, "NoAdmission") => {
-            "the policy is sound: let an engine answer requests, with `kiln run` without `--only controller` or with `kiln run --only admission` beside it"
+            "the policy is valid: let an engine answer requests, with `kiln run` without `--only controller` or with `kiln run --only admission` beside it"
         }
         (_, _) if is_sound => {
-            "the policy is sound: do what it says, and look at the logs of the engine"
+            "the policy is valid: do what it says, and look at the logs of the engine"
         }
         _ => "correct the policy",
     }

@@ -78,7 +78,7 @@ fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool
     let stops = if webhook.str_at(["failurePolicy"]) == Some("Ignore") {
         "rules do not act"
     } else {
-        "requests that it is asked about are refused"
+        "matching requests are denied"
     };
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
     let bundle = config.str_at(["caBundle"]).unwrap_or_default();
@@ -130,7 +130,7 @@ fn has_endpoints(
         Ok(Behind::Somebody) => return true,
         Ok(Behind::NoService) => {
             let message = format!(
-                "{which} calls the Service {namespace}/{service}, which is not there: {stops}"
+                "{which} calls the Service {namespace}/{service}, which does not exist: {stops}"
             );
             look.bad(ABOUT, message, "start `kiln run`, or delete the configuration");
         }

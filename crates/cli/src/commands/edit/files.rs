@@ -15,8 +15,9 @@ use super::failed;
 
 /// The directory in which the command runs.
 pub(crate) fn here() -> Result<String, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Diagnostic::error(format!("cannot tell the current folder: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        Diagnostic::error(format!("cannot find the current directory: {error}"))
+    })?;
     Ok(here.display().to_string())
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn find() -> Result<&'static str, Diagnostic> {
         FILE_NAMES.into_iter().filter(|name| fs::symlink_metadata(name).is_ok()).collect();
     match found.as_slice() {
         [] => Err(Diagnostic::error("Missing kustomization file 'kustomization.yaml'.")
-            .hint("make one with: kiln create")),
+            .hint("create one with: kiln create")),
         [one] => Ok(one),
         several => Err(Diagnostic::error(format!(
             "Found multiple kustomization files: {}",
@@ -66,7 +67,7 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), Diagnostic> {
         return Ok(());
     }
     Err(Diagnostic::error(format!("{shown} is a link to {}", target.display()))
-        .hint("change the file it points to in its own folder"))
+        .hint("change the file it points to in its own directory"))
 }
 
 /// The files that match patterns, each pattern's in the order of names. Patterns that match nothing are

@@ -35,7 +35,7 @@ impl Looking<'_> {
         let named = trigger.as_ref().ok().and_then(|trigger| ObjectId::of(trigger.as_ref()?).ok());
         let state = match (rule, trigger) {
             (None, _) => {
-                "the cluster has no such rule any more; nothing keeps the object in step".to_owned()
+                "the cluster has no such rule any more; nothing synchronizes the object".to_owned()
             }
             (_, Err(why)) => format!("its trigger cannot be read: {why}"),
             (_, Ok(None)) => "its trigger is gone".to_owned(),
@@ -76,10 +76,10 @@ impl Looking<'_> {
         object: &Value,
     ) -> String {
         if !rule.lifecycle.synchronize {
-            return "made once: the rule does not synchronize it".to_owned();
+            return "created once: the rule does not synchronize it".to_owned();
         }
         let Some(event) = made.event(trigger) else {
-            return "made when its trigger was deleted or connected to; nothing follows that"
+            return "created when its trigger was deleted or connected to; it is not synchronized"
                 .to_owned();
         };
         let outcome =
@@ -99,12 +99,12 @@ impl Looking<'_> {
             }
             Some(_) => "not as the rule wants it; `kiln plan` shows the difference".to_owned(),
             None if outcome.status() == Status::Pass => {
-                "the rule makes other objects of its trigger now".to_owned()
+                "the rule generates other objects for its trigger now".to_owned()
             }
             None => {
                 let why = outcome.trace.as_ref().and_then(blocked_by);
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                format!("the rule makes nothing of its trigger any more{why}")
+                format!("the rule generates nothing for its trigger any more{why}")
             }
         }
     }

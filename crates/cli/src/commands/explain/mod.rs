@@ -127,9 +127,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         .ok_or_else(|| {
             let kind = id.gvk.kind.to_lowercase();
             let hint = match (id.namespace.as_str(), &args.namespace) {
-                ("", _) => format!("`kubectl get {kind}` lists those that there are"),
+                ("", _) => format!("`kubectl get {kind}` lists the existing ones"),
                 (namespace, Some(_)) => {
-                    format!("`kubectl get {kind} -n {namespace}` lists those that there are")
+                    format!("`kubectl get {kind} -n {namespace}` lists the existing ones")
                 }
                 (_, None) => "give its namespace with --namespace".to_owned(),
             };
@@ -297,7 +297,7 @@ impl Looking<'_> {
 fn unseen(settings: &Settings, args: &Args, id: &ObjectId, user: Option<&User>) -> Option<String> {
     if settings.filters_out(&id.gvk, "", &id.namespace, &id.name) {
         return Some(format!(
-            "a resource filter in the ConfigMap {}/kyverno keeps it from all rules but ModRules",
+            "a resource filter in the ConfigMap {}/kyverno excludes it from all rules but ModRules",
             args.engine_namespace
         ));
     }
@@ -375,11 +375,11 @@ fn targets(
                     Err(error) => format!("cannot be read: {error}"),
                     Ok(None) => format!("is not there{}", why_nothing.said(&outcome.rule)),
                     Ok(Some(object)) => match ClaimLabels::read(&object) {
-                        None => "is there, and no rule made it".to_owned(),
+                        None => "exists, and no rule created it".to_owned(),
                         Some(claim) if claim.names(&outcome.rule) => {
-                            "is there, made by this rule".to_owned()
+                            "exists, created by this rule".to_owned()
                         }
-                        Some(claim) => format!("is there, made by policy {}", claim.policy),
+                        Some(claim) => format!("exists, created by policy {}", claim.policy),
                     },
                 };
                 targets.push((ensure.target.clone(), state));

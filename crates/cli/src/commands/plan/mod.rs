@@ -169,7 +169,7 @@ pub(super) fn plan(
 fn remark_exceptions(ui: &Ui, given: &[Arc<Exception>], settings: &Settings) {
     for exception in given.iter().filter(|exception| !settings.holds(exception)) {
         let what = format!(
-            "the PolicyException {} would not hold: it is for policies outside its namespace",
+            "the PolicyException {} would not apply: it is for policies outside its namespace",
             exception.name
         );
         ui.problem(&Diagnostic::warning(what).hint(

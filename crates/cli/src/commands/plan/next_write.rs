@@ -42,7 +42,7 @@ pub(super) fn all(
     for gvk in found {
         let objects = reader.all(&gvk, "").map_err(|error| {
             Diagnostic::error(format!("cannot list {}: {error}", gvk.kind))
-                .hint("a plan needs the right to list what rules are about")
+                .hint("a plan needs permission to list what rules match")
         })?;
         for object in objects {
             let Ok(id) = ObjectId::of(&object) else { continue };

@@ -84,7 +84,7 @@ fn text(out: &mut impl Paint, shown: Shown, plan: &Plan) -> io::Result<()> {
     for id in &plan.waiting {
         writeln!(
             out,
-            "note: {} acts on new objects only; --all shows what it makes of those that are there",
+            "note: {} acts on new objects only; --all shows what it does with existing ones",
             rule(id)
         )?;
     }

@@ -70,7 +70,7 @@ impl TestClusters for Sandboxes<'_> {
             Failure::BadInput(problems) => {
                 problems.into_iter().next().unwrap_or_else(|| Diagnostic::error("cannot start"))
             }
-            other => Diagnostic::error(format!("the sandbox does not begin: {other:?}")),
+            other => Diagnostic::error(format!("the sandbox does not start: {other:?}")),
         })?;
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);

@@ -47,10 +47,9 @@ pub(super) fn keep_foreign(path: &Path) -> Result<(), Diagnostic> {
     if start.is_empty() || start == KUBECONFIG_HEADER.as_bytes() {
         return Ok(());
     }
-    Err(Diagnostic::error(format!("{shown} is there already, and was not written by kiln up"))
-        .hint(
-            "choose another --kubeconfig; kubectl reads several at once with KUBECONFIG=ONE:OTHER",
-        ))
+    Err(Diagnostic::error(format!("{shown} already exists, and was not written by kiln up")).hint(
+        "choose another --kubeconfig; kubectl reads several at once with KUBECONFIG=ONE:OTHER",
+    ))
 }
 
 /// Writes what only this user may read.

@@ -42,7 +42,7 @@ pub(super) async fn narrate(
     let is_there = sandbox.send(Request::new("GET", "/api/v1/namespaces/shop")).status == 200;
     if is_there {
         until(sandbox, "be there", |answer| answer.is_some()).await?;
-        say("demo: the namespace shop is there already, with NetworkPolicy shop/default-deny")?;
+        say("demo: the namespace shop already exists, with NetworkPolicy shop/default-deny")?;
     } else {
         sandbox
             .apply(&shop, "")

@@ -143,7 +143,7 @@ impl View {
                 let why = |state| match state {
                     State::Works => None,
                     State::Broken(why) => Some(why),
-                    State::Unknown => Some("the engine has not taken it up yet".to_owned()),
+                    State::Unknown => Some("the engine has not loaded it yet".to_owned()),
                 };
                 let all = stored.into_iter().zip(states);
                 return all.filter_map(|(policy, state)| Some((policy.id, why(state)?))).collect();

@@ -78,7 +78,7 @@ impl Item {
             "BadRequest" if why.message.starts_with("it has no") => {
                 Some("a resource has apiVersion, kind and metadata.name".to_owned())
             }
-            "BadRequest" | "Invalid" => Some("mend it, and apply it with kubectl".to_owned()),
+            "BadRequest" | "Invalid" => Some("fix it, and apply it with kubectl".to_owned()),
             _ if why.message.contains("denied the request") => {
                 Some("a rule or a policy keeps it out".to_owned())
             }
@@ -294,7 +294,7 @@ items:
         };
         assert_eq!(
             at("Invalid", "spec.containers[0].name"),
-            "resources.yaml:7:11: Pod web is not stored: no (mend it, and apply it with kubectl)"
+            "resources.yaml:7:11: Pod web is not stored: no (fix it, and apply it with kubectl)"
         );
         assert_eq!(at("Forbidden", ""), "resources.yaml:4:9: Pod web is not stored: no");
         let own = Item::own(given.resources[0].object.clone());

@@ -247,8 +247,8 @@ impl Up<'_> {
         for (policy, why) in self.at_work(view.as_ref()).await {
             let name = called(&policy);
             self.ui.problem(
-                &Diagnostic::warning(format!("{name} is not at work: {why}"))
-                    .hint("mend it, and apply it with kubectl"),
+                &Diagnostic::warning(format!("{name} does not run: {why}"))
+                    .hint("fix it, and apply it with kubectl"),
             );
         }
         if let Some(view) = view.filter(|_| objects > 0) {

@@ -57,5 +57,5 @@ impl Signals {
 }
 
 fn cannot_hear(error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(format!("cannot hear signals: {error}"))
+    Diagnostic::error(format!("cannot listen for signals: {error}"))
 }

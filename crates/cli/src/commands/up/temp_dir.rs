@@ -46,7 +46,7 @@ pub(in crate::commands) fn private_dir() -> Result<PrivateDir, Diagnostic> {
     sweep(&parent);
     let failed = |error: &std::io::Error| {
         cannot("make a folder in", &parent.display().to_string(), error)
-            .hint("set TMPDIR to a folder that you may write to")
+            .hint("set TMPDIR to a writable directory")
     };
     for _ in 0..TRIES {
         let mut builder = tempfile::Builder::new();
@@ -59,7 +59,7 @@ pub(in crate::commands) fn private_dir() -> Result<PrivateDir, Diagnostic> {
             return Ok(PrivateDir { folder: made, _held: held });
         }
     }
-    Err(failed(&std::io::Error::other("others take it away at once")))
+    Err(failed(&std::io::Error::other("other processes remove it at once")))
 }
 
 /// The lock on a directory that was just made; none if it was removed as unused meanwhile.

@@ -175,7 +175,7 @@ fn a_function_cannot_put_another_folder_into_the_place_of_the_one_that_is_writte
         .executable("move.sh", script);
     let run = case.kiln(&["fn", "run", "shop", "--enable-exec", "--exec-path", "./move.sh"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
-    holds(&run.stderr, &["is another folder than before the functions ran"]);
+    holds(&run.stderr, &["is another directory than before the functions ran"]);
     assert_eq!(case.0.read("elsewhere/web.yaml"), "a: b\n");
     assert_eq!(case.0.read("moved/web.yaml"), WEB);
 }

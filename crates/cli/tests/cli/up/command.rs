@@ -41,7 +41,7 @@ fn the_command_finds_the_sandbox_and_kiln() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(
         run.stdout,
-        "v1/Namespace/shop\npolicy settings, rule make-settings\n  pass\n    v1/ConfigMap/shop/settings is there, made by this rule\n"
+        "v1/Namespace/shop\npolicy settings, rule make-settings\n  pass\n    v1/ConfigMap/shop/settings exists, created by this rule\n"
     );
     assert_eq!(run.stderr, "");
     // Options of the command are its own, and paths are from the root.

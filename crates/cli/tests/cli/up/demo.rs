@@ -75,7 +75,7 @@ fn what_is_there_from_an_earlier_time_is_told_as_that() {
         demo(),
         "\
 demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
-demo: the namespace shop is there already, with NetworkPolicy shop/default-deny
+demo: the namespace shop already exists, with NetworkPolicy shop/default-deny
 demo: deleting it
 demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
 "
@@ -88,7 +88,7 @@ fn a_namespace_of_that_name_may_be_there() {
     let folder = Folder::with(&[("shop.yaml", shop)]);
     let run = folder.kiln(&["up", "--demo", "--resource", "shop.yaml", "--", "true"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("demo: the namespace shop is there already"), "{}", run.stdout);
+    assert!(run.stdout.contains("demo: the namespace shop already exists"), "{}", run.stdout);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn with_a_command_the_demo_ends_by_itself() {
 v1/Namespace/shop
 policy closed-namespaces, rule deny-by-default
   pass
-    networking.k8s.io/v1/NetworkPolicy/shop/default-deny is there, made by this rule
+    networking.k8s.io/v1/NetworkPolicy/shop/default-deny exists, created by this rule
 ";
     assert_eq!(printed, format!("{NARRATION}{explained}"));
     // The README shows it, times aside.

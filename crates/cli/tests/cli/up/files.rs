@@ -63,7 +63,7 @@ fn kubeconfigs_of_others_stay() {
     let run = folder.kiln(&["up", "--bare", "--kubeconfig", "config", "--", "true"]);
     assert_eq!(run.code, 2);
     assert!(
-        run.stderr.contains("config is there already, and was not written by kiln up"),
+        run.stderr.contains("config already exists, and was not written by kiln up"),
         "{}",
         run.stderr
     );
@@ -85,7 +85,7 @@ fn a_kubeconfig_of_others_in_the_data_is_seen_before_anything_is_made() {
     let run = folder.kiln(&["up", "--bare", "--data", "state", "--", "true"]);
     assert_eq!(run.code, 2);
     assert!(
-        run.stderr.contains("state/kubeconfig is there already, and was not written by kiln up"),
+        run.stderr.contains("state/kubeconfig already exists, and was not written by kiln up"),
         "{}",
         run.stderr
     );

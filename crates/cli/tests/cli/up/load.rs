@@ -130,7 +130,7 @@ fn policies_that_are_not_at_work_are_named() {
     let folder = Folder::with(&[("rules.yaml", rules)]);
     let run = folder.kiln(&["up", "rules.yaml", "--", "true"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("GeneratingPolicy broken is not"), "{}", run.stderr);
+    assert!(run.stderr.contains("GeneratingPolicy broken does not run"), "{}", run.stderr);
 }
 
 #[test]
