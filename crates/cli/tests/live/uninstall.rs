@@ -139,7 +139,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
 
     // A pod that would go on is a reason not to begin.
     cluster.wait("the account of pods", || cluster.apply(STRAY).is_ok());
-    refused(&cluster, &["the pod kyverno/stray runs the engine", "end it first"]);
+    refused(&cluster, &["the pod kyverno/stray runs the engine", "stop it first"]);
     cluster.kubectl(&["delete", "pod", "stray", "-n", "kyverno", "--force"]).unwrap();
 
     // So is one of a Deployment that stays because it belongs to another owner.
@@ -150,7 +150,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     };
     label("other");
     let stays = "runs the engine, and its Deployment kiln stays: it does not carry the label";
-    refused(&cluster, &["the pod kyverno/kiln-", stays, "end it first"]);
+    refused(&cluster, &["the pod kyverno/kiln-", stays, "stop it first"]);
     label("kiln");
 
     // And one that outlives its Deployment.
@@ -219,7 +219,7 @@ fn what_rules_made_stays_whatever_goes() {
     let before = uids();
 
     // Nothing goes while a replica acts: it would delete the downstreams with the policy.
-    refused(&cluster, &["acts on the cluster from elsewhere", "end it first"]);
+    refused(&cluster, &["acts on the cluster from elsewhere", "stop it first"]);
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some());
 
     engine.kill();
