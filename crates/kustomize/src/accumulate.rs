@@ -28,7 +28,7 @@ use crate::target::Target;
 use crate::transformers::labels::set_texts_of;
 use crate::transformers::sort;
 use crate::vars::{self, Vars};
-use crate::{Reorder, name_reference, objects, output};
+use crate::{Reorder, kept, name_reference, objects, output};
 
 /// The field that names what a kustomization is made of.
 const RESOURCES: &str = "resources";
@@ -50,7 +50,11 @@ pub(crate) struct Built {
 
 /// Builds the kustomization in a directory.
 pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<Built> {
-    let root = session.files.top(directory, session.options.load_restrictions)?;
+    let root = session.files.top(
+        &session.options.working_directory,
+        directory,
+        session.options.load_restrictions,
+    )?;
     let mut target = session.clock.time(Phase::Load, || Target::load(root, session))?;
     target.choose_schema(session)?;
     let metadata = target.kustomization.build_metadata.clone();
@@ -151,6 +155,9 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
     let (origin, transformations) = (asked("originAnnotations"), asked("transformerAnnotations"));
     for resource in list.iter_mut() {
         resource.check_types()?;
+        if let Some(warning) = kept::name_as_text(resource) {
+            session.warn(warning);
+        }
         output::finished(resource, origin, transformations);
     }
     Ok(())

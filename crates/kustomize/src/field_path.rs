@@ -156,6 +156,8 @@ pub(crate) struct Found {
     pub(crate) path: Path,
     /// Made just now: it has no type of its own yet.
     pub(crate) is_new: bool,
+    /// Made below a null, where kustomize fails or makes nothing.
+    pub(crate) below_null: bool,
     /// Inside text that a pattern led to; kustomize finds such places but changes a copy.
     pub(crate) in_copy: bool,
 }
@@ -169,13 +171,15 @@ pub(crate) fn find_all(
     parts: &[String],
     create: Option<Leaf>,
 ) -> Result<Vec<Found>> {
-    let mut search = Search { create, path: Path::root(), found: Vec::new() };
+    let mut search = Search { create, below_null: false, path: Path::root(), found: Vec::new() };
     search.enter(value, parts, false)?;
     Ok(search.found)
 }
 
 struct Search {
     create: Option<Leaf>,
+    /// The path went on where null was.
+    below_null: bool,
     path: Path,
     found: Vec<Found>,
 }
@@ -183,7 +187,12 @@ struct Search {
 impl Search {
     fn enter(&mut self, value: &mut Value, parts: &[String], is_new: bool) -> Result<()> {
         let Some((part, rest)) = parts.split_first() else {
-            self.found.push(Found { path: self.path.clone(), is_new, in_copy: false });
+            self.found.push(Found {
+                path: self.path.clone(),
+                is_new,
+                below_null: self.below_null,
+                in_copy: false,
+            });
             return Ok(());
         };
         if let Some(at) = index_of(part) {
@@ -296,16 +305,16 @@ impl Search {
     }
 
     fn field(&mut self, value: &mut Value, part: &str, rest: &[String]) -> Result<()> {
+        if value.is_null() && self.create.is_some() {
+            *value = Value::map();
+            let before = std::mem::replace(&mut self.below_null, true);
+            let outcome = self.field(value, part, rest);
+            self.below_null = before;
+            return outcome;
+        }
         let map = match value {
             Value::Map(map) => map,
-            Value::Null if self.create.is_none() => return Ok(()),
-            Value::Null => {
-                *value = Value::map();
-                match value {
-                    Value::Map(map) => map,
-                    _ => return Ok(()),
-                }
-            }
+            Value::Null => return Ok(()),
             other => return Err(wrong_node_kind("MappingNode", other)),
         };
         let mut is_new = false;

@@ -55,6 +55,7 @@ mod generators;
 mod helm;
 mod host;
 mod id;
+mod kept;
 mod kustomization;
 mod loader;
 pub mod local;
@@ -266,7 +267,7 @@ impl<'h> Build<'h> {
         self
     }
 
-    /// Builds the kustomization in a directory: an absolute path, or the address of a repository.
+    /// Builds the kustomization in a directory: a path, or the address of a repository.
     ///
     /// # Errors
     /// When something in it is wrong.

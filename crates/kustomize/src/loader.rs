@@ -92,12 +92,19 @@ impl<'h> Files<'h> {
         self.bytes.get()
     }
 
-    /// The root a build starts at.
-    pub(crate) fn top(&self, path: &str, restrictions: LoadRestrictions) -> Result<Rc<Root>> {
+    /// The root a build starts at, as the user named it in a directory.
+    pub(crate) fn top(
+        &self,
+        here: &str,
+        path: &str,
+        restrictions: LoadRestrictions,
+    ) -> Result<Rc<Root>> {
         if let Some(repository) = Repository::parse(path) {
             return self.clone_root(&repository, None);
         }
-        let path = self.confirm_directory(path).context("must build at directory")?;
+        let path = self
+            .confirm_directory(&paths::absolute(here, path), path)
+            .context("must build at directory")?;
         self.count_root()?;
         Ok(Rc::new(Root { path, restrictions, parent: None, depth: 0, repository: None }))
     }
@@ -116,9 +123,9 @@ impl<'h> Files<'h> {
             return Err(Error::new(format!("new root '{path}' cannot be absolute"))
                 .hint("write the path relative to this kustomization"));
         }
-        let directory = self
-            .confirm_directory(&paths::join(&from.path, path))
-            .context("must build at directory")?;
+        let directory = paths::join(&from.path, path);
+        let directory =
+            self.confirm_directory(&directory, &directory).context("must build at directory")?;
         from.refuse_leaving_clone(&directory)?;
         from.refuse_cycle(&directory)?;
         self.count_root()?;
@@ -252,18 +259,23 @@ impl<'h> Files<'h> {
     }
 
     fn resolve(&self, path: &str) -> Result<crate::fs::Resolved> {
-        self.system
-            .resolve(path)
-            .map_err(|error| Error::new(format!("evalsymlink failure on '{path}' : {error}")))
+        self.resolve_shown(path, path)
     }
 
-    fn confirm_directory(&self, path: &str) -> Result<String> {
-        if path.is_empty() {
+    fn resolve_shown(&self, path: &str, shown: &str) -> Result<crate::fs::Resolved> {
+        self.system
+            .resolve(path)
+            .map_err(|error| Error::new(format!("evalsymlink failure on '{shown}' : {error}")))
+    }
+
+    /// The directory of a path, which messages show as it was written.
+    fn confirm_directory(&self, path: &str, shown: &str) -> Result<String> {
+        if shown.is_empty() {
             return Err(Error::new("directory path cannot be empty"));
         }
-        let found = self.resolve(path).context("not a valid directory")?;
+        let found = self.resolve_shown(path, shown).context("not a valid directory")?;
         if !found.is_directory {
-            return Err(Error::new("file is not directory").context(format_args!("'{path}'")));
+            return Err(Error::new("file is not directory").context(format_args!("'{shown}'")));
         }
         Ok(found.path)
     }

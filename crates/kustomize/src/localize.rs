@@ -53,7 +53,7 @@ pub(crate) fn localize(
     }
     let root = session
         .files
-        .top(target, LoadRestrictions::RootOnly)
+        .top(&session.options.working_directory, target, LoadRestrictions::RootOnly)
         .context(format_args!("unable to establish localize target {target:?}"))?;
     let scope = match (root.clone_directory(), scope) {
         (Some(_), Some(scope)) => {

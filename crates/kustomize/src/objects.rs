@@ -162,14 +162,7 @@ fn settled(resource: &Resource, purpose: Purpose) -> Vec<(Key, String)> {
     });
     odd.filter_map(|(key, value)| {
         let path: Path = ["metadata", "annotations", key.as_str()].into_iter().collect();
-        let written = resource.written(&path);
-        let text = match (value, written) {
-            (Value::String(_), Some(written)) if written.starts_with('>') => {
-                let (_, document, place) = resource.as_written(&path)?;
-                document.unfolded_twice(&place)?
-            }
-            (value, written) => node_text(value, written),
-        };
+        let text = copied_text(resource, &path, value);
         (value.as_str() != Some(text.as_str())).then(|| (key.clone(), text))
     })
     .collect()
@@ -192,6 +185,19 @@ pub(crate) fn unsettle_annotations(resource: &mut Resource) {
             let _ = resource.object_mut().set(path, value.clone());
         }
     }
+}
+
+/// The text that kustomize has of a label or annotation when it copies them. What it copies is not folded any longer, so
+/// that no line breaks are added.
+pub(crate) fn copied_text(resource: &Resource, path: &Path, value: &Value) -> String {
+    let written = resource.written(path);
+    let is_folded = value.as_str().is_some() && written.is_some_and(|text| text.starts_with('>'));
+    let unfolded = || {
+        let (_, document, place) = resource.as_written(path)?;
+        document.unfolded_twice(&place)
+    };
+    let unfolded = if is_folded { unfolded() } else { None };
+    unfolded.unwrap_or_else(|| node_text(value, written))
 }
 
 /// The text that kustomize has of a scalar: what is written, without quotes.

@@ -229,7 +229,7 @@ fn function(
     // A program that a user types is trusted, wherever it lies.
     let typed = matches!(run.functions, FunctionsFrom::Program(..) | FunctionsFrom::Image(..));
     let restrictions = if typed { LoadRestrictions::None } else { LoadRestrictions::RootOnly };
-    let root = session.files.top(config.working_directory, restrictions)?;
+    let root = session.files.top("", config.working_directory, restrictions)?;
     Function::declared(&stream::value(declaration)?, &root, typed || run.containers, session)
 }
 

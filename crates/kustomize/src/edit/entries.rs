@@ -78,8 +78,8 @@ impl Replicas {
                 Some(Replicas { name: name.to_owned(), count: count.parse().ok()? })
             })
             .ok_or_else(|| {
-                Error::new(format!("invalid format of replica: {text}"))
-                    .hint("use the following format: <name>=<count>")
+                Error::new("invalid format of replica, use the following format: <name>=<count>")
+                    .hint(format!("{text} does not have it, web=3 does"))
             })
     }
 }

@@ -14,8 +14,9 @@ use crate::at::At;
 use crate::decode::record;
 use crate::empty_keys;
 use crate::error::{Error, Result};
+use crate::kept;
 use crate::kustomization::{PatchOptions, Selector};
-use crate::objects::{Purpose, node_text};
+use crate::objects::{Purpose, copied_text, node_text};
 use crate::output::yaml_error;
 use crate::resource::Resource;
 use crate::resources::{Resources, Slot};
@@ -410,7 +411,11 @@ fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>)
                 Error::new(crate::messages::json_patch(&error)).hint(error.to_string())
             })
         })
-        .map_err(|error| error.at(resource.document.as_ref().map(|document| document.place())))
+        .map_err(|error| error.at(resource.document.as_ref().map(|document| document.place())))?;
+        if let Some(warning) = kept::exact_integer(resource) {
+            session.warn(warning);
+        }
+        Ok(())
     })
 }
 
@@ -427,7 +432,7 @@ fn with_texts(patch: &Resource, fields: &[&str]) -> Resource {
         let mut texts = Map::new();
         for (key, value) in value.as_map().into_iter().flatten() {
             let path: Path = ["metadata", field, key.as_str()].into_iter().collect();
-            texts.insert(key.clone(), node_text(value, patch.written(&path)));
+            texts.insert(key.clone(), copied_text(&patch, &path, value));
         }
         if texts.is_empty() {
             patch.remove_metadata(field);

@@ -7,6 +7,7 @@ use crate::budget::{self, Budget, Size, own_size};
 use crate::decode::{self, record};
 use crate::error::{Error, Result};
 use crate::field_path::{self, Found, Leaf};
+use crate::kept;
 use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
 use crate::output::{parse_document, parse_text, resolve_plain, splice_scalar};
 use crate::resource::{Loose, Resource, scalar_text};
@@ -275,7 +276,7 @@ fn write(
     for slot in select.candidates(resources) {
         if is_target(resources.get(slot), &select, &reject) {
             resources.update(slot, &session.scopes, |resource| {
-                write_into(resource, slot, target, source, &session.budget)
+                write_into(resource, slot, target, source, session)
             })?;
         }
     }
@@ -299,8 +300,9 @@ fn write_into(
     slot: Slot,
     target: &ReplacementTarget,
     source: &mut Source,
-    budget: &Budget,
+    session: &Session<'_>,
 ) -> Result<()> {
+    let budget = &session.budget;
     let options = target.options.clone().unwrap_or_default();
     let default = [DEFAULT_PATH.to_owned()];
     let paths: &[String] =
@@ -327,6 +329,9 @@ fn write_into(
                 .hint("set options.create to make the field, or correct the path"));
         }
         for found in found.into_iter().filter(|found| !found.in_copy) {
+            if let Some(warning) = kept::made_below_null(resource, &found) {
+                session.warn(warning);
+            }
             set_field(resource, &found, source, &options, budget)?;
             resource.settle_shared();
             source.look_again(slot, resource, budget)?;
@@ -500,7 +505,12 @@ mod tests {
     fn a_scalar_keeps_its_type() {
         let set = |old: Value, text: &str| {
             let mut resource = Resource::default().with_object(value!({"f": old}));
-            let found = Found { path: Path::root().join("f"), is_new: false, in_copy: false };
+            let found = Found {
+                path: Path::root().join("f"),
+                is_new: false,
+                below_null: false,
+                in_copy: false,
+            };
             let source = Source::of(text.into());
             let options = FieldOptions::default();
             set_field(&mut resource, &found, &source, &options, &Budget::default())?;

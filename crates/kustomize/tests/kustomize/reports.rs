@@ -80,3 +80,52 @@ fn reading_grows_with_the_input_and_no_faster() {
     let output = Build::new(&tree, &Options::default()).run("/o49").unwrap();
     assert_eq!((output.stats.kustomizations, output.stats.documents), (51, 1));
 }
+
+/// Where kustomize loses something that Kiln keeps, the outputs differ, and the user reads why.
+#[test]
+fn what_is_kept_where_kustomize_loses_it_is_a_warning() {
+    let warnings = |object: &str, kustomization: &str| -> Vec<String> {
+        let tree = Memory::new()
+            .with("r.yaml", object)
+            .with("kustomization.yaml", format!("resources: [r.yaml]\n{kustomization}"));
+        let output = Build::new(&tree, &Options::default()).run("/").unwrap();
+        output.warnings.into_iter().map(|warning| warning.message).collect()
+    };
+    let thing = |number: &str| {
+        format!(
+            "apiVersion: x.io/v1\nkind: Thing\nmetadata: {{name: t}}\nspec: {{n: [{number}]}}\n"
+        )
+    };
+    let json = "patches:\n- target: {kind: Thing}\n  patch: '[{\"op\":\"add\",\"path\":\"/spec/x\",\"value\":1}]'\n";
+    assert_eq!(
+        warnings(&thing("9007199254740993"), json),
+        [
+            "9007199254740993 in Thing.v1.x.io/t.[noNs] stays as it is, where kustomize rounds it after a JSON patch"
+        ]
+    );
+    for number in ["9007199254740992", "-5", "1.5", "\"9007199254740993\""] {
+        assert!(warnings(&thing(number), json).is_empty(), "{number}");
+    }
+    assert!(warnings(&thing("9007199254740993"), "nameSuffix: -x\n").is_empty());
+
+    let create = "replacements:\n- source: {kind: Thing}\n  targets:\n  - select: {kind: Thing}\n    fieldPaths: [PATH]\n    options: {create: true}\n";
+    let thing =
+        |rest: &str| format!("apiVersion: x.io/v1\nkind: Thing\nmetadata: {{name: t}}\n{rest}");
+    assert_eq!(
+        warnings(&thing("spec:\n"), &create.replace("PATH", "spec.x.y")),
+        [
+            "spec.x.y of Thing.v1.x.io/t.[noNs] is made where null was; kustomize fails there, or makes nothing"
+        ]
+    );
+    assert!(warnings(&thing("spec: {}\n"), &create.replace("PATH", "spec.x.y")).is_empty());
+    let named =
+        |name: &str| format!("apiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}}}\n");
+    assert_eq!(
+        warnings(&named("e3"), "namePrefix: '1'\n"),
+        [
+            "the name 1e3 of ServiceAccount.v1.[noGrp]/1e3.[noNs] stays text, where kustomize prints a value of another type"
+        ]
+    );
+    assert!(warnings(&named("'1'"), "").is_empty());
+    assert!(warnings(&named("e3"), "namePrefix: a1\n").is_empty());
+}
