@@ -11,7 +11,13 @@ use crate::commands::{self, Command, SharedOptions};
 
 /// Generate, clone, synchronize, mutate and reject Kubernetes resources.
 #[derive(Debug, Parser)]
-#[command(name = "kiln", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(
+    name = "kiln",
+    version,
+    disable_help_subcommand = true,
+    args_override_self = true,
+    max_term_width = 100
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -97,11 +103,18 @@ pub(crate) enum Color {
 }
 
 /// Parses the command line; usage errors end the process with code 2.
-pub(crate) fn parse() -> Args {
-    let meant = as_meant(crate::commands::plain_format(std::env::args_os().collect()));
-    let matches = definition().try_get_matches_from(plain_switches(meant, &definition()));
+pub(crate) fn parse(typed: Vec<OsString>) -> Args {
+    let mut definition = definition();
+    let program = typed.first().and_then(|path| Path::new(path).file_stem());
+    if program.is_some_and(|name| name == "kubectl-kiln") {
+        // As kubectl's users call it: kubectl runs the program of this name.
+        definition = definition.bin_name("kubectl kiln");
+    }
+    let meant = as_meant(commands::cfg::plain_format(typed));
+    let words = plain_switches(meant, &definition);
+    let matches = definition.try_get_matches_from_mut(words);
     let args = matches.and_then(|matches| Args::from_arg_matches(&matches));
-    args.unwrap_or_else(|error| without_hidden(error).format(&mut definition()).exit())
+    args.unwrap_or_else(|error| without_hidden(error).format(&mut definition).exit())
 }
 
 /// A usage error that suggests no command which the help does not show.
@@ -120,17 +133,22 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// `kiln help COMMAND` for `kiln COMMAND --help`.
+pub(crate) fn help_first(mut typed: Vec<OsString>) -> Vec<OsString> {
+    if typed.get(1).is_some_and(|word| word == "help") {
+        typed.remove(1);
+        typed.push("--help".into());
+    }
+    typed
+}
+
 /// What people type who know other tools, as this program has it: `kiln help COMMAND` for `kiln COMMAND --help`, and
 /// kubectl's `-o json` for `--format json`, Kyverno's `--remove-color` for `--color never`.
 ///
 /// Commands that write to a path have `-o` for that, as kustomize and Kyverno do; the word for a form is never a path
 /// there, and `./json` is.
-fn as_meant(mut args: Vec<OsString>) -> Vec<OsString> {
-    if args.get(1).is_some_and(|word| word == "help") {
-        args.remove(1);
-        args.push("--help".into());
-        return args;
-    }
+fn as_meant(args: Vec<OsString>) -> Vec<OsString> {
+    let args = help_first(args);
     let writes = |args: &[OsString]| {
         let definition = definition();
         let named = args.iter().skip(1).filter_map(|word| word.to_str());
@@ -170,7 +188,7 @@ fn as_meant(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Options without a value as scripts for kustomize write them: `--enable-helm=true`, `--network=false`.
-fn plain_switches(
+pub(crate) fn plain_switches(
     typed: impl IntoIterator<Item = OsString>,
     definition: &clap::Command,
 ) -> Vec<OsString> {
@@ -227,7 +245,11 @@ fn switch<'w>(
 
 /// The definition of the whole command line, for completions and manual pages.
 pub(crate) fn definition() -> clap::Command {
-    let definition = Args::command();
+    with_shared_options(Args::command())
+}
+
+/// A command line whose commands show, of the options that all accept, those that mean something to them.
+pub(crate) fn with_shared_options(definition: clap::Command) -> clap::Command {
     let names: Vec<String> =
         definition.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.iter().fold(definition, |definition, name| {

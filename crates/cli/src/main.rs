@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod addresses;
 mod args;
+mod as_kustomize;
 mod cluster;
 mod commands;
 mod exit;
@@ -22,5 +23,9 @@ mod ui;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    commands::run(args::parse())
+    let typed: Vec<_> = std::env::args_os().collect();
+    if as_kustomize::is_meant(&typed) {
+        return as_kustomize::run(typed);
+    }
+    commands::run(args::parse(typed))
 }

@@ -1,4 +1,5 @@
-// Records what kustomize makes of the trees in crates/kustomize/tests/cases.
+// Records what kustomize makes of the trees in crates/kustomize/tests/cases, and what it answers to the calls in
+// crates/cli/tests/cases/kustomize-calls.
 //
 // Every case is built by a process of its own, which is this program started as kustomize: schemas that one build
 // loads are global in kustomize and would show in the next one.
@@ -41,6 +42,8 @@ type testCase struct {
 	Command []string `json:"command"`
 	// Input is what the command reads from standard input.
 	Input string `json:"input"`
+	// Calls are commands that are typed one after the other, each on a line; `<root>` is the folder of the tree.
+	Calls string `json:"calls"`
 }
 
 type result struct {
@@ -108,6 +111,10 @@ func build(c testCase) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	if c.Calls != "" {
+		output, err := transcript(program, folder, c.Calls)
+		return result{Output: &output}, err
+	}
 	root := c.Root
 	if root == "" {
 		root = "."
@@ -137,6 +144,32 @@ func build(c testCase) (result, error) {
 	message = strings.ReplaceAll(message, folder, "<root>")
 	message = strings.TrimRight(address.ReplaceAllString(message, "0x0"), "\n")
 	return result{Error: &message}, nil
+}
+
+// transcript is what a person sees of calls: each with its standard output, and of those that fail the exit code and the
+// first line of the message.
+func transcript(program, folder, calls string) (string, error) {
+	var seen strings.Builder
+	for _, call := range strings.Split(strings.TrimSpace(calls), "\n") {
+		words := strings.Fields(strings.ReplaceAll(call, "<root>", folder))
+		if len(words) == 0 || words[0] != "kustomize" {
+			return "", fmt.Errorf("not a call of kustomize: %s", call)
+		}
+		command := exec.Command(program, words[1:]...)
+		command.Dir = folder
+		command.Env = append(os.Environ(), asKustomize+"=1")
+		var stdout, stderr bytes.Buffer
+		command.Stdout, command.Stderr = &stdout, &stderr
+		err := command.Run()
+		fmt.Fprintf(&seen, "$ %s\n%s", call, stdout.String())
+		if err == nil {
+			continue
+		}
+		_, message, _ := strings.Cut("\n"+stderr.String(), "\nError: ")
+		message, _, _ = strings.Cut(message, "\n")
+		fmt.Fprintf(&seen, "[exit %d] Error: %s\n", command.ProcessState.ExitCode(), message)
+	}
+	return strings.ReplaceAll(seen.String(), folder, "<root>"), nil
 }
 
 func writeTree(folder string, c testCase) error {

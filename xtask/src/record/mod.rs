@@ -40,7 +40,7 @@ enum Original {
 /// The module of the program that answers for kustomize.
 const KUSTOMIZE: &str = "xtask/recorders/kustomize";
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table {
         name: "gotemplate",
         folder: "crates/gotemplate/tests/cases",
@@ -64,6 +64,11 @@ const TABLES: [Table; 6] = [
     Table {
         name: "kustomize",
         folder: "crates/kustomize/tests/cases",
+        original: Original::Program(KUSTOMIZE, "."),
+    },
+    Table {
+        name: "kustomize-calls",
+        folder: "crates/cli/tests/cases/kustomize-calls",
         original: Original::Program(KUSTOMIZE, "."),
     },
     Table { name: "suites", folder: "crates/suites/tests/cases", original: Original::KyvernoTest },

@@ -87,6 +87,22 @@ pub(crate) struct Args {
     explain: Option<String>,
 }
 
+impl Args {
+    /// The old flags among them, with what kustomize says of each.
+    fn deprecated(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let reorder = ("reorder", "use the new 'sortOptions' field in kustomization.yaml instead.");
+        let label = (
+            "enable-managedby-label",
+            "The flag `enable-managedby-label` has been deprecated. Use the `managedByLabel` option in the `buildMetadata` field instead.",
+        );
+        let old = [
+            self.reorder.is_some().then_some(reorder),
+            self.enable_managedby_label.then_some(label),
+        ];
+        old.into_iter().flatten()
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Restrictor {
     /// Files in or below its own directory
@@ -105,13 +121,10 @@ enum Order {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    for (flag, instead) in args.deprecated() {
+        ui.status(&format!("Flag --{flag} has been deprecated, {instead}"));
+    }
     let here = std::env::current_dir()?.display().to_string();
-    let is_remote = kiln_kustomize::Repository::parse(&args.directory).is_some();
-    let directory = if is_remote || args.directory.starts_with('/') {
-        args.directory.clone()
-    } else {
-        format!("{here}/{}", args.directory)
-    };
     let options = Options {
         max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
         ..options(args, here)
@@ -119,7 +132,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let mut files = Layered::over(&Disk);
     if let Some(name) = &args.stdin {
         let contents = input::read("-", global.max_input_size)?.bytes;
-        files = files.with(&format!("{}/{name}", real(&directory)), contents);
+        files = files.with(&format!("{}/{name}", real(&args.directory)), contents);
     }
     let programs = args.plugins.programs();
     let running = programs.running.clone();
@@ -130,7 +143,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let now = || start.elapsed();
     let build = Build::new(&files, &options).programs(&programs).fetch(&remote).clock(&now);
     let progress = Progress::start(&format!("building {}", args.directory), ui.format());
-    let output = build.run(&directory);
+    let output = build.run(&args.directory);
     drop(progress);
     while running.is_over() {
         // The signal that ended the build ends the process.

@@ -18,9 +18,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
+    print(ui, args, args::definition(), "kiln")
+}
+
+/// Prints the script for a program with these commands.
+pub(crate) fn print(
+    ui: &Ui,
+    args: &Args,
+    mut definition: clap::Command,
+    program: &str,
+) -> CommandResult {
     ui.has_forms(&[Format::Text])?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::definition(), "kiln", &mut script);
+    clap_complete::generate(args.shell, &mut definition, program, &mut script);
     let mut out = ui.data();
     out.write_all(&script)?;
     out.flush()?;

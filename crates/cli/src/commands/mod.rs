@@ -3,33 +3,31 @@
 
 mod adopt;
 mod apply;
-mod build;
-mod cfg;
+pub(crate) mod build;
+pub(crate) mod cfg;
 mod check;
-mod completion;
-mod create;
+pub(crate) mod completion;
+pub(crate) mod create;
 mod doctor;
-mod edit;
+pub(crate) mod edit;
 mod eval;
 mod explain;
 mod fmt;
-mod functions;
+pub(crate) mod functions;
 mod init;
 mod install;
-mod localize;
+pub(crate) mod localize;
 mod man;
-mod openapi;
+pub(crate) mod openapi;
 mod plan;
 pub(crate) mod plugin_sandbox;
 mod run;
 mod test;
 mod uninstall;
 mod up;
-mod version;
+pub(crate) mod version;
 
 use std::process::ExitCode;
-
-pub(crate) use cfg::plain_format;
 
 use crate::args::{Args, Format};
 use crate::exit::{self, Failure};

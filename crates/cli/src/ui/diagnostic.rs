@@ -8,12 +8,25 @@ use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 /// Lines longer than this are cut: one line of a megabyte does not help.
 const WIDEST: usize = 240;
 
+/// What stands before the message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Words {
+    /// `error: …`
+    Kiln,
+    /// `Error: …` and `# Warning: …`, for those who look for that.
+    Kustomize,
+}
+
 /// Renders a problem for a terminal.
-pub(super) fn render(problem: &Diagnostic, color: bool) -> String {
-    let level = match problem.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Note => Level::NOTE,
+pub(super) fn render(problem: &Diagnostic, words: Words, color: bool) -> String {
+    let (level, name) = match problem.severity {
+        Severity::Error => (Level::ERROR, "Error"),
+        Severity::Warning => (Level::WARNING, "# Warning"),
+        Severity::Note => (Level::NOTE, "# Note"),
+    };
+    let level = match words {
+        Words::Kiln => level,
+        Words::Kustomize => level.with_name(name),
     };
     let excerpt = problem.place.as_ref().map(Excerpt::around);
     let related: Vec<_> = problem.related.iter().map(|r| Excerpt::around(&r.place)).collect();
@@ -146,14 +159,14 @@ note: first defined here
 3 |   x: 1
   |   ^
 help: remove one of them";
-        assert_eq!(render(&problem, false), wanted);
+        assert_eq!(render(&problem, Words::Kiln, false), wanted);
     }
 
     #[test]
     fn the_header_names_the_place_in_the_file() {
         let header = |text: &str, at: usize| {
             let problem = Diagnostic::error("p").at(place(text, at..at + 1));
-            let rendered = render(&problem, false);
+            let rendered = render(&problem, Words::Kiln, false);
             rendered.lines().nth(1).unwrap_or_default().trim().to_owned()
         };
         assert_eq!(header("x: 1\na: [\n", 10), "--> rules.yaml:3:1");
@@ -168,7 +181,7 @@ help: remove one of them";
             for start in 0..text.len().min(300) + 2 {
                 for length in [0, 1, 7, 10_000] {
                     let problem = Diagnostic::error("p").at(place(text, start..start + length));
-                    assert!(render(&problem, true).len() < 4000);
+                    assert!(render(&problem, Words::Kiln, true).len() < 4000);
                 }
             }
         }

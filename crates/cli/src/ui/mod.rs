@@ -13,6 +13,7 @@ use kiln_diagnostic::Diagnostic;
 
 use crate::args::{Color, Format, Global};
 use clean::Clean;
+use diagnostic::Words;
 pub(crate) use difference::difference;
 pub(crate) use paint::{Paint, Style};
 pub(crate) use progress::{Counter, Progress};
@@ -45,6 +46,8 @@ pub(crate) struct Ui {
     format: Format,
     stdout_color: bool,
     stderr_color: bool,
+    /// Problems are announced with Kiln's own words, or with those of kustomize.
+    words: Words,
 }
 
 impl Ui {
@@ -59,7 +62,13 @@ impl Ui {
             format: global.format,
             stdout_color: color(io::stdout().is_terminal()),
             stderr_color: color(io::stderr().is_terminal()),
+            words: Words::Kiln,
         }
+    }
+
+    /// The same, with problems announced as kustomize does.
+    pub(crate) fn in_words_of_kustomize(self) -> Ui {
+        Ui { words: Words::Kustomize, ..self }
     }
 
     /// The form of output that was asked for.
@@ -110,7 +119,7 @@ impl Ui {
     pub(crate) fn problem(&self, problem: &Diagnostic) {
         let text = match self.format {
             Format::Json => serde_json::to_string(problem).unwrap_or_else(|_| problem.to_string()),
-            _ => diagnostic::render(problem, self.stderr_color),
+            _ => diagnostic::render(problem, self.words, self.stderr_color),
         };
         // Nothing is left to be done when standard error is closed too.
         let _ = writeln!(io::stderr(), "{text}");

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod apply;
+mod as_kustomize;
 mod authors;
 mod build;
 mod build_remote;
