@@ -71,13 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     fs::create_dir_all(&folder)?;
     let helm = helm(args.helm)?;
     let from = args.from.clone().unwrap_or_else(|| program.clone());
-    let ownership: &[_] = match args.helm {
-        3 => &["--take-ownership"],
-        // It applies on the server's side, and takes fields from those who applied them before.
-        _ => &["--take-ownership", "--force-conflicts"],
-    };
+    // Helm 4 applies on the server's side: fields that kubectl applied before are to be taken over.
+    let force: &[_] = if args.helm == 3 { &[] } else { &["--force-conflicts"] };
     let mut story =
-        Story { program, from, helm, ownership, folder: folder.clone(), told: String::new() };
+        Story { program, from, helm, force, folder: folder.clone(), told: String::new() };
     let parts = if args.parts.is_empty() { PARTS.to_vec() } else { args.parts.clone() };
     let mut outcome = Ok(());
     for part in parts {
@@ -103,8 +100,8 @@ struct Story {
     program: PathBuf,
     from: PathBuf,
     helm: PathBuf,
-    /// What lets Helm take over what it did not install.
-    ownership: &'static [&'static str],
+    /// What lets Helm take over fields of what it did not install.
+    force: &'static [&'static str],
     folder: PathBuf,
     told: String,
 }
@@ -135,7 +132,7 @@ impl Story {
         self.say(&format!("$ {shown}"));
         let output = command.stdin(Stdio::null()).output().with_context(|| shown.to_owned())?;
         let printed = printed(&output);
-        for line in printed.lines().take(40) {
+        for line in printed.lines().take(60) {
             self.say(line);
         }
         ensure!(output.status.success(), "{shown}: {}\n{printed}", output.status);
@@ -258,10 +255,10 @@ made() {{ kubectl get configmaps --all-namespaces --selector=generate.kyverno.io
 kubectl create namespace team-a
 for i in $(seq 50); do [ -n "$(made)" ] && break; sleep 0.2; done
 made > before; cat before; [ -s before ]
-helm install kiln {chart} --namespace kyverno {ownership} --set image.repository=registry.example.com/kiln,permissions.grant=standard
-helm upgrade kiln {chart} --namespace kyverno --reuse-values --set replicas=3,monitoring.dashboard=true
+helm install kiln {chart} --namespace kyverno --take-ownership {force} --set image.repository=registry.example.com/kiln,permissions.grant=standard
+helm upgrade kiln {chart} --namespace kyverno {force} --reuse-values --set replicas=3,monitoring.dashboard=true
 [ "$(kubectl get deployment kiln -n kyverno -o 'jsonpath={{.spec.replicas}}')" = 3 ]
-helm rollback kiln 1 --namespace kyverno
+helm rollback kiln 1 --namespace kyverno {force}
 [ "$(kubectl get deployment kiln -n kyverno -o 'jsonpath={{.spec.replicas}}')" = 2 ]
 helm uninstall kiln --namespace kyverno --no-hooks
 kubectl get clusterpolicies --output=name
@@ -269,7 +266,7 @@ made > after; diff before after && echo "the same objects, with the same UIDs"
 "#,
             chart = chart().display(),
             helm = self.helm.display(),
-            ownership = self.ownership.join(" "),
+            force = self.force.join(" "),
         );
         fs::write(folder.join("story.sh"), &script)?;
         let kubectl = kiln_testkit::control_plane::Binaries::find()?.path("kubectl").to_owned();
@@ -342,20 +339,20 @@ made > after; diff before after && echo "the same objects, with the same UIDs"
         let wait = ["--wait", "--timeout", "5m"];
 
         let client = Client::start(&cluster.cluster);
-        let mut install = vec!["install", "kiln", &chart, "--set", values];
-        install.extend(self.ownership);
+        let mut install = vec!["install", "kiln", &chart, "--take-ownership", "--set", values];
+        install.extend(self.force);
         install.extend(in_namespace.iter().chain(&wait));
         self.helm(Some(&config), &install)?;
         cluster.same(self, "after helm install over the earlier version")?;
 
         let mut upgrade = vec!["upgrade", "kiln", &chart, "--reuse-values", "--set"];
         upgrade.extend(["replicas=3,logging.json=true,monitoring.dashboard=true"]);
-        upgrade.extend(in_namespace.iter().chain(&wait));
+        upgrade.extend(in_namespace.iter().chain(&wait).chain(self.force));
         self.helm(Some(&config), &upgrade)?;
         cluster.same(self, "after helm upgrade")?;
 
         let mut rollback = vec!["rollback", "kiln", "1"];
-        rollback.extend(in_namespace.iter().chain(&wait));
+        rollback.extend(in_namespace.iter().chain(&wait).chain(self.force));
         self.helm(Some(&config), &rollback)?;
         let replicas = cluster.kubectl(&[
             "get",
