@@ -29,7 +29,7 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
             Program::Generate(program) => of_generate(policy, rule, program, kinds, &mut needs)?,
             Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
             // What is sent is patched or refused at admission; nothing is written.
-            Program::Modify(_) => {}
+            Program::Modify(_) | Program::Validate(_) => {}
         }
         if !rule.program.acts_at_admission() {
             of_trigger(rule, kinds, &mut needs);

@@ -2,7 +2,7 @@
 
 use kiln_cel::{Env, PolicyScope, Type};
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::Compiled;
+use kiln_dialects::{Compiled, Host, compile_for};
 use kiln_engine::{Event, User};
 use kiln_object::{Gvk, Kinds, metadata};
 use kiln_rules::{Operation, Policy, PolicyId, Rule};
@@ -60,7 +60,7 @@ impl Check {
         kinds: &Kinds,
     ) -> Result<(), String> {
         let document = as_document(object)?;
-        let compiled = kiln_dialects::compile([&document], kinds);
+        let compiled = compile_for(Host::Cluster, [&document], kinds);
         let of_cel = Gvk::of(object).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
         let of_paths = Gvk::of(object).is_some_and(|gvk| gvk.group == "api.kubemod.io");
         let places = of_paths.then(|| document.places());

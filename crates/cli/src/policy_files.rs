@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, compile, is_exception, is_policy, unknown_kinds};
+use kiln_dialects::{Compiled, Host, compile_for, is_exception, is_policy, unknown_kinds};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
@@ -69,11 +69,12 @@ pub(crate) fn more_kinds<'d>(
 /// and is in none of the files is remarked.
 pub(crate) fn compile_rules(
     ui: &Ui,
+    host: Host,
     documents: &[Document],
     resources: &[Document],
     kinds: &Kinds,
 ) -> Compiled {
-    let mut compiled = compile_policies(documents, kinds);
+    let mut compiled = compile_policies(host, documents, kinds);
     let own = LazyCell::new(kiln_install::definitions);
     let is_given = |kind: &str| {
         own.iter().any(|definition| definition.str_at(["spec", "names", "kind"]) == Some(kind))
@@ -89,14 +90,15 @@ pub(crate) fn compile_rules(
     compiled
 }
 
-fn compile_policies(documents: &[Document], kinds: &Kinds) -> Compiled {
-    compile(documents.iter().filter(|found| is_policy(found) || is_exception(found)), kinds)
+fn compile_policies(host: Host, documents: &[Document], kinds: &Kinds) -> Compiled {
+    let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
+    compile_for(host, policies, kinds)
 }
 
 /// The same for a cluster that may hold definitions of kinds which are in none of the files: what is not known here is
 /// for the engine to say.
 pub(crate) fn compile_for_stored(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
-    let compiled = compile_policies(documents, kinds);
+    let compiled = compile_policies(Host::Cluster, documents, kinds);
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }

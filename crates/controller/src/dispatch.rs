@@ -269,7 +269,7 @@ fn wants(rule: &Rule, own: bool) -> bool {
         Program::Generate(_) => true,
         Program::Mutate(program) => !program.changes_trigger(),
         // All there is to it happens at admission.
-        Program::Modify(_) => false,
+        Program::Modify(_) | Program::Validate(_) => false,
     };
     acts_later && !(own && rule.trigger.ignore_own_requests)
 }

@@ -19,6 +19,7 @@
 mod cel_policies;
 mod cycles;
 mod fields;
+mod host;
 mod known_fields;
 mod kubemod;
 pub mod kyverno;
@@ -26,6 +27,7 @@ mod spelling;
 
 pub use cel_policies::pod_controllers;
 pub use cycles::{RuleCycle, rule_cycles};
+pub use host::Host;
 pub use spelling::unknown_kinds;
 
 use std::fmt;
@@ -167,11 +169,22 @@ pub fn is_exception(document: &Document) -> bool {
     matches!(language(document), Some(Language::KyvernoException | Language::PolicyException))
 }
 
-/// Compiles the policies and exceptions among documents; all others are skipped.
+/// Compiles the policies and exceptions among documents, to be run on files; all others are skipped.
 pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
+    compile_for(Host::Files, documents, kinds)
+}
+
+/// Compiles the policies and exceptions among documents, as a host runs them; all others are passed over. Rules that the
+/// host does not run are checked like all others, and named in [`Compiled::not_run`].
+pub fn compile_for<'d>(
+    host: Host,
+    documents: impl IntoIterator<Item = &'d Document>,
+    kinds: &Kinds,
+) -> Compiled {
     let mut compiled = Compiled::default();
     let (mut admission, mut bindings) = (Vec::new(), Vec::new());
     for document in documents {
+        let before = (compiled.policies.len(), compiled.not_run.len());
         match language(document) {
             Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
             Some(Language::KyvernoException) => {
@@ -197,6 +210,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
             }
             None => {}
         }
+        host.leave_out(&mut compiled, before);
     }
     cel_policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
     for policy in &compiled.policies {

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use kiln_jmespath::{Expression, Meter, Root};
 use kiln_rules::{ContextEntry, Load, QueryText, Rule};
 use kiln_value::{MAX_DEPTH, Map, Path, Str, Value};
-use kiln_variables::conditions::Effort;
+use kiln_variables::conditions::{Effort, Outcome as ConditionsOutcome};
 use kiln_variables::{
     Conditions, FilledText, Limits as TemplateLimits, Query, QueryError, Scope, Substitution,
     Template,
@@ -215,8 +215,31 @@ impl<'c> Context<'c> {
         self.all().query_here(query)
     }
 
+    /// Evaluates an expression that may hold variables; none when it asks for something that is not there.
+    pub(crate) fn query_found(&self, query: &QueryText) -> Result<Option<Value>, Failure> {
+        let layer = self.all();
+        let filled;
+        let expression = match query {
+            QueryText::Ready(expression) => expression,
+            QueryText::Unfilled(template) => {
+                filled = layer.expression(template)?;
+                &filled
+            }
+        };
+        match self.shared.search(expression, &layer) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Whether conditions hold.
     pub(crate) fn holds(&self, conditions: &Conditions) -> Result<bool, Failure> {
+        Ok(self.ask(conditions)?.holds)
+    }
+
+    /// Whether conditions hold, and what decides it.
+    pub(crate) fn ask(&self, conditions: &Conditions) -> Result<ConditionsOutcome, Failure> {
         let layer = self.all();
         let mut substitution = layer.substitution();
         let outcome = conditions.evaluate(&mut substitution, &mut Effort::default());
@@ -229,7 +252,7 @@ impl<'c> Context<'c> {
                 ..TraceStep::default()
             });
         }
-        Ok(outcome.holds)
+        Ok(outcome)
     }
 }
 
@@ -489,11 +512,11 @@ fn split_name(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Puts a value at a dotted path, over whatever is in the way.
-pub(crate) fn place(base: &mut Value, path: &str, value: Value) {
+/// Puts a value at a path of names with dots in between, over whatever is in the way. A name in quotes may hold dots.
+pub fn place(base: &mut Value, path: &str, value: Value) {
     // Values must not nest deeper than readers let them; what is left of the path is one key.
     let mut at = base;
-    for key in path.splitn(MAX_DEPTH / 2, '.') {
+    for key in steps(path) {
         if at.as_map().is_none() {
             *at = Value::map();
         }
@@ -501,6 +524,26 @@ pub(crate) fn place(base: &mut Value, path: &str, value: Value) {
         at = map.get_or_insert_with(key, || Value::Null);
     }
     *at = value;
+}
+
+/// The names of a dotted path.
+fn steps(path: &str) -> Vec<&str> {
+    let (mut steps, mut from, mut quoted) = (Vec::new(), 0, false);
+    for (at, c) in path.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted && steps.len() + 1 < MAX_DEPTH / 2 => {
+                steps.push(&path[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    steps.push(&path[from..]);
+    for step in &mut steps {
+        *step = step.strip_prefix('"').and_then(|step| step.strip_suffix('"')).unwrap_or(step);
+    }
+    steps
 }
 
 /// The text of a value that has to be one.

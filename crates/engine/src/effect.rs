@@ -2,10 +2,11 @@
 
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
-use kiln_rules::{Existing, RuleId, Write};
+use kiln_rules::{Actions, Existing, RuleId, Write};
 use kiln_value::{Str, Value};
 
 use crate::claim::{Claim, ObjectRef};
+use crate::validate::Fault;
 
 /// Something that a host is to carry out, or to show.
 #[derive(Clone, Debug)]
@@ -21,10 +22,25 @@ pub enum Effect {
         /// The rule's own words.
         words: Option<String>,
     },
+    /// The object is not as the rule wants it: refuse it, warn of it or write it down, as its actions say.
+    Violation(Box<Violation>),
     /// Objects that the rule made of a trigger are to go.
     Delete(Box<Delete>),
     /// A warning for the user.
     Warn(Diagnostic),
+}
+
+/// An object that is not as a rule wants it.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What the rule says about it.
+    pub message: String,
+    /// What is wrong with it, each with its place.
+    pub faults: Vec<Fault>,
+    /// What becomes of the object.
+    pub actions: Actions,
+    /// It counts as a failure in reports; otherwise as a warning.
+    pub scored: bool,
 }
 
 /// An object is to be there.

@@ -15,15 +15,15 @@ use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::{
-    Exception, Modify, ModifyAction, Mutate, Operation, Program, Rule, Script, Unmet,
+    Exception, Modify, ModifyAction, Mutate, Operation, Program, Rule, Script, Unmet, Validate,
 };
 use kiln_value::{Map, Str, Value};
 
 use crate::claim::ObjectRef;
 use crate::context::{Context, EvalShared, place};
-use crate::effect::{Delete, DeleteReason, Effect, PatchTarget};
+use crate::effect::{Delete, DeleteReason, Effect, PatchTarget, Violation};
 use crate::eval_env::EvalEnv;
-use crate::event::Event;
+use crate::event::{Event, User};
 use crate::failure::{Failure, FailureKind};
 use crate::generate::GenerateRun;
 use crate::limits::Counters;
@@ -31,9 +31,10 @@ use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::modify::Modifying;
 use crate::mutate;
-use crate::outcome::{RuleOutcome, Verdict};
+use crate::outcome::{RuleOutcome, Status, Verdict};
 use crate::script::{Bound, Changing, ScriptSession, in_session};
 use crate::trace::{TraceAnswer, TraceStep, Tracer};
+use crate::validate::{Checked, Checking};
 use crate::view::{Gate, RecordedRead, is_own_secret};
 
 /// The namespace that a trigger is in; a Namespace is in itself.
@@ -137,10 +138,12 @@ pub(crate) fn evaluate_except(
     cost.steps += meter.steps_used();
     cost.bytes += meter.bytes_used();
     let reads = gate.reads.take();
+    let violates = effects.iter().any(|effect| matches!(effect, Effect::Violation(_)));
+    let word = if violates { Status::Fail.as_str() } else { verdict.as_str() };
     let trace = tracer.finish(|| {
         let shown = match &why {
-            Some(why) => format!("{}: {why}", verdict.as_str()),
-            None => verdict.as_str().to_owned(),
+            Some(why) => format!("{word}: {why}"),
+            None => word.to_owned(),
         };
         (format!("rule {}", rule.id), shown)
     });
@@ -238,9 +241,7 @@ impl<'e> Evaluation<'e> {
         if self.event.own && self.rule.trigger.ignore_own_requests {
             return self.because(Verdict::NoMatch, "the request is one of our own");
         }
-        let at_admission =
-            self.rule.program.changes_trigger() || matches!(self.rule.program, Program::Modify(_));
-        if self.event.dry_run && !at_admission {
+        if self.event.dry_run && !self.rule.program.acts_at_admission() {
             return self.because(Verdict::NoMatch, "the request is only a trial");
         }
         if self.is_about_own_secret() {
@@ -255,6 +256,7 @@ impl<'e> Evaluation<'e> {
             Program::Generate(_) => self.generate(),
             Program::Mutate(program) => self.mutate(program),
             Program::Modify(program) => self.modify(program),
+            Program::Validate(program) => self.validate(program),
         };
         verdict.unwrap_or_else(|failure| {
             self.state.failures.push(failure);
@@ -426,6 +428,95 @@ impl<'e> Evaluation<'e> {
             }
         }
         Ok(Verdict::Pass)
+    }
+
+    fn validate(&mut self, program: &Validate) -> Result<Verdict, Failure> {
+        let event = self.event;
+        let Some(object) = event.trigger() else {
+            return Ok(self.because(Verdict::NoMatch, "there is no object"));
+        };
+        let matcher = Matcher::new(event, self.shared.eval_env.view, self.shared.tracer);
+        if !matcher.matches(self.rule, object, Compare::Operations)? {
+            return Ok(Verdict::NoMatch);
+        }
+        self.shared.gate.trigger("get", event, object)?;
+        let context = self.context_of(event.object.as_ref(), event.old_object.as_ref());
+        if let Some(guard) = &self.rule.guard {
+            let asked = self.shared.tracer.within(
+                || "preconditions".to_owned(),
+                || context.ask(guard),
+                |asked| {
+                    (asked.as_ref().map_or(TraceAnswer::Failed, |asked| asked.holds.into()), None)
+                },
+            );
+            let asked =
+                asked.map_err(|failure| failure.while_doing("failed to evaluate preconditions"))?;
+            if !asked.holds {
+                let why = match asked.message.as_str() {
+                    "" => "preconditions not met".to_owned(),
+                    said => format!("preconditions not met; {said}"),
+                };
+                return Ok(self.because(Verdict::Skip, why));
+            }
+        }
+        if let Some(exception) = self.excepted(object, &context)? {
+            self.state.exceptions = vec![exception.name.clone()];
+            return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
+        }
+        self.shared.tracer.acts();
+        self.state.lineage = event.lineage.clone();
+        let deleting = event.object.is_none();
+        let checking = Checking { rule: self.rule, program, object, deleting };
+        let failed = match checking.run(&context)? {
+            Checked::Nothing(why) => return Ok(self.because(Verdict::NoMatch, why)),
+            Checked::Skip(why) => return Ok(self.because(Verdict::Skip, why)),
+            Checked::Pass(why) => return Ok(self.because(Verdict::Pass, why)),
+            Checked::Fail(failed) => failed,
+        };
+        if program.allows_existing
+            && program.on_failure.usual.deny
+            && let Some(why) = self.failed_before()
+        {
+            return Ok(self.because(Verdict::Skip, why));
+        }
+        let actions = matcher.actions(&program.on_failure)?;
+        self.state.why = Some(failed.message.clone().into());
+        self.state.effects.push(Effect::Violation(Box::new(Violation {
+            message: failed.message,
+            faults: failed.faults,
+            actions,
+            scored: program.scored,
+        })));
+        Ok(Verdict::Pass)
+    }
+
+    /// Why an update is let through although the object fails: it failed before, too.
+    fn failed_before(&mut self) -> Option<&'static str> {
+        let (Some(_), Some(old)) = (&self.event.object, &self.event.old_object) else {
+            return None;
+        };
+        // Kyverno: as if it were created, by no user that a rule could name.
+        let mut given = self.event.given.clone();
+        given.remove("request.operation");
+        let before = Event {
+            operation: Some(Operation::Create),
+            matched_as: Operation::Create,
+            object: Some(old.clone()),
+            old_object: None,
+            user: Some(User::default()),
+            given,
+            ..self.event.clone()
+        };
+        let before = evaluate_except(self.rule, self.exceptions, &before, self.shared.eval_env);
+        let status = before.status();
+        self.shared.gate.reads.borrow_mut().extend(before.reads);
+        match status {
+            Status::Fail | Status::Warn => {
+                Some("skipping the rule evaluation as pre-existing violations are allowed")
+            }
+            Status::Error => Some("failed to validate old object"),
+            Status::Pass | Status::Skip | Status::NoMatch => None,
+        }
     }
 
     /// The first exception that means the object.
@@ -648,11 +739,15 @@ impl<'e> Evaluation<'e> {
     }
 
     fn context(&self, object: &Value, old: Option<&Value>) -> Context<'e> {
-        let deleting = self.event.object.is_none();
         // Kyverno: of a deleted object, both spellings find what is left.
-        let old = old.or(Some(object).filter(|_| deleting));
+        let deleting = self.event.object.is_none();
+        self.context_of(Some(object), old.or(Some(object).filter(|_| deleting)))
+    }
+
+    fn context_of(&self, object: Option<&Value>, old: Option<&Value>) -> Context<'e> {
+        let deleting = self.event.object.is_none();
         let mut values = Map::new();
-        values.insert("request", self.event.request(Some(object), old));
+        values.insert("request", self.event.request(object, old));
         let user = self.event.user.clone().unwrap_or_default();
         let (namespace, name) = user.service_account();
         values.insert("serviceAccountName", name);

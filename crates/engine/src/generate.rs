@@ -437,7 +437,7 @@ fn path_of(rule: &Rule, slot: Slot) -> Option<&Path> {
         kiln_rules::Program::Generate(program) => {
             program.blocks.get(slot.block)?.emitters.get(slot.emitter).map(|emitter| &emitter.path)
         }
-        kiln_rules::Program::Mutate(_) | kiln_rules::Program::Modify(_) => None,
+        _ => None,
     }
 }
 

@@ -22,6 +22,7 @@
 //! | `generate`, `target` | what a generate program makes, and whether it may be written |
 //! | `mutate` | what a mutate program changes, and in which objects |
 //! | `modify` | what a modify program looks at, patches or refuses |
+//! | `validate` | whether an object is as a validate program wants it, and where it is not |
 //! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
 //! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
 
@@ -51,13 +52,15 @@ mod rule_set;
 mod script;
 mod target;
 mod trace;
+mod validate;
 mod view;
 
 pub use claim::{
     ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, LABEL_PREFIX, MANAGED_BY, MANAGER,
     ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
 };
-pub use effect::{Delete, DeleteReason, Effect, Ensure, Patch, PatchTarget};
+pub use context::place;
+pub use effect::{Delete, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation};
 pub use eval_env::EvalEnv;
 pub use evaluate::evaluate;
 pub use event::{Event, User};
@@ -71,6 +74,7 @@ pub use lineage::{Lineage, Loop};
 pub use outcome::{RuleOutcome, Status, Verdict};
 pub use rule_set::{Mutated, RuleSet};
 pub use trace::{TraceAnswer, TraceStep};
+pub use validate::Fault;
 pub use view::{
     AccessRequest, CLAIM_KEYS, EmptyView, ListPage, ListQuery, ReadError, RecordedRead, View,
     is_own_secret,

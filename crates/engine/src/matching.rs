@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use kiln_object::selector::WildcardSelector;
 use kiln_object::{Gvk, metadata};
-use kiln_rules::{Filter, Filters, Rule, UserFilter, any_pair_matches};
+use kiln_rules::{Actions, FailureActions, Filter, Filters, Rule, UserFilter, any_pair_matches};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
 
@@ -91,6 +91,29 @@ impl<'m> Matcher<'m> {
     ) -> Result<bool, ReadError> {
         let subject = Subject::of(self.event, object);
         self.block(name, filters, &subject, Compare::Operations, true)
+    }
+
+    /// What becomes of an object that fails, in its namespace.
+    pub(crate) fn actions(&self, on_failure: &FailureActions) -> Result<Actions, ReadError> {
+        for entry in &on_failure.overrides {
+            let namespace = self.event.namespace.as_deref();
+            let named = match namespace {
+                _ if entry.namespaces.is_empty() => true,
+                Some(namespace) => entry.namespaces.iter().any(|p| wildcard::matches(p, namespace)),
+                None => false,
+            };
+            let selected = match (&entry.selector, namespace) {
+                (None, _) => true,
+                (Some(selector), Some(namespace)) => {
+                    selector.matches(Some(self.labels_of(namespace)?)).unwrap_or(false)
+                }
+                (Some(_), None) => false,
+            };
+            if named && selected {
+                return Ok(entry.actions);
+            }
+        }
+        Ok(on_failure.usual)
     }
 
     fn block(

@@ -6,7 +6,7 @@ use kiln_rules::RuleId;
 use kiln_value::Str;
 use serde::Serialize;
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Violation};
 use crate::failure::Failure;
 use crate::limits::Cost;
 use crate::lineage::Lineage;
@@ -100,7 +100,8 @@ impl RuleOutcome {
     /// How the rule ended, with what its effects say: a rule that ran may refuse the object.
     pub fn status(&self) -> Status {
         match self.verdict {
-            _ if self.refusal().is_some() => Status::Fail,
+            _ if self.violation().is_some_and(|violation| !violation.scored) => Status::Warn,
+            _ if self.violation().is_some() || self.refusal().is_some() => Status::Fail,
             Verdict::NoMatch => Status::NoMatch,
             Verdict::Skip | Verdict::Lapsed => Status::Skip,
             Verdict::Error => Status::Error,
@@ -115,6 +116,15 @@ impl RuleOutcome {
     pub fn refusal(&self) -> Option<&str> {
         self.effects.iter().find_map(|effect| match effect {
             Effect::Reject { message, .. } => Some(message.as_str()),
+            Effect::Violation(violation) if violation.actions.deny => Some(&violation.message),
+            _ => None,
+        })
+    }
+
+    /// What is wrong with the object, if it is not as the rule wants it.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Violation(violation) => Some(&**violation),
             _ => None,
         })
     }

@@ -167,7 +167,12 @@ impl RuleSet {
             }
             // Kyverno: a rule that fails or changes nothing does not count as the one that applies.
             let only_one = self.policies[entry.policy].apply == ApplyRules::One;
-            if only_one && outcome.verdict == Verdict::Pass {
+            // Kyverno: of checks, one that fails counts, too.
+            let counts = matches!(
+                (&entry.rule.program, outcome.verdict),
+                (_, Verdict::Pass) | (Program::Validate(_), Verdict::Error)
+            );
+            if only_one && counts {
                 done = Some(entry.policy);
             }
             if outcome.verdict != Verdict::NoMatch || outcome.trace.is_some() {

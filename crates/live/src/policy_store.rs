@@ -8,7 +8,7 @@ use std::time::Duration;
 use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, Change, Listing, Reason, WatchEvent};
 use kiln_controller::author::author_of;
-use kiln_dialects::{Compiled, NotRun};
+use kiln_dialects::{Compiled, Host, NotRun};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Exception, Policy, PolicyId};
@@ -119,7 +119,7 @@ pub(crate) fn compile_whole(policy: &Value, kinds: &Kinds) -> Whole {
 
 /// Compiles documents. A policy on which Kiln fails is one that is broken: it keeps no other from its work.
 fn compile_documents(documents: &[Document], kinds: &Kinds) -> Result<Compiled, String> {
-    catch_unwind(AssertUnwindSafe(|| kiln_dialects::compile(documents, kinds)))
+    catch_unwind(AssertUnwindSafe(|| kiln_dialects::compile_for(Host::Cluster, documents, kinds)))
         .map_err(|_| "internal error; see the Kiln log".to_owned())
 }
 

@@ -1,6 +1,6 @@
 //! Lists of objects: `kind: List`, and typed ones such as `PodList`.
 
-use kiln_value::Value;
+use kiln_value::{Path, Value};
 
 use crate::metadata;
 
@@ -45,6 +45,23 @@ pub fn flatten(object: Value) -> Vec<Value> {
         }
     }
     flat
+}
+
+/// Where each of the objects that [`flatten`] gives is, in their order.
+pub fn places(object: &Value) -> Vec<Path> {
+    let mut places = Vec::new();
+    let mut waiting = vec![(Path::root(), object.clone())];
+    while let Some((path, object)) = waiting.pop() {
+        match items(&object) {
+            Some(items) => {
+                let path = path.join("items");
+                let items = items.into_iter().enumerate().rev();
+                waiting.extend(items.map(|(at, item)| (path.join(at), item)));
+            }
+            None => places.push(path),
+        }
+    }
+    places
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What came of a run.
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{Status, TraceAnswer, TraceStep};
+use kiln_engine::{Status, TraceAnswer, TraceStep, Violation};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Value;
@@ -31,12 +31,16 @@ pub struct RuleResult {
     pub trigger: ObjectId,
     /// Whether the resource was given, and not made by a rule.
     pub given: bool,
+    /// The number of the resource among those that were given.
+    pub number: Option<usize>,
     /// How it ended.
     pub status: Status,
     /// Why it ended so, where one sentence says it.
     pub why: Option<String>,
     /// The message of a rule that denies the resource.
     pub refusal: Option<String>,
+    /// What is wrong with the resource, if it is not as the rule wants it.
+    pub violation: Option<Violation>,
     /// What it made.
     pub made: Vec<Made>,
     /// For a rule that may change the resource: the resource as all rules of its policy left it.
@@ -134,10 +138,11 @@ impl RuleResult {
     /// Why it ended so: in the rule's own words, or what kept it from running.
     pub fn because(&self) -> Option<String> {
         match self.status {
-            Status::Pass | Status::Warn => None,
+            Status::Pass => None,
+            Status::Warn if self.violation.is_none() => None,
             _ if self.why.is_some() => self.why.clone(),
             Status::Skip | Status::NoMatch => blocked_by(self.trace.as_ref()?),
-            Status::Fail | Status::Error => None,
+            Status::Fail | Status::Warn | Status::Error => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
-    RuleOutcome, RuleSet, Status, User, evaluate,
+    RuleOutcome, RuleSet, Status, User, evaluate, place,
 };
 use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Program, RuleId, Targets};
@@ -37,6 +37,8 @@ pub struct Job<'j> {
     pub explain: bool,
     /// Whether listing objects of a kind of which nothing is given is an error, rather than an empty list.
     pub only_given_kinds: bool,
+    /// Whether resources that fail and would not be refused are warned of only.
+    pub audit_warns: bool,
 }
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
@@ -68,7 +70,8 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
     }
     let mut handled = Vec::with_capacity(job.resources.len());
     while let Some(event) = events.pop_front() {
-        let object = state.handle(&event, &mut events);
+        let number = Some(handled.len()).filter(|number| *number < job.resources.len());
+        let object = state.handle(&event, number, &mut events);
         if handled.len() < job.resources.len() {
             handled.push(object);
         }
@@ -123,7 +126,12 @@ impl State<'_> {
 
     /// The object first passes every rule that changes it, as at admission; the others see the result. What
     /// became of it, unless a rule refuses it.
-    fn handle(&mut self, event: &Event, events: &mut VecDeque<Event>) -> Option<Value> {
+    fn handle(
+        &mut self,
+        event: &Event,
+        number: Option<usize>,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Value> {
         let trigger = self.called(event.trigger().unwrap_or(&Value::Null));
         let given = event.lineage.is_empty();
         let mut event = event.clone();
@@ -161,7 +169,7 @@ impl State<'_> {
             self.report.untouched.push(trigger.clone());
         }
         for (outcome, left) in outcomes {
-            self.carry_out(outcome, left, given, &trigger, events);
+            self.carry_out(outcome, left, (given, number), &trigger, events);
         }
         event.object.filter(|_| !refused)
     }
@@ -225,6 +233,14 @@ impl State<'_> {
     fn prepare(&self, event: &Event, rule: &RuleId, trigger: &ObjectId) -> Event {
         let mut event = event.clone();
         event.given = self.job.values.given(rule, &trigger.name);
+        // Kyverno: what is given for the object is in it, also where rules are matched.
+        if let Some(object) = &mut event.object {
+            for (name, value) in event.given.iter() {
+                if let Some(path) = name.strip_prefix("request.object.") {
+                    place(object, path, value.clone());
+                }
+            }
+        }
         event.given_each = self.job.values.given_each(rule);
         event.user.clone_from(&self.job.user);
         let operation = event.given.get("request.operation").and_then(Value::as_str);
@@ -251,18 +267,21 @@ impl State<'_> {
         &mut self,
         mut outcome: RuleOutcome,
         left: Option<Value>,
-        given: bool,
+        (given, number): (bool, Option<usize>),
         trigger: &ObjectId,
         events: &mut VecDeque<Event>,
     ) {
         if self.leave_others_their_turn(&mut outcome, trigger) {
             return;
         }
-        let status = outcome.status();
+        let status = match outcome.violation() {
+            Some(found) if self.job.audit_warns && !found.actions.deny => Status::Warn,
+            _ => outcome.status(),
+        };
         if status == Status::NoMatch && !self.job.explain {
             return;
         }
-        let (mut made, mut refusal) = (Vec::new(), None);
+        let (mut made, mut refusal, mut violation) = (Vec::new(), None, None);
         let mut why: Option<String> = outcome.why.map(Into::into);
         for effect in outcome.effects {
             match effect {
@@ -284,6 +303,7 @@ impl State<'_> {
                     why = Some(format!("rejected by {message}"));
                     refusal = words;
                 }
+                Effect::Violation(found) => violation = Some(*found),
                 // What was made of files that are gone is not there to be deleted.
                 Effect::Delete(_) => {}
             }
@@ -295,9 +315,11 @@ impl State<'_> {
             rule: outcome.rule,
             trigger: trigger.clone(),
             given,
+            number,
             status,
             why,
             refusal,
+            violation,
             made,
             left,
             problems,

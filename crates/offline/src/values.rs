@@ -200,7 +200,7 @@ impl Values {
             for of_resource in values.resources.iter().filter(|r| r.name == resource) {
                 extend(&mut given, &of_resource.values);
             }
-            for of_rule in values.rules.iter().filter(|r| r.name == rule.rule) {
+            for of_rule in values.rules.iter().filter(|r| r.means(rule)) {
                 extend(&mut given, &of_rule.values);
             }
         }
@@ -212,7 +212,7 @@ impl Values {
     pub(crate) fn given_each(&self, rule: &RuleId) -> Map {
         let mut given = Map::new();
         for values in self.of_policy(rule) {
-            for of_rule in values.rules.iter().filter(|r| r.name == rule.rule) {
+            for of_rule in values.rules.iter().filter(|r| r.means(rule)) {
                 extend(&mut given, &of_rule.foreach_values);
             }
         }
@@ -224,6 +224,14 @@ impl Values {
         let policy = if self.policies.is_empty() { String::new() } else { rule.policy.key() };
         let name = rule.policy.name.clone();
         self.policies.iter().filter(move |p| p.name == policy || p.name == name)
+    }
+}
+
+impl RuleValues {
+    /// A rule that was rewritten for the controllers of Pods is given what the rule is given that it was made from.
+    fn means(&self, rule: &RuleId) -> bool {
+        let of = |prefix: &str| rule.rule.strip_prefix(prefix) == Some(self.name.as_str());
+        self.name == rule.rule || of("autogen-") || of("autogen-cronjob-")
     }
 }
 

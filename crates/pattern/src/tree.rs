@@ -7,7 +7,7 @@
 use std::fmt;
 
 use kiln_text::wildcard;
-use kiln_value::{Key, List, Map, Path, Value};
+use kiln_value::{Key, List, Map, Path, Segment, Value};
 
 use crate::anchor::{Anchor, AnchorKind};
 use crate::effort::{Effort, Limits, TooMuchWork};
@@ -16,8 +16,12 @@ use crate::leaf::{Numbers, leaf_matches};
 /// Where an object does not meet a pattern, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Where in the object.
+    /// Where in the object, as Kyverno says it: of a key that `*` wants, the map that lacks it.
     pub path: Path,
+    /// Where in the object exactly.
+    pub at: Path,
+    /// Which part of the pattern wants something else there.
+    pub pattern: Path,
     /// What the pattern wants there.
     pub why: String,
     /// A condition does not hold, so the pattern says nothing about the object; otherwise the object is
@@ -54,8 +58,7 @@ impl std::error::Error for Mismatch {}
 /// The first mismatch, or that the question takes too much work.
 pub fn matches(pattern: &Value, value: &Value, limits: &Limits) -> Result<(), Mismatch> {
     let mut effort = Effort::new(limits);
-    Matcher { path: Path::root(), effort: &mut effort, numbers: Numbers::Whole }
-        .value(pattern, value)
+    Matcher::new(&mut effort, Numbers::Whole).value(pattern, value)
 }
 
 /// Whether an object meets a tree of patterns, as a condition of a patch asks.
@@ -64,16 +67,23 @@ pub(crate) fn matches_within(
     value: &Value,
     effort: &mut Effort,
 ) -> Result<(), Mismatch> {
-    Matcher { path: Path::root(), effort, numbers: Numbers::Floats }.value(pattern, value)
+    Matcher::new(effort, Numbers::Floats).value(pattern, value)
 }
 
 struct Matcher<'m> {
+    /// Where in the object.
     path: Path,
+    /// Where in the pattern.
+    pattern: Path,
     effort: &'m mut Effort,
     numbers: Numbers,
 }
 
-impl Matcher<'_> {
+impl<'m> Matcher<'m> {
+    fn new(effort: &'m mut Effort, numbers: Numbers) -> Self {
+        Matcher { path: Path::root(), pattern: Path::root(), effort, numbers }
+    }
+
     fn value(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
         self.spend()?;
         match (pattern, value) {
@@ -84,9 +94,13 @@ impl Matcher<'_> {
             }
             // A leaf is asked of every element.
             (_, Value::List(list)) => {
-                for element in list {
+                for (at, element) in list.iter().enumerate() {
                     self.spend()?;
-                    self.leaf(pattern, element)?;
+                    // Kyverno: the list is at fault.
+                    self.leaf(pattern, element).map_err(|mut mismatch| {
+                        mismatch.at.push(at);
+                        mismatch
+                    })?;
                 }
                 Ok(())
             }
@@ -99,17 +113,20 @@ impl Matcher<'_> {
             return Ok(());
         }
         let shown = kiln_value::json::to_string;
-        Err(self.wants(|| format!("{} does not match {}", shown(value), shown(pattern))))
+        Err(self.wants(|| match value {
+            Value::Null => format!("it is missing, and {} is wanted", shown(pattern)),
+            value => format!("{} does not match {}", shown(value), shown(pattern)),
+        }))
     }
 
     fn map(&mut self, pattern: &Map, map: &Map) -> Result<(), Mismatch> {
-        let expanded = with_label_keys(pattern, map);
+        let expanded = with_label_keys(pattern, map, self.numbers);
         let pattern = expanded.as_ref().unwrap_or(pattern);
         let order = self.order(pattern)?;
-        let depth = self.path.segments().len();
+        let depth = self.depth();
         let (mut met, mut passed_over) = (false, None);
-        for (wanted, anchor) in order.anchors {
-            self.path.push(anchor.key);
+        for (key, wanted, anchor) in order.anchors {
+            self.enter(anchor.key, key.as_str());
             match self.anchor(anchor, wanted, map.get(anchor.key)) {
                 Ok(()) => met = true,
                 Err(mismatch) if mismatch.passes_over() && mismatch.below => {
@@ -125,15 +142,15 @@ impl Matcher<'_> {
         for (key, wanted, anchor) in order.fields {
             match anchor {
                 Some(anchor) => {
-                    self.path.push(anchor.key);
+                    self.enter(anchor.key, key.as_str());
                     self.anchor(anchor, wanted, map.get(anchor.key))?;
                 }
                 None => {
-                    self.path.push(key);
+                    self.enter(key.as_str(), key.as_str());
                     self.field(key, wanted, map.get(key))?;
                 }
             }
-            self.path.pop();
+            self.back_to(depth);
         }
         Ok(())
     }
@@ -144,8 +161,10 @@ impl Matcher<'_> {
             return match found {
                 None | Some(Value::Null) => {
                     // Kyverno: the map that lacks it is at fault.
+                    let at = self.path.clone();
                     self.path.pop();
-                    Err(self.wants(|| format!("{:?} is not there", key.as_str())))
+                    let missing = self.wants(|| format!("{:?} is not there", key.as_str()));
+                    Err(Mismatch { at, ..missing })
                 }
                 Some(_) => Ok(()),
             };
@@ -179,14 +198,14 @@ impl Matcher<'_> {
         let (Value::List(patterns), Value::List(list)) = (wanted, found) else {
             return Err(self.wants(|| "a list is wanted".into()));
         };
-        for pattern in patterns {
+        for (number, pattern) in patterns.iter().enumerate() {
             if !matches!(pattern, Value::Map(_)) {
                 return Err(self.wants(|| "the pattern must be a list of maps".into()));
             }
             let mut met = false;
             for (at, element) in list.iter().enumerate() {
-                let depth = self.path.segments().len();
-                self.path.push(at);
+                let depth = self.depth();
+                self.enter(at, number);
                 let outcome = self.value(pattern, element);
                 self.back_to(depth);
                 match outcome {
@@ -209,25 +228,35 @@ impl Matcher<'_> {
         match patterns.first() {
             None => Err(self.wants(|| "the pattern is an empty list".into())),
             // Kyverno: only the first pattern of a list counts, unless they are lists.
-            Some(first @ Value::Map(_)) => self.elements(list.iter().map(|value| (first, value))),
+            Some(first @ Value::Map(_)) => {
+                self.elements(list.iter().map(|value| (0, first, value)))
+            }
             Some(Value::List(_)) if list.len() < patterns.len() => {
                 Err(self.wants(|| format!("at least {} elements are wanted", patterns.len())))
             }
-            Some(Value::List(_)) => self.elements(patterns.iter().zip(list.iter())),
-            Some(leaf) => self.value(leaf, &Value::List(list.clone())),
+            Some(Value::List(_)) => {
+                let pairs = patterns.iter().zip(list.iter()).enumerate();
+                self.elements(pairs.map(|(at, (pattern, value))| (at, pattern, value)))
+            }
+            Some(leaf) => {
+                self.pattern.push(0);
+                self.value(leaf, &Value::List(list.clone()))?;
+                self.pattern.pop();
+                Ok(())
+            }
         }
     }
 
     /// Elements whose conditions do not hold are skipped, as long as one is left.
     fn elements<'v>(
         &mut self,
-        pairs: impl Iterator<Item = (&'v Value, &'v Value)>,
+        pairs: impl Iterator<Item = (usize, &'v Value, &'v Value)>,
     ) -> Result<(), Mismatch> {
         let mut met = false;
         let mut passed_over = None;
-        for (at, (pattern, element)) in pairs.enumerate() {
-            let depth = self.path.segments().len();
-            self.path.push(at);
+        for (at, (number, pattern, element)) in pairs.enumerate() {
+            let depth = self.depth();
+            self.enter(at, number);
             let outcome = self.value(pattern, element);
             self.back_to(depth);
             match outcome {
@@ -244,9 +273,22 @@ impl Matcher<'_> {
         }
     }
 
-    fn back_to(&mut self, depth: usize) {
-        while self.path.segments().len() > depth {
+    fn depth(&self) -> (usize, usize) {
+        (self.path.segments().len(), self.pattern.segments().len())
+    }
+
+    /// Goes one step down in the object and in the pattern.
+    fn enter(&mut self, step: impl Into<Segment>, written: impl Into<Segment>) {
+        self.path.push(step);
+        self.pattern.push(written);
+    }
+
+    fn back_to(&mut self, (path, pattern): (usize, usize)) {
+        while self.path.segments().len() > path {
             self.path.pop();
+        }
+        while self.pattern.segments().len() > pattern {
+            self.pattern.pop();
         }
     }
 
@@ -272,7 +314,7 @@ impl Matcher<'_> {
             a_last.cmp(b_last).then_with(|| if *a_last { a.cmp(b) } else { b.cmp(a) })
         });
         Ok(Order {
-            anchors: anchors.into_iter().map(|(_, wanted, anchor)| (wanted, anchor)).collect(),
+            anchors,
             fields: fields
                 .into_iter()
                 .map(|(_, key, wanted, anchor)| (key, wanted, anchor))
@@ -308,6 +350,8 @@ impl Matcher<'_> {
     fn spend(&mut self) -> Result<(), Mismatch> {
         self.effort.spend(1).map_err(|too_much| Mismatch {
             path: Path::root(),
+            at: Path::root(),
+            pattern: Path::root(),
             why: too_much.to_string(),
             condition: false,
             too_much: Some(too_much),
@@ -316,20 +360,29 @@ impl Matcher<'_> {
     }
 
     fn wants(&self, why: impl FnOnce() -> String) -> Mismatch {
-        let path = self.path.clone();
-        Mismatch { path, why: why(), condition: false, too_much: None, below: false }
+        let (path, pattern) = (self.path.clone(), self.pattern.clone());
+        Mismatch {
+            at: path.clone(),
+            path,
+            pattern,
+            why: why(),
+            condition: false,
+            too_much: None,
+            below: false,
+        }
     }
 }
 
 /// The keys of a map pattern in the order they are asked.
 struct Order<'k> {
-    anchors: Vec<(&'k Value, Anchor<'k>)>,
+    anchors: Vec<(&'k Key, &'k Value, Anchor<'k>)>,
     /// Plain keys and global anchors.
     fields: Vec<(&'k Key, &'k Value, Option<Anchor<'k>>)>,
 }
 
-/// Kyverno: keys of labels and annotations may have wildcards; the first label that meets one is meant.
-fn with_label_keys(pattern: &Map, map: &Map) -> Option<Map> {
+/// Keys of labels and annotations may have wildcards: a label is meant that meets the key and has a value as wanted, or
+/// else the first that meets the key. Kyverno takes any that meets the key.
+fn with_label_keys(pattern: &Map, map: &Map, numbers: Numbers) -> Option<Map> {
     let key = pattern.keys().find(|key| plain(key) == "metadata")?.clone();
     let metadata = map.get("metadata")?;
     let mut expanded = pattern.clone();
@@ -349,7 +402,13 @@ fn with_label_keys(pattern: &Map, map: &Map) -> Option<Map> {
         }
         let mut named = Map::new();
         for (key, value) in pairs {
-            let meant = there.keys().find(|there| wildcard::matches(plain(key), there));
+            let meets = |(name, _): &(&Key, &Value)| wildcard::matches(plain(key), name);
+            let meant = there
+                .iter()
+                .filter(meets)
+                .find(|(_, found)| leaf_matches(value, found, numbers))
+                .or_else(|| there.iter().find(meets))
+                .map(|(name, _)| name);
             let key = match (Anchor::parse(key), meant) {
                 (Some(anchor), Some(meant)) => Anchor { key: meant, ..anchor }.to_string(),
                 (None, Some(meant)) => meant.to_string(),

@@ -11,7 +11,7 @@
 //! | `scope` | how far a rule reaches |
 //! | `context` | named values and where they come from |
 //! | `script`, `document` | named values, conditions and documents in CEL |
-//! | `program`, `mutate`, `modify` | what a rule does once it fires |
+//! | `program`, `mutate`, `modify`, `validate` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
 //! | `exception` | objects that rules leave alone |
 //! | `origin` | where it was written |
@@ -34,6 +34,7 @@ mod rule;
 mod scope;
 mod script;
 mod trigger;
+mod validate;
 
 pub use context::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
 pub use document::{DocumentPart, TextPiece};
@@ -60,4 +61,8 @@ pub use scope::Scope;
 pub use script::{Expression, FindParams, MissingParams, NamedExpression, Params, Script, Unmet};
 pub use trigger::{
     Filter, FilterSemantics, Filters, Subject, Trigger, UserFilter, any_pair_matches,
+};
+pub use validate::{
+    ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, Pattern, PodSecurity,
+    PodSecurityExclusion, Validate, Validation,
 };

@@ -12,6 +12,7 @@ use crate::document::DocumentPart;
 use crate::modify::Modify;
 use crate::mutate::Mutate;
 use crate::script::Expression;
+use crate::validate::Validate;
 
 /// What a rule does.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub enum Program {
     Mutate(Mutate),
     /// Patches or refuses objects that paths describe.
     Modify(Box<Modify>),
+    /// Checks objects.
+    Validate(Box<Validate>),
 }
 
 impl Program {
@@ -37,13 +40,14 @@ impl Program {
             Program::Mutate(_) => "mutate",
             Program::Modify(modify) if modify.changes_trigger() => "patch",
             Program::Modify(_) => "reject",
+            Program::Validate(_) => "validate",
         }
     }
 
     /// Whether it changes the object of the event, before that is stored.
     pub fn changes_trigger(&self) -> bool {
         match self {
-            Program::Generate(_) => false,
+            Program::Generate(_) | Program::Validate(_) => false,
             Program::Mutate(mutate) => mutate.changes_trigger(),
             Program::Modify(modify) => modify.changes_trigger(),
         }
@@ -51,14 +55,14 @@ impl Program {
 
     /// Whether all there is to it happens before the object of the event is stored.
     pub fn acts_at_admission(&self) -> bool {
-        self.changes_trigger() || matches!(self, Program::Modify(_))
+        self.changes_trigger() || matches!(self, Program::Modify(_) | Program::Validate(_))
     }
 
     /// Programs of lower tiers come first; those without tiers are in the middle.
     pub fn tier(&self) -> i16 {
         match self {
             Program::Modify(modify) => modify.tier,
-            Program::Generate(_) | Program::Mutate(_) => 0,
+            Program::Generate(_) | Program::Mutate(_) | Program::Validate(_) => 0,
         }
     }
 }

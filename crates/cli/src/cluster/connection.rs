@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity, Source};
-use kiln_dialects::{Compiled, compile, is_exception, is_policy};
+use kiln_dialects::{Compiled, Host, compile_for, is_exception, is_policy};
 use kiln_live::{Options, Reader, RuleEnvironment};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::Exception;
@@ -73,7 +73,7 @@ pub(crate) fn stored_rules(
 ) -> Result<Compiled, Failure> {
     let documents = stored_policies(reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile(wanted, reader.kinds());
+    let mut compiled = compile_for(Host::Cluster, wanted, reader.kinds());
     for problem in compiled.diagnostics.iter().filter(|found| found.severity >= least) {
         ui.problem(&of_stored(problem));
     }
@@ -106,7 +106,7 @@ pub(crate) fn stored_exceptions(
         is_exception(document)
             && !place.is_some_and(|place| taken.iter().any(|taken| taken.same_object(&place)))
     });
-    let compiled = compile(&documents, reader.kinds());
+    let compiled = compile_for(Host::Cluster, &documents, reader.kinds());
     for problem in &compiled.diagnostics {
         ui.problem(&of_stored(problem));
     }

@@ -22,16 +22,15 @@ spec:
     match: {any: [{resources: {kinds: [Namespace]}}]}
     generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: '{{ request.object.metadata.name }}', data: {data: {a: b}}}
 ";
-const VALIDATE: &str = "\
+const IMAGES: &str = "\
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
 metadata: {name: require-team}
 spec:
-  validationFailureAction: Enforce
   rules:
   - name: team
     match: {any: [{resources: {kinds: [ConfigMap]}}]}
-    validate: {message: no team, pattern: {metadata: {labels: {team: '?*'}}}}
+    verifyImages: [{imageReferences: ['*']}]
 ";
 const EXCEPTION: &str = "\
 apiVersion: kyverno.io/v2
@@ -51,7 +50,7 @@ fn folder() -> Folder {
     Folder::with(&[
         ("label.yaml", LABEL),
         ("quota.yaml", QUOTA),
-        ("validate.yaml", VALIDATE),
+        ("images.yaml", IMAGES),
         ("exception.yaml", EXCEPTION),
         ("one.yaml", &map("one")),
         ("two.yaml", &map("two")),
@@ -75,7 +74,7 @@ fn nothing_to_try_rules_on_is_an_error() {
 #[test]
 fn a_policy_that_is_not_run_is_not_green() {
     let folder = folder();
-    let run = folder.kiln(&["apply", "validate.yaml", "-r", "one.yaml"]);
+    let run = folder.kiln(&["apply", "images.yaml", "-r", "one.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(
         run.stderr.contains(
@@ -85,10 +84,10 @@ fn a_policy_that_is_not_run_is_not_green() {
         run.stderr
     );
     // Beside rules that are run it is a warning.
-    let run = folder.kiln(&["apply", "validate.yaml", "label.yaml", "-r", "one.yaml"]);
+    let run = folder.kiln(&["apply", "images.yaml", "label.yaml", "-r", "one.yaml"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("no rule of policy require-team is run"), "{}", run.stderr);
-    let strict = ["apply", "validate.yaml", "label.yaml", "-r", "two.yaml", "--warnings-as-errors"];
+    let strict = ["apply", "images.yaml", "label.yaml", "-r", "two.yaml", "--warnings-as-errors"];
     assert_eq!(folder.kiln(&strict).code, 1);
 }
 

@@ -455,13 +455,13 @@ fn rules_that_are_not_run_are_known_by_rewritten_names() {
         POLICY
             .replace(
                 "mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}",
-                "validate: {message: no, deny: {}}",
+                "verifyImages: [{imageReferences: ['*']}]",
             )
             .replace("kyverno.io/v1", "kyverno.io/v2beta1"),
     );
     let run = folder.kiln(&["test"]);
     assert!(
-        run.code == 0 && run.stdout.contains("not run by Kiln: validate"),
+        run.code == 0 && run.stdout.contains("not run by Kiln: verifyImages"),
         "{} {}",
         run.stdout,
         run.stderr

@@ -9,6 +9,8 @@ use kiln_value::{Map, Value};
 
 const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 const CRON_JOB: &str = "CronJob";
+/// The checks of validate rules that are rewritten.
+const MOVED: [&str; 4] = ["pattern", "anyPattern", "deny", "foreach"];
 /// The controllers that hold a Pod in `spec.template`, as users write them and in full.
 const CONTROLLERS: [(&str, &str); 6] = [
     ("DaemonSet", "apps/v1/DaemonSet"),
@@ -25,6 +27,8 @@ pub(crate) struct Derived {
     /// The position of the rule that it was made from.
     pub(crate) from: usize,
     pub(crate) rule: Value,
+    /// How many steps were put around its patterns.
+    pub(crate) wrapped: usize,
 }
 
 /// The rules to add to those of a policy, in order.
@@ -47,12 +51,12 @@ pub(crate) fn derive(policy: &Value) -> Vec<Derived> {
         }
         if !controllers.is_empty() {
             let rule = rewritten(rule, "autogen", &["template"], &controllers);
-            derived.push(Derived { from, rule });
+            derived.push(Derived { from, rule, wrapped: 2 });
         }
         if names(CRON_JOB) {
             let path = ["jobTemplate", "template"];
             let rule = rewritten(rule, "autogen-cronjob", &path, &["batch/v1/CronJob"]);
-            derived.push(Derived { from, rule });
+            derived.push(Derived { from, rule, wrapped: 4 });
         }
     }
     derived
@@ -88,20 +92,26 @@ fn names_pods_or_controllers(rule: &Value) -> bool {
 }
 
 fn is_derivable(rule: &Value) -> bool {
-    let Some(mutate) = rule.get("mutate") else { return false };
+    if rule.get("mutate").is_none() && rule.get("validate").is_none() {
+        return false;
+    }
     let of = |block: &str| -> Vec<&str> {
         let block = rule.get(block);
         resources_in(block).into_iter().flat_map(kinds_of).collect()
     };
     let excluded = of("exclude");
     let named = rule.str_at(["name"]).is_some_and(|name| !is_derived_name(name));
-    let patches = mutate.get("patchStrategicMerge").is_some()
-        || mutate.get("foreach").and_then(Value::as_list).is_some_and(|loops| {
-            // Kyverno would lose what is in an inner loop.
-            !loops.is_empty() && loops.iter().all(|l| l.get("patchStrategicMerge").is_some())
-        });
-    // Kyverno would lose the targets, and change the controller itself.
-    let moves = patches && mutate.get("targets").is_none();
+    let moves = |mutate: &Value| {
+        let patches = mutate.get("patchStrategicMerge").is_some()
+            || mutate.get("foreach").and_then(Value::as_list).is_some_and(|loops| {
+                // Kyverno would lose what is in an inner loop.
+                !loops.is_empty() && loops.iter().all(|l| l.get("patchStrategicMerge").is_some())
+            });
+        // Kyverno would lose the targets, and change the controller itself.
+        patches && mutate.get("targets").is_none()
+    };
+    let checks = |validate: &Value| MOVED.iter().any(|check| validate.get(check).is_some());
+    let moves = rule.get("mutate").is_none_or(moves) && rule.get("validate").is_none_or(checks);
     named && moves && has_pod(&of("match")) && (excluded.is_empty() || has_pod(&excluded))
 }
 
@@ -149,13 +159,24 @@ fn rewritten(rule: &Value, prefix: &str, steps: &[&str], kinds: &[&str]) -> Valu
             }
         }
     }
+    let validates = fields.contains_key("validate");
+    if let Some(Value::Map(validate)) = fields.get_mut("validate") {
+        if let Some(pattern) = validate.get_mut("pattern") {
+            wrap(pattern, steps);
+        }
+        if let Some(Value::List(patterns)) = validate.get_mut("anyPattern") {
+            patterns.make_mut().iter_mut().for_each(|pattern| wrap(pattern, steps));
+        }
+    }
     let pod: Vec<&str> = steps.iter().flat_map(|step| ["spec", *step]).collect();
     let pod = pod.join(".");
     let mut replaced = rule;
+    // Kyverno: checks ask the template for these, too, which has none of them.
+    let kept = if validates { &["namespace", "name", "ownerReferences"][..] } else { &[] };
     for object in ["request.object", "request.oldObject"] {
         for part in ["spec", "metadata"] {
             let (from, to) = (format!("{object}.{part}"), format!("{object}.{pod}.{part}"));
-            replaced = with_text(&replaced, &from, &to);
+            replaced = with_text(&replaced, &from, &to, kept);
         }
     }
     replaced
@@ -189,25 +210,47 @@ fn set_kinds(block: &mut Map, exclude: bool, cron_job: bool, kinds: &[&str]) {
 
 fn move_patch(holder: &mut Map, steps: &[&str]) {
     if let Some(patch) = holder.get_mut("patchStrategicMerge") {
-        for step in steps.iter().rev() {
-            let below = Map::from_iter([(*step, patch.clone())]);
-            *patch = Value::Map(Map::from_iter([("spec", Value::Map(below))]));
-        }
+        wrap(patch, steps);
     }
 }
 
-/// The value with one text in place of another, in keys too.
-fn with_text(value: &Value, from: &str, to: &str) -> Value {
+/// Puts the steps to a Pod around what describes one.
+fn wrap(pod: &mut Value, steps: &[&str]) {
+    for step in steps.iter().rev() {
+        let below = Map::from_iter([(*step, pod.clone())]);
+        *pod = Value::Map(Map::from_iter([("spec", Value::Map(below))]));
+    }
+}
+
+/// The value with one text in place of another, in keys too; not where one of these fields follows.
+fn with_text(value: &Value, from: &str, to: &str, kept: &[&str]) -> Value {
     match value {
-        Value::String(text) if text.contains(from) => text.replace(from, to).into(),
-        Value::List(list) => list.iter().map(|element| with_text(element, from, to)).collect(),
+        Value::String(text) if text.contains(from) => replaced(text, from, to, kept).into(),
+        Value::List(list) => {
+            list.iter().map(|element| with_text(element, from, to, kept)).collect()
+        }
         Value::Map(map) => Value::Map(
             map.iter()
-                .map(|(key, value)| (key.replace(from, to), with_text(value, from, to)))
+                .map(|(key, value)| {
+                    (replaced(key, from, to, kept), with_text(value, from, to, kept))
+                })
                 .collect(),
         ),
         other => other.clone(),
     }
+}
+
+fn replaced(text: &str, from: &str, to: &str, kept: &[&str]) -> String {
+    let mut parts = text.split(from);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for rest in parts {
+        let field = rest.strip_prefix('.').unwrap_or_default();
+        let end = field.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(field.len());
+        let stays = from.ends_with("metadata") && kept.contains(&&field[..end]);
+        replaced.push_str(if stays { from } else { to });
+        replaced.push_str(rest);
+    }
+    replaced
 }
 
 #[cfg(test)]

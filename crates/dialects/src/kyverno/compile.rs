@@ -18,6 +18,7 @@ use crate::kyverno::check;
 use crate::kyverno::generate::Compiler;
 use crate::kyverno::mutate;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
+use crate::kyverno::validate;
 use crate::kyverno::variables::Check;
 use crate::{Compiled, NotRun};
 
@@ -27,6 +28,17 @@ const MANAGER: &str = "kyverno-generate";
 /// The labels that Kyverno's rules write.
 const LABELS: OwnershipLabels =
     OwnershipLabels { rule: true, trigger_name: false, whole_source: true };
+
+/// What becomes of what a rule leaves behind that makes no objects: it stays.
+const KEPT: Lifecycle = Lifecycle {
+    synchronize: false,
+    existing: false,
+    on_policy_delete: OnPolicyDelete::Keep,
+    on_conflict: Existing::Keep,
+    write: Write::Replace,
+    labels: LABELS,
+    clears_adopted: false,
+};
 
 /// Compiles a ClusterPolicy or Policy. A policy with an error is left out as a whole, as Kyverno
 /// refuses it as a whole.
@@ -42,7 +54,7 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
         let mut rules: Vec<_> = doc
             .rules
             .iter()
-            .filter_map(|rule| compile_rule(&doc, rule, &id, kinds, compiled))
+            .filter_map(|rule| compile_rule(&doc, rule, &id, 0, kinds, compiled))
             .map(Arc::new)
             .collect();
         if !report.has_errors() {
@@ -78,12 +90,13 @@ fn add_derived(
     // Kyverno: older versions wrote them into the policy.
     rules.retain(|rule| !autogen::is_derived_name(&rule.id.rule));
     let path = Path::from_iter(["spec", "rules"]);
-    for Derived { from, rule } in &derived {
+    for Derived { from, rule, wrapped } in &derived {
         // The rule it was made from has said everything there is to say.
         let quiet = Report::new(report.document());
         let node = Node { value: rule, path: path.join(*from), report: &quiet };
-        let compiled = parse::rule(node)
-            .and_then(|rule| compile_rule(doc, &rule, id, kinds, &mut Compiled::default()));
+        let compiled = parse::rule(node).and_then(|rule| {
+            compile_rule(doc, &rule, id, *wrapped, kinds, &mut Compiled::default())
+        });
         match compiled {
             Some(rule) if !quiet.has_errors() => rules.push(Arc::new(rule)),
             _ => report.warn(
@@ -122,9 +135,8 @@ fn check_policy(report: &Report<'_>, doc: &PolicyDoc<'_, '_>) {
                 "remove one of the two",
             );
         }
-        let validates = |rule: &RuleDoc<'_, '_>| {
-            matches!(rule.operation, OperationDoc::NotRun { word: "validate" })
-        };
+        let validates =
+            |rule: &RuleDoc<'_, '_>| matches!(rule.operation, OperationDoc::Validate(_));
         if !doc.rules.iter().all(validates) {
             admission.error_with(
                 "disabling admission processing is only allowed with validation policies",
@@ -138,25 +150,30 @@ fn compile_rule(
     doc: &PolicyDoc<'_, '_>,
     rule: &RuleDoc<'_, '_>,
     policy: &PolicyId,
+    wrapped: usize,
     kinds: &Kinds,
     compiled: &mut Compiled,
 ) -> Option<Rule> {
+    let not_run = |what: &'static str| NotRun {
+        policy: policy.key(),
+        rule: Some(rule.name.clone()),
+        what,
+        place: rule.node.report.place(&rule.node.path),
+    };
     let block = match &rule.operation {
         OperationDoc::NotRun { word } => {
-            compiled.not_run.push(NotRun {
-                policy: policy.key(),
-                rule: Some(rule.name.clone()),
-                what: word,
-                place: rule.node.report.place(&rule.node.path),
-            });
+            compiled.not_run.push(not_run(word));
             return None;
         }
-        OperationDoc::Generate(block) | OperationDoc::Mutate(block) => block,
+        OperationDoc::Generate(block)
+        | OperationDoc::Mutate(block)
+        | OperationDoc::Validate(block) => block,
     };
-    if let Some(cel) = rule.fields.get("celPreconditions") {
+    let in_cel = matches!(&rule.operation, OperationDoc::Validate(block) if block.value.get("cel").is_some());
+    if let Some(cel) = rule.fields.get("celPreconditions").filter(|_| !in_cel) {
         cel.error_with(
             "celPrecondition can only be used with validate.cel",
-            "write preconditions, or a GeneratingPolicy",
+            "write preconditions, or validate.cel",
         );
     }
     let old_form_allowed = !doc.api_version.ends_with("/v2beta1");
@@ -174,15 +191,26 @@ fn compile_rule(
     variables.guard(head.guard.as_ref());
     let (program, lifecycle) = match rule.operation {
         OperationDoc::Mutate(_) => mutate(doc, &head, block, (&rule.name, kinds), &mut variables)?,
+        OperationDoc::Validate(_) => match validate::compile(block, doc, wrapped)? {
+            validate::Compiled::NotRun(what) => {
+                compiled.not_run.push(not_run(what));
+                return None;
+            }
+            validate::Compiled::Program(program) => {
+                validate::every_kind(doc, &head.include, &program);
+                variables.validate(&program);
+                (Program::Validate(program), KEPT)
+            }
+        },
         _ => generate(doc, &head, block, kinds, &mut variables)?,
     };
     // Kyverno: what the engine writes itself passes through mutate rules like everything else; only
     // what makes or changes other objects could go round in circles.
-    let changes_trigger = matches!(&program, Program::Mutate(program) if program.changes_trigger());
+    let at_admission = program.acts_at_admission();
     Some(Rule {
         id: RuleId { policy: policy.clone(), rule: rule.name.clone() },
         trigger: Trigger {
-            ignore_own_requests: head.skip_background_requests && !changes_trigger,
+            ignore_own_requests: head.skip_background_requests && !at_admission,
             match_conditions: doc.match_conditions.clone(),
             ..Trigger::of(
                 head.include.filters,
@@ -260,14 +288,9 @@ fn mutate(
     known_fields::patches(block.report, &head.include.filters, &compiled.program, kinds);
     variables.mutate(&compiled.program);
     let lifecycle = Lifecycle {
-        synchronize: false,
         existing: compiled.existing.or(doc.mutate_existing).unwrap_or(false)
             && compiled.program.targets.is_some(),
-        on_policy_delete: OnPolicyDelete::Keep,
-        on_conflict: Existing::Keep,
-        write: Write::Replace,
-        labels: LABELS,
-        clears_adopted: false,
+        ..KEPT
     };
     Some((Program::Mutate(compiled.program), lifecycle))
 }

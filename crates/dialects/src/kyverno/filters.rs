@@ -101,7 +101,7 @@ fn resource(fields: &Fields<'_, '_>, filter: &mut Filter) {
     }
 }
 
-fn selector(node: &Node<'_, '_>) -> Option<WildcardSelector> {
+pub(crate) fn selector(node: &Node<'_, '_>) -> Option<WildcardSelector> {
     WildcardSelector::from_value(node.value)
         .map_err(|error| {
             node.error_with(

@@ -1,9 +1,9 @@
-//! Kyverno's ClusterPolicy and Policy: generate and mutate rules compiled, all others named as not run.
+//! Kyverno's ClusterPolicy and Policy: generate, mutate and validate rules compiled, all others named as not run.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
-//! | `compile`, `generate`, `mutate` | those types to rules |
+//! | `compile`, `generate`, `mutate`, `validate` | those types to rules |
 //! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check` | what Kyverno refuses, in its words |
@@ -20,6 +20,7 @@ mod generate;
 mod mutate;
 mod parse;
 mod update;
+mod validate;
 mod variables;
 
 pub(crate) use compile::compile;

@@ -11,6 +11,7 @@ use crate::cel_policies::request_conditions;
 use crate::fields::{Fields, Node, Report};
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
+use crate::kyverno::validate::{self, FailureDoc};
 
 /// A ClusterPolicy or Policy.
 pub(crate) struct PolicyDoc<'d, 'r> {
@@ -26,6 +27,8 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) generate_existing: Option<bool>,
     pub(crate) mutate_existing: Option<bool>,
     pub(crate) server_side_apply: bool,
+    /// What becomes of objects that fail.
+    pub(crate) failure: FailureDoc,
     pub(crate) rules: Vec<RuleDoc<'d, 'r>>,
 }
 
@@ -41,6 +44,7 @@ pub(crate) struct RuleDoc<'d, 'r> {
 pub(crate) enum OperationDoc<'d, 'r> {
     Generate(Node<'d, 'r>),
     Mutate(Node<'d, 'r>),
+    Validate(Node<'d, 'r>),
     /// Something that is left to others.
     NotRun {
         word: &'static str,
@@ -208,6 +212,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
         generate_existing: spec.flag("generateExisting"),
         mutate_existing: spec.flag("mutateExistingOnPolicyUpdate"),
         server_side_apply: spec.flag("useServerSideApply").unwrap_or(false),
+        failure: validate::failure(&spec, &metadata, &kind),
         rules: rules.into_iter().filter_map(rule).collect(),
         api_version,
         kind,
@@ -233,6 +238,7 @@ pub(crate) fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
     let operation = match &there[..] {
         [("generate", block)] => OperationDoc::Generate(block.clone()),
         [("mutate", block)] => OperationDoc::Mutate(block.clone()),
+        [("validate", block)] => OperationDoc::Validate(block.clone()),
         [(word, _)] => OperationDoc::NotRun { word },
         [] => {
             node.error_with(

@@ -4,8 +4,8 @@ use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
 use kiln_object::Gvk;
 use kiln_rules::{
-    Callee, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation, PatchBody,
-    QueryText, TargetNamespace,
+    Callee, Check as Checked, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation,
+    PatchBody, QueryText, TargetNamespace, Validate,
 };
 use kiln_value::{Path, Segment, Value};
 use kiln_variables::{
@@ -79,7 +79,9 @@ impl<'c, 'd> Check<'c, 'd> {
 
     pub(crate) fn guard(&self, guard: Option<&Conditions>) {
         for condition in guard.into_iter().flat_map(Conditions::iter) {
-            for (template, part) in [(&condition.key, "key"), (&condition.value, "value")] {
+            let message = condition.message.as_ref().map(|message| (message, "message"));
+            let parts = [(&condition.key, "key"), (&condition.value, "value")];
+            for (template, part) in parts.into_iter().chain(message) {
                 self.template_at(template, &condition.path.join(part));
             }
         }
@@ -122,6 +124,32 @@ impl<'c, 'd> Check<'c, 'd> {
             }
             check.change(&program.change);
         });
+    }
+
+    /// Checks a validate program.
+    pub(crate) fn validate(&mut self, program: &Validate) {
+        program.message.iter().for_each(|message| self.template(message));
+        self.checked(&program.check);
+    }
+
+    fn checked(&mut self, check: &Checked) {
+        match check {
+            Checked::Pattern(pattern) => self.template(&pattern.template),
+            Checked::AnyPattern(patterns) => {
+                patterns.iter().for_each(|pattern| self.template(&pattern.template));
+            }
+            Checked::Deny(deny) => self.guard(deny.conditions.as_ref()),
+            Checked::Loops(loops) => {
+                for entry in loops {
+                    self.scoped(|check| {
+                        check.foreach(&entry.foreach);
+                        check.checked(&entry.check);
+                    });
+                }
+            }
+            // They have no variables of this kind.
+            Checked::Expressions(_) | Checked::PodSecurity(_) => {}
+        }
     }
 
     fn change(&mut self, change: &Mutation) {

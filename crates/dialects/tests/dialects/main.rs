@@ -26,4 +26,5 @@ mod scope;
 mod support;
 mod suspicious;
 mod threats;
+mod validate_recorded;
 mod values;

@@ -2,6 +2,8 @@
 
 use crate::support::{compiled, documents, messages};
 use kiln_dialects::kyverno::check_update;
+use kiln_dialects::{Host, compile_for};
+use kiln_object::Kinds;
 
 /// A policy with these parts in place of the usual ones.
 fn policy(kind: &str, spec: &str, rule: &str, generate: &str) -> String {
@@ -188,7 +190,7 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
         ),
         (
             rule("    match: {any: [{resources: {kinds: [Pod]}}]}\n    celPreconditions: []\n"),
-            "8:23: celPrecondition can only be used with validate.cel (write preconditions, or a GeneratingPolicy)",
+            "8:23: celPrecondition can only be used with validate.cel (write preconditions, or validate.cel)",
         ),
         (
             rule("    match: {any: [{resources: {kinds: [Pod]}}]}\n    validate: {}\n"),
@@ -411,7 +413,7 @@ spec:
   rules:
   - name: check
     match: {any: [{resources: {kinds: [Pod]}}]}
-    validate: {message: no, pattern: {anything: goes}}
+    validate: {message: 'no', pattern: {anything: goes}}
   - name: signed
     match: {any: [{resources: {kinds: [Pod]}}]}
     verifyImages: [{whatever: there is}]
@@ -424,21 +426,31 @@ spec:
 ---
 {apiVersion: kyverno.io/v2, kind: ClusterCleanupPolicy, metadata: {name: broom}, spec: {}}
 ";
-    let compiled = compiled(text);
-    assert_eq!(
-        messages(&compiled),
-        [
-            "note: policy.yaml:7:5: rule \"check\" of policy \"mixed\" is not run by Kiln: validate",
+    let documents = documents("policy.yaml", text);
+    for (host, noted, run) in [
+        (Host::Files, vec![], vec!["validate check", "mutate change", "generate make"]),
+        (
+            Host::Cluster,
+            vec![
+                "note: policy.yaml:7:5: rule \"check\" of policy \"mixed\" is not run by Kiln: validate",
+            ],
+            vec!["mutate change", "generate make"],
+        ),
+    ] {
+        let compiled = compile_for(host, &documents, &Kinds::builtin());
+        let everywhere = [
             "note: policy.yaml:10:5: rule \"signed\" of policy \"mixed\" is not run by Kiln: verifyImages",
             "note: policy.yaml:20:1: policy \"broom\" is not run by Kiln: cleanup",
-        ]
-    );
-    let words: Vec<_> = compiled.policies[0]
-        .rules
-        .iter()
-        .map(|rule| format!("{} {}", rule.program.word(), rule.id.rule))
-        .collect();
-    assert_eq!(words, ["mutate change", "generate make"]);
+        ];
+        let noted: Vec<&str> = noted.into_iter().chain(everywhere).collect();
+        assert_eq!(messages(&compiled), noted, "{host:?}");
+        let words: Vec<_> = compiled.policies[0]
+            .rules
+            .iter()
+            .map(|rule| format!("{} {}", rule.program.word(), rule.id.rule))
+            .collect();
+        assert_eq!(words, run, "{host:?}");
+    }
 }
 
 #[test]

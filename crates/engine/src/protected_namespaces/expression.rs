@@ -91,6 +91,7 @@ fn expressions(rule: &Rule) -> Vec<&str> {
             }
         }
         Program::Modify(_) => {}
+        Program::Validate(validate) => all.extend(validate.expressions()),
     }
     all.into_iter().map(|expression| expression.program.source()).collect()
 }

@@ -146,6 +146,7 @@ impl Scene {
                     lines.extend(indented(&emit(&patch.after)));
                 }
                 Effect::Reject { message, .. } => lines.push(format!("rejects: {message}")),
+                Effect::Violation(found) => lines.push(format!("violates: {}", found.message)),
                 Effect::Delete(delete) => {
                     let (trigger, why) = (&delete.trigger, delete.reason.as_str());
                     lines.push(format!("deletes what it made of {trigger}: {why}"));

@@ -7,6 +7,7 @@ mod generate;
 mod global;
 mod mutate;
 mod update_request;
+mod validate;
 
 pub use context::{
     API_CALL, CONDITION, CONDITIONS, CONFIG_MAP, CONTEXT_ENTRY, GLOBAL_REFERENCE, IMAGE_REGISTRY,
@@ -23,6 +24,7 @@ pub use update_request::{
     ADMISSION_REQUEST_INFO, REQUEST_CONTEXT, REQUEST_RESOURCE, REQUEST_SPEC, REQUEST_STATUS,
     REQUEST_USER, REQUEST_USER_INFO, RULE_CONTEXT, UPDATE_REQUEST,
 };
+pub use validate::{ACTION_OVERRIDE, DENY, VALIDATE, VALIDATE_FOREACH};
 
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{
@@ -123,11 +125,8 @@ pub static SPEC: FieldTable = FieldTable::new(
             .example("true"),
         one_of("validationFailureAction", &["audit", "enforce", "Audit", "Enforce"], "What a failing validate rule does.")
             .default("Audit")
-            .example("Enforce")
-            .not_run(),
-        any("validationFailureActionOverrides", "The same by namespace.")
-            .example("[{action: Enforce, namespaces: [prod]}]")
-            .not_run(),
+            .example("Enforce"),
+        tables("validationFailureActionOverrides", &ACTION_OVERRIDE, "The same by namespace; only in a ClusterPolicy."),
         table("webhookConfiguration", &WEBHOOK_CONFIGURATION, "How the webhooks of the policy are registered."),
         integer("webhookTimeoutSeconds", "Seconds that an answer may take, 1 to 30.")
             .default("10")
@@ -200,7 +199,7 @@ pub static RULE: FieldTable = FieldTable::new(
         )
         .not_run(),
         table("mutate", &MUTATE, "Changes objects."),
-        any("validate", "Checks objects.").example("{message: no, pattern: {}}").not_run(),
+        table("validate", &VALIDATE, "Checks objects, on files."),
         table("generate", &GENERATE, "Creates objects, and keeps them synchronized."),
         any("verifyImages", "Checks signatures of images.")
             .example("[{imageReferences: ['*']}]")

@@ -75,6 +75,7 @@ impl Given<'_> {
             external_data: &NoExternalData,
             explain: self.explain,
             only_given_kinds: self.only_given_kinds,
+            audit_warns: false,
         };
         run(&job, &NoSources)
     }

@@ -33,7 +33,7 @@ mod text;
 
 use std::fmt;
 
-use kiln_value::{Path, Str, Value, json};
+use kiln_value::{Path, Value, json};
 
 pub use compare::{Compared, Effort, Exhausted, Rule};
 pub use operator::{Operator, Order};
@@ -64,7 +64,7 @@ pub struct Condition {
     /// With what.
     pub value: Template,
     /// What to say about the verdict.
-    pub message: Option<Str>,
+    pub message: Option<Template>,
 }
 
 /// What conditions came to.
@@ -147,7 +147,7 @@ impl Conditions {
         let mut any_holds = self.any.is_none();
         for condition in self.any.iter().flatten() {
             any_holds = condition.check(substitution, effort, &mut checks)?;
-            if any_holds { &mut held } else { &mut failed }.extend(condition.message.as_deref());
+            if any_holds { &mut held } else { &mut failed }.push(condition);
             if any_holds {
                 break;
             }
@@ -155,21 +155,35 @@ impl Conditions {
         let mut all_hold = true;
         for condition in &self.all {
             all_hold = condition.check(substitution, effort, &mut checks)?;
-            if all_hold { &mut held } else { &mut failed }.extend(condition.message.as_deref());
+            if all_hold { &mut held } else { &mut failed }.push(condition);
             if !all_hold {
                 break;
             }
         }
         let holds = any_holds && all_hold;
+        let mut messages = Vec::new();
+        for condition in if holds { held } else { failed } {
+            let said = condition.said(substitution).map_err(ConditionError::Substitute)?;
+            messages.extend(said.filter(|said| !said.is_empty()));
+        }
         // Kyverno joins the messages of the old form without a space.
         let separator = if self.plain_list { ";" } else { "; " };
-        let messages: Vec<&str> =
-            if holds { held } else { failed }.into_iter().filter(|m| !m.is_empty()).collect();
         Ok(Outcome { holds, message: messages.join(separator), checks })
     }
 }
 
 impl Condition {
+    /// Its message, filled in.
+    fn said(&self, substitution: &mut Substitution<'_>) -> Result<Option<String>, SubstituteError> {
+        let Some(message) = &self.message else { return Ok(None) };
+        let filled =
+            substitution.run(message).map_err(|error| error.below(&self.path.join("message")))?;
+        Ok(Some(match filled {
+            Value::String(text) => text.to_string(),
+            other => json::to_string(&other),
+        }))
+    }
+
     fn check(
         &self,
         substitution: &mut Substitution<'_>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use kiln_diagnostic::did_you_mean;
-use kiln_value::{List, Map, Path, Str, Value};
+use kiln_value::{List, Map, Path, Value};
 
 use super::{Condition, Conditions, Operator};
 use crate::template::Template;
@@ -146,10 +146,10 @@ fn read_operator(value: &Value, path: &Path) -> Result<Operator, ParseConditions
     })
 }
 
-fn read_message(value: &Value, path: &Path) -> Result<Option<Str>, ParseConditionsError> {
+fn read_message(value: &Value, path: &Path) -> Result<Option<Template>, ParseConditionsError> {
     match value {
         Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text.clone())),
+        Value::String(_) => Ok(Some(Template::compile(value))),
         other => {
             let problem = format!("a message is text, not a {}", other.type_name());
             Err(wrong(path, problem, Some("put it in quotes".into())))

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{compile, is_exception, is_policy};
+use kiln_dialects::{Host, compile_for, is_exception, is_policy};
 use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
 use kiln_live::{DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
 use kiln_object::Gvk;
@@ -152,7 +152,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let reader = args.connection.reader()?;
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile(wanted, reader.kinds());
+    let mut compiled = compile_for(Host::Cluster, wanted, reader.kinds());
     let around = around(&reader, &args.engine_namespace, &HostAllowlist::default())?;
     let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
     compiled.exceptions = around.settings.in_force(&compiled.exceptions);
@@ -225,7 +225,7 @@ fn fate(document: &Document, reader: &Reader, settings: &Settings) -> Fate {
         let why = vec![format!("Kiln has no rules of kind {kind}: they stay with their engine")];
         return Fate { policy, runs: Runs::NotAtAll, why };
     }
-    let compiled = compile([document], reader.kinds());
+    let compiled = compile_for(Host::Cluster, [document], reader.kinds());
     let mut why: Vec<String> = compiled.not_run.iter().map(ToString::to_string).collect();
     why.extend(
         compiled
@@ -252,7 +252,7 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
         .rules()
         .filter_map(|rule| match &rule.program {
             Program::Generate(generate) => Some(generate),
-            Program::Mutate(_) | Program::Modify(_) => None,
+            Program::Mutate(_) | Program::Modify(_) | Program::Validate(_) => None,
         })
         .flat_map(|generate| generate.emitters().flat_map(|(_, _, emitter)| emitter.target_kinds()))
         .filter_map(|gvk| reader.kinds().preferred(&gvk.group, &gvk.kind))

@@ -1,17 +1,19 @@
 //! `kiln apply`
 
+mod faults;
 mod show;
 
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, is_exception, is_policy};
+use kiln_dialects::{Compiled, Host, is_exception, is_policy};
 use kiln_engine::Limits;
 use kiln_offline::{Change, Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_services::{HostAllowlist, Services};
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
 
+use self::faults::Written;
 use super::plan::{PlanArgs, plan};
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
@@ -134,6 +136,10 @@ pub(crate) struct Args {
     #[arg(long)]
     warn_no_pass: bool,
 
+    /// Count it as a warning if a resource fails a rule that only audits
+    #[arg(long)]
+    audit_warn: bool,
+
     /// Exit with code 1 on a warning, about a policy or by a rule
     #[arg(long)]
     warnings_as_errors: bool,
@@ -147,7 +153,7 @@ pub(crate) struct Args {
     /// This is `kiln plan --all`: nothing is changed.
     #[arg(long, short, conflicts_with_all = [
         "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
-        "detailed_results", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
+        "detailed_results", "audit_warn", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
         "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
     ])]
     cluster: bool,
@@ -181,9 +187,6 @@ struct Accepted {
     /// PolicyExceptions among the policies always hold
     #[arg(long, hide = true)]
     exceptions_within_policies: bool,
-    /// No rule that is run only audits
-    #[arg(long, hide = true)]
-    audit_warn: bool,
     /// With --cluster everything is looked at
     #[arg(long, hide = true)]
     cluster_wide_resources: bool,
@@ -297,7 +300,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(&Diagnostic::warning(nothing).hint("no rule was evaluated"));
     }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
-    let compiled = compile_rules(ui, &rules, &resources, &kinds);
+    let compiled = compile_rules(ui, Host::Files, &rules, &resources, &kinds);
     let unjudged = warn_of_unjudged(ui, &compiled);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
@@ -314,6 +317,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
     let mut others = objects_of(others)?;
     others.extend(context_objects(ui, global, args)?);
+    let written = Written::new(&rules, &resources);
     let resources = objects_of(resources)?;
     let job = Job {
         rules: &rules,
@@ -326,6 +330,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         external_data: &Services::new(super::run::all(&args.allow_service)),
         explain: args.trace,
         only_given_kinds: false,
+        audit_warns: args.audit_warn,
     };
     let report = run_offline(&job, &SystemEnv);
     for warning in &report.warnings {
@@ -334,7 +339,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if let Some(path) = &output {
         write_objects(path, &report)?;
     }
-    show::report(ui, args, output.is_some(), &report)?;
+    show::report(ui, args, output.is_some(), &report, &written)?;
     if ui.format() == Format::Yaml {
         show::refusals(ui, &report);
     }
@@ -377,10 +382,9 @@ fn warn_of_unjudged(ui: &Ui, compiled: &Compiled) -> Unjudged {
         [only] => (format!("no rule of policy {only} is run"), "it"),
         _ => (format!("no rule of the policies {} is run", names.join(", ")), "them"),
     };
-    ui.problem(
-        &Diagnostic::warning(format!("{none}: nothing here was evaluated by {them}"))
-            .hint("Kiln runs rules that generate and mutate; leave the others to kyverno apply"),
-    );
+    ui.problem(&Diagnostic::warning(format!("{none}: nothing here was evaluated by {them}")).hint(
+        "Kiln runs rules that generate, mutate and validate; leave the others to kyverno apply",
+    ));
     match compiled.policies.iter().all(|policy| policy.rules.is_empty()) {
         true => Unjudged::All,
         false => Unjudged::Some,

@@ -9,12 +9,19 @@ use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
 
+use super::faults::{Located, Written};
 use super::{Args, ReportGroup};
 use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, difference, plain};
 
 /// Prints the report in the form that was asked for.
-pub(super) fn report(ui: &Ui, args: &Args, written: bool, report: &Report) -> io::Result<()> {
+pub(super) fn report(
+    ui: &Ui,
+    args: &Args,
+    objects_written: bool,
+    report: &Report,
+    written: &Written<'_>,
+) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
         _ if args.policy_report && ui.format() != Format::Table => {
@@ -28,7 +35,9 @@ pub(super) fn report(ui: &Ui, args: &Args, written: bool, report: &Report) -> io
                 }
             }
         }
-        Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(args, report)))?,
+        Format::Json => {
+            writeln!(out, "{}", json::to_string_pretty(&as_value(args, report, written)))?;
+        }
         // What was piped in comes out, changed or not, and what rules make follows.
         Format::Yaml if args.resource.iter().any(|path| path == "-") => {
             out.write_all(stream(report).as_bytes())?;
@@ -40,7 +49,7 @@ pub(super) fn report(ui: &Ui, args: &Args, written: bool, report: &Report) -> io
         }
         Format::Table => table(&mut out, args, report)?,
         _ if args.table => table(&mut out, args, report)?,
-        _ => text(&mut out, args, written, report)?,
+        _ => text(&mut out, args, objects_written, report, written)?,
     }
     out.flush()
 }
@@ -52,7 +61,13 @@ fn stream(report: &Report) -> String {
     emit_documents(report.resources.iter().chain(made.map(|made| &made.object)))
 }
 
-fn text(out: &mut impl Paint, args: &Args, written: bool, report: &Report) -> io::Result<()> {
+fn text(
+    out: &mut impl Paint,
+    args: &Args,
+    objects_written: bool,
+    report: &Report,
+    written: &Written<'_>,
+) -> io::Result<()> {
     let mut last = None;
     for result in &report.results {
         if last != Some(&result.rule) {
@@ -66,6 +81,9 @@ fn text(out: &mut impl Paint, args: &Args, written: bool, report: &Report) -> io
         match result.because() {
             Some(because) => writeln!(out, ": {}", plain(&because))?,
             None => writeln!(out)?,
+        }
+        for fault in written.faults(result) {
+            writeln!(out, "    {}", plain(&fault.line()))?;
         }
         for made in &result.made {
             writeln!(out, "    {} {}", made.change.as_str(), plain(&made.id.to_string()))?;
@@ -100,7 +118,7 @@ fn text(out: &mut impl Paint, args: &Args, written: bool, report: &Report) -> io
             let text = difference(&format!("{id} as given"), &id, before, Some(&made.object));
             out.difference(&text)?;
         }
-    } else if !written && !changed.is_empty() {
+    } else if !objects_written && !changed.is_empty() {
         writeln!(out)?;
         for made in &changed {
             write!(out, "---\n{}", emit(&made.object))?;
@@ -116,7 +134,11 @@ fn text(out: &mut impl Paint, args: &Args, written: bool, report: &Report) -> io
 pub(super) fn refusals(ui: &Ui, report: &Report) {
     for result in report.results.iter().filter(|result| result.status == Status::Fail) {
         let why = result.why.as_deref().unwrap_or("rejected");
-        ui.problem(&Diagnostic::error(format!("{} is {why}", name(result))));
+        let told = match &result.violation {
+            Some(violation) => format!("{}: {}", name(result), violation.message),
+            None => format!("{} is {why}", name(result)),
+        };
+        ui.problem(&Diagnostic::error(told));
     }
 }
 
@@ -150,7 +172,11 @@ fn summary(report: &Report) -> String {
 fn message(result: &RuleResult) -> String {
     match result.problems.first() {
         Some(problem) => problem.message.clone(),
-        None if result.made.is_empty() => verdict(result),
+        None if result.made.is_empty() => match (&result.violation, &result.why) {
+            (Some(violation), _) => violation.message.clone(),
+            (None, Some(why)) if result.status == Status::Pass => why.clone(),
+            _ => verdict(result),
+        },
         None => {
             let made: Vec<_> =
                 result.made.iter().map(|m| format!("{} {}", m.change.as_str(), m.id)).collect();
@@ -180,7 +206,7 @@ fn table(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
     writeln!(out, "\n{}", summary(report))
 }
 
-fn result_as_value(args: &Args, result: &RuleResult) -> Value {
+fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> Value {
     let made: Value = result
         .made
         .iter()
@@ -200,6 +226,10 @@ fn result_as_value(args: &Args, result: &RuleResult) -> Value {
     ]);
     if let Some(because) = result.because() {
         fields.insert("why", because);
+    }
+    if result.violation.is_some() {
+        let faults = written.faults(result);
+        fields.insert("faults", faults.iter().map(Located::as_value).collect::<Value>());
     }
     fields.insert("made", made);
     fields.insert("problems", problems);
@@ -242,8 +272,9 @@ fn counts_as_value(report: &Report) -> Value {
     ]))
 }
 
-fn as_value(args: &Args, report: &Report) -> Value {
-    let results: Value = report.results.iter().map(|r| result_as_value(args, r)).collect();
+fn as_value(args: &Args, report: &Report, written: &Written<'_>) -> Value {
+    let results = report.results.iter().map(|result| result_as_value(args, result, written));
+    let results: Value = results.collect();
     let untouched: Value = report.untouched.iter().map(|id| Value::from(id.to_string())).collect();
     let objects: Value = report.objects().iter().map(|made| made.object.clone()).collect();
     Value::from(Map::from_iter([

@@ -5,7 +5,7 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, NotRun, is_policy, rule_cycles};
+use kiln_dialects::{Compiled, Host, NotRun, is_policy, rule_cycles};
 use serde_json::json;
 
 use crate::args::{Format, Global};
@@ -64,7 +64,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             )
             .into());
     }
-    let mut compiled = compile_rules(ui, &tree.documents, &[], &tree.kinds);
+    let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);
     let cycles: Vec<Diagnostic> = rule_cycles(rules, [])
         .iter()

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kiln_admission::access::{Question, Without, lacking, needs, questions};
 use kiln_admission::authors::is_unsigned;
 use kiln_cluster::ApiError;
-use kiln_dialects::{NotRun, compile, is_exception, is_policy};
+use kiln_dialects::{Host, NotRun, compile_for, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
 
@@ -21,7 +21,7 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     let about = "policies";
     let documents = stored_policies(look.reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile(wanted, look.reader.kinds());
+    let compiled = compile_for(Host::Cluster, wanted, look.reader.kinds());
     for problem in &compiled.diagnostics {
         let state = match problem.severity {
             kiln_diagnostic::Severity::Error => State::Bad,
@@ -113,7 +113,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
     if unmet.is_empty() {
         return;
     }
-    let is_sound = !compile([policy], look.reader.kinds()).has_errors();
+    let is_sound = !compile_for(Host::Cluster, [policy], look.reader.kinds()).has_errors();
     let name = kiln_object::identity::describe(policy.value());
     for unmet in unmet {
         let message = match unmet.condition.as_str() {

@@ -394,7 +394,7 @@ fn targets(
                 };
                 targets.extend(ObjectId::of(&patch.after).ok().map(|id| (id, state)));
             }
-            Effect::Reject { .. } | Effect::Delete(_) | Effect::Warn(_) => {}
+            Effect::Reject { .. } | Effect::Violation(_) | Effect::Delete(_) | Effect::Warn(_) => {}
         }
     }
     targets

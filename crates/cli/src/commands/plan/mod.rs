@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::is_policy;
+use kiln_dialects::{Host, is_policy};
 use kiln_live::{DryRunResult, PlanInput, take_refused};
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_rules::{Exception, Policy, Program, RuleId};
@@ -113,7 +113,7 @@ pub(super) fn plan(
     let mut compiled = if rules.is_empty() {
         stored_rules(ui, &reader, &around.settings, Severity::Warning)?
     } else {
-        let mut compiled = compile_rules(ui, &documents, &[], &kinds);
+        let mut compiled = compile_rules(ui, Host::Cluster, &documents, &[], &kinds);
         for exception in compiled.exceptions.iter_mut().filter(|it| !it.name.contains('/')) {
             let name = format!("{NAMESPACE}/{}", exception.name);
             Arc::make_mut(exception).name = name.into();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, SourceLocation};
-use kiln_dialects::is_not_run;
+use kiln_dialects::{Host, is_not_run};
 use kiln_object::{Gvk, Kinds, ObjectId, identity, list, metadata};
 use kiln_sandbox::Refusal;
 use kiln_value::{Path, Value};
@@ -141,7 +141,7 @@ impl Given {
         let compiled = if has_data {
             compile_for_stored(ui, &all, &kinds)
         } else {
-            compile_rules(ui, &all, &[], &kinds)
+            compile_rules(ui, Host::Cluster, &all, &[], &kinds)
         };
         if compiled.has_errors() {
             return Err(Failure::BadInput(Vec::new()));

@@ -1,0 +1,110 @@
+//! Where resources are not as rules want them: the place in their files, and in the rules.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use kiln_diagnostic::SourceLocation;
+use kiln_engine::{Fault, RuleSet};
+use kiln_object::list;
+use kiln_offline::RuleResult;
+use kiln_value::{Map, Path, Value};
+use kiln_yaml::{Document, Places};
+
+/// Where resources and rules were written.
+pub(super) struct Written<'w> {
+    rules: &'w RuleSet,
+    /// For each resource, its document and where it is there.
+    resources: Vec<(Document, Path)>,
+    /// Documents are read again for their places, each once.
+    places: RefCell<HashMap<usize, Places>>,
+}
+
+impl<'w> Written<'w> {
+    /// The documents of the resources, in order.
+    pub(super) fn new(rules: &'w RuleSet, documents: &[Document]) -> Self {
+        let resources = documents.iter().flat_map(|document| {
+            let places = list::places(document.value()).into_iter();
+            places.map(|path| (document.clone(), path))
+        });
+        Written { rules, resources: resources.collect(), places: RefCell::default() }
+    }
+
+    /// What is wrong with a resource, each with its places.
+    pub(super) fn faults<'r>(&self, result: &'r RuleResult) -> Vec<Located<'r>> {
+        let violation = result.violation.as_ref();
+        let faults = violation.into_iter().flat_map(|violation| &violation.faults);
+        faults
+            .map(|fault| Located {
+                fault,
+                place: result.number.and_then(|number| self.in_resource(number, fault)),
+                wanted: self.in_rule(result, fault),
+            })
+            .collect()
+    }
+
+    fn in_resource(&self, number: usize, fault: &Fault) -> Option<SourceLocation> {
+        let (document, base) = self.resources.get(number)?;
+        let at = fault.at.as_ref()?;
+        let steps = base.segments().iter().chain(at.segments());
+        let path: Path = steps.cloned().collect();
+        let mut known = self.places.borrow_mut();
+        Some(known.entry(number).or_insert_with(|| document.places()).value(&path))
+    }
+
+    fn in_rule(&self, result: &RuleResult, fault: &Fault) -> Option<SourceLocation> {
+        let rule = self.rules.rule(&result.rule)?;
+        Some(rule.origin.place_of(fault.wanted.as_ref()?))
+    }
+}
+
+/// Something that is wrong with a resource, and where.
+pub(super) struct Located<'f> {
+    pub(super) fault: &'f Fault,
+    /// Where in the file of the resource; where it is missing, the last thing on the way.
+    pub(super) place: Option<SourceLocation>,
+    /// Where the rule asks for something else.
+    pub(super) wanted: Option<SourceLocation>,
+}
+
+impl Located<'_> {
+    /// In one line: `pod.yaml:8:5: spec.hostNetwork: true does not match false (policy.yaml:16:28)`.
+    pub(super) fn line(&self) -> String {
+        let mut line = String::new();
+        if let Some(place) = &self.place {
+            line.push_str(&format!("{place}: "));
+        }
+        if let Some(at) = self.fault.at.as_ref().filter(|at| !at.is_root()) {
+            line.push_str(&format!("{at}: "));
+        }
+        line.push_str(&self.fault.why);
+        if let Some(wanted) = &self.wanted {
+            line.push_str(&format!(" ({wanted})"));
+        }
+        line
+    }
+
+    pub(super) fn as_value(&self) -> Value {
+        let mut fields = Map::new();
+        if let Some(at) = &self.fault.at {
+            fields.insert("path", at.to_string());
+            fields.insert("pointer", at.to_pointer());
+        }
+        fields.insert("why", self.fault.why.clone());
+        if let Some(place) = &self.place {
+            fields.insert("place", place_as_value(place));
+        }
+        if let Some(wanted) = &self.wanted {
+            fields.insert("wanted", place_as_value(wanted));
+        }
+        Value::from(fields)
+    }
+}
+
+fn place_as_value(place: &SourceLocation) -> Value {
+    let position = place.position();
+    Value::from(Map::from_iter([
+        ("file", Value::from(place.source().name())),
+        ("line", Value::from(position.line as u64)),
+        ("column", Value::from(position.column as u64)),
+    ]))
+}

@@ -1,0 +1,61 @@
+//! Where rules are run, and which rules are not run there.
+
+use std::sync::Arc;
+
+use kiln_rules::{Policy, Program, Rule};
+use kiln_value::Path;
+
+use crate::{Compiled, NotRun};
+
+/// Where rules are run. A rule may be run in one place and not in another; [`Compiled::not_run`] goes by the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// On files: `kiln apply`, `kiln check`, `kiln test`.
+    Files,
+    /// On the objects of a cluster: `kiln run`, `kiln up`, and the commands that speak for them.
+    Cluster,
+}
+
+impl Host {
+    /// Whether it runs a rule.
+    pub fn runs(self, rule: &Rule) -> bool {
+        match rule.program {
+            Program::Validate(_) => self == Host::Files,
+            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) => true,
+        }
+    }
+
+    /// Takes the rules that it does not run out of the policies behind the first ones, and names them.
+    pub(crate) fn leave_out(self, compiled: &mut Compiled, (policies, not_run): (usize, usize)) {
+        for policy in &mut compiled.policies[policies..] {
+            if policy.rules.iter().all(|rule| self.runs(rule)) {
+                continue;
+            }
+            compiled.not_run.extend(named(self, policy));
+            let rules = policy.rules.iter().filter(|rule| self.runs(rule)).cloned().collect();
+            *policy = Arc::new(Policy { rules, ..Policy::clone(policy) });
+        }
+        compiled.not_run[not_run..].sort_by_key(|not_run| not_run.place.span().start);
+    }
+}
+
+/// The rules of a policy that a host does not run, as they were written: one that was rewritten for the controllers of
+/// Pods is not named again.
+fn named(host: Host, policy: &Policy) -> Vec<NotRun> {
+    let mut seen: Vec<&Path> = Vec::new();
+    let mut not_run = Vec::new();
+    for rule in policy.rules.iter().filter(|rule| !host.runs(rule)) {
+        if seen.contains(&rule.origin.path()) {
+            continue;
+        }
+        seen.push(rule.origin.path());
+        not_run.push(NotRun {
+            policy: policy.id.key(),
+            // Where the policy is the rule, it has no name of its own.
+            rule: (!rule.origin.path().is_root()).then(|| rule.id.rule.clone()),
+            what: rule.program.word(),
+            place: rule.origin.place(),
+        });
+    }
+    not_run
+}

@@ -1,0 +1,113 @@
+//! Running a validate program: whether an object is as a rule wants it, and where it is not.
+//!
+//! | module | holds |
+//! |---|---|
+//! | here | which check is run on what |
+//! | `pattern` | patterns, and several of which one must be met |
+//! | `deny` | conditions that must not hold |
+//! | `loops` | checks for each element of a list |
+//! | `message` | what is said of a failure |
+
+mod deny;
+mod loops;
+mod message;
+mod pattern;
+
+use kiln_rules::{Check, Rule, Validate};
+use kiln_value::{Path, Value};
+
+use crate::context::Context;
+use crate::failure::{Failure, FailureKind};
+
+/// What came of a check.
+#[derive(Debug)]
+pub(crate) enum Checked {
+    /// There was nothing to check, and why.
+    Nothing(&'static str),
+    /// The object is as the rule wants it.
+    Pass(String),
+    /// The rule asks nothing of the object, and why.
+    Skip(String),
+    /// The object is not as the rule wants it.
+    Fail(Failed),
+}
+
+/// What is wrong with an object.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// All of it in one text.
+    pub(crate) message: String,
+    /// Each of it with its place.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where in the object, from its root; none when it is about the whole object.
+    pub at: Option<Path>,
+    /// Which part of the rule asks for something else, from the root of the rule's document.
+    pub wanted: Option<Path>,
+    /// What is wrong there, in a few words.
+    pub why: String,
+}
+
+/// A check of one object.
+pub(crate) struct Checking<'c> {
+    pub(crate) rule: &'c Rule,
+    pub(crate) program: &'c Validate,
+    /// The object: of a request to delete something, what is left of it.
+    pub(crate) object: &'c Value,
+    /// The object is being deleted.
+    pub(crate) deleting: bool,
+}
+
+/// What a pattern is held against.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'s> {
+    value: &'s Value,
+    /// Where it is in the object, if it is a part of it.
+    below: Option<&'s Path>,
+    /// How many loops the check is in.
+    depth: usize,
+}
+
+impl Checking<'_> {
+    /// Runs the program.
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<Checked, Failure> {
+        let root = Path::root();
+        let subject = Subject { value: self.object, below: Some(&root), depth: 0 };
+        self.check(&self.program.check, subject, context)
+    }
+
+    fn check(
+        &self,
+        check: &Check,
+        subject: Subject<'_>,
+        context: &Context<'_>,
+    ) -> Result<Checked, Failure> {
+        match check {
+            // Kyverno: elements of lists are looked at even then.
+            Check::Pattern(_) | Check::AnyPattern(_) if self.deleting && subject.depth == 0 => {
+                Ok(Checked::Nothing("patterns are not held against what is deleted"))
+            }
+            Check::Pattern(pattern) => self.pattern(pattern, subject, context),
+            Check::AnyPattern(patterns) => self.any_pattern(patterns, subject, context),
+            Check::Deny(deny) => self.deny(deny, context),
+            Check::Loops(loops) => self.loops(loops, subject, context),
+            Check::Expressions(_) | Check::PodSecurity(_) => {
+                let message = "the rule has a check that is not run here";
+                Err(Failure::new(FailureKind::Unserved, message))
+            }
+        }
+    }
+
+    /// The name of the rule, for messages.
+    fn name(&self) -> &str {
+        &self.rule.id.rule
+    }
+
+    fn passed(&self) -> Checked {
+        Checked::Pass(format!("validation rule '{}' passed.", self.name()))
+    }
+}

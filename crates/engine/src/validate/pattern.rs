@@ -1,0 +1,146 @@
+//! Patterns against objects.
+
+use kiln_pattern::{Limits as PatternLimits, Mismatch, matches};
+use kiln_rules::Pattern;
+use kiln_value::{Path, Value};
+
+use super::{Checked, Checking, Failed, Fault, Subject};
+use crate::context::Context;
+use crate::failure::{Failure, FailureKind};
+use crate::mutate::size;
+use crate::trace::TraceStep;
+
+impl Checking<'_> {
+    pub(super) fn pattern(
+        &self,
+        pattern: &Pattern,
+        subject: Subject<'_>,
+        context: &Context<'_>,
+    ) -> Result<Checked, Failure> {
+        let filled = filled(pattern, context)?;
+        let Some(mismatch) = mismatch(pattern, &filled, subject, context)? else {
+            return Ok(self.passed());
+        };
+        if mismatch.condition {
+            return Ok(Checked::Skip(mismatch.to_string()));
+        }
+        let at = shown(&mismatch.path);
+        let rule = self.name();
+        let message = match self.message(context) {
+            None => format!("validation error: rule {rule} failed at path {at}"),
+            Some(Ok(said)) => {
+                format!("validation error: {}rule {rule} failed at path {at}", sentence(&said))
+            }
+            Some(Err(_)) => format!(
+                "validation error: variables substitution error in rule {rule} execution error: {mismatch}"
+            ),
+        };
+        let faults = vec![fault(pattern, subject, mismatch)];
+        Ok(Checked::Fail(Failed { message, faults }))
+    }
+
+    pub(super) fn any_pattern(
+        &self,
+        patterns: &[Pattern],
+        subject: Subject<'_>,
+        context: &Context<'_>,
+    ) -> Result<Checked, Failure> {
+        // Kyverno: all are filled in before the first is tried.
+        let all = patterns.iter().map(|pattern| Ok((pattern, filled(pattern, context)?)));
+        let all: Vec<(&Pattern, Value)> = all.collect::<Result<_, Failure>>()?;
+        let rule = self.name();
+        let (mut failed, mut skipped, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, (pattern, filled)) in all.into_iter().enumerate() {
+            match mismatch(pattern, &filled, subject, context)? {
+                None => {
+                    return Ok(Checked::Pass(format!(
+                        "validation rule '{rule}' anyPattern[{at}] passed."
+                    )));
+                }
+                Some(mismatch) if mismatch.condition => {
+                    skipped.push(format!("rule {rule}[{at}] skipped: {mismatch}"));
+                }
+                Some(mismatch) => {
+                    failed.push(format!(
+                        "rule {rule}[{at}] failed at path {}",
+                        shown(&mismatch.path)
+                    ));
+                    faults.push(fault(pattern, subject, mismatch));
+                }
+            }
+        }
+        if failed.is_empty() {
+            return Ok(match skipped.is_empty() {
+                true => self.passed(),
+                false => Checked::Skip(skipped.join(" ")),
+            });
+        }
+        let list = failed.join(" ");
+        let message = match self.message(context) {
+            None => format!("validation error: {list}"),
+            Some(Ok(said)) => format!("validation error: {}{list}", sentence(&said)),
+            Some(Err(_)) => format!(
+                "validation error: variables substitution error in rule {rule} execution error: {list}"
+            ),
+        };
+        Ok(Checked::Fail(Failed { message, faults }))
+    }
+}
+
+fn filled(pattern: &Pattern, context: &Context<'_>) -> Result<Value, Failure> {
+    let filled = context.fill(&pattern.template);
+    filled.map_err(|failure| failure.at(&pattern.path).while_doing("variable substitution failed"))
+}
+
+/// Where the subject is not as a pattern says; none when it is.
+fn mismatch(
+    pattern: &Pattern,
+    filled: &Value,
+    subject: Subject<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Mismatch>, Failure> {
+    context.shared.counters.patched(size(filled))?;
+    let found = matches(filled, subject.value, &PatternLimits::default()).err();
+    if let Some(too_much) = found.as_ref().and_then(|mismatch| mismatch.too_much) {
+        let failure = Failure::new(FailureKind::Limit, too_much.to_string());
+        return Err(failure.at(&pattern.path));
+    }
+    context.shared.tracer.note(|| TraceStep {
+        what: "pattern".into(),
+        answer: found.is_none().into(),
+        why: found.as_ref().map(ToString::to_string),
+        steps: Vec::new(),
+    });
+    Ok(found)
+}
+
+fn fault(pattern: &Pattern, subject: Subject<'_>, mismatch: Mismatch) -> Fault {
+    let steps = mismatch.pattern.segments().iter().skip(pattern.wrapped);
+    let wanted = pattern.path.segments().iter().chain(steps).cloned().collect();
+    let below = |below: &Path| {
+        below.segments().iter().chain(mismatch.at.segments()).cloned().collect::<Path>()
+    };
+    Fault { at: subject.below.map(below), wanted: Some(wanted), why: mismatch.why }
+}
+
+/// A path as Kyverno writes it: `/spec/containers/0/image/`.
+fn shown(path: &Path) -> String {
+    let mut shown = String::from("/");
+    for step in path.segments() {
+        match step {
+            kiln_value::Segment::Key(key) => shown.push_str(key),
+            kiln_value::Segment::Index(at) => shown.push_str(&at.to_string()),
+        }
+        shown.push('/');
+    }
+    shown
+}
+
+/// A text that another one follows.
+fn sentence(said: &str) -> String {
+    match said {
+        "" => String::new(),
+        said if said.ends_with('.') => format!("{said} "),
+        said => format!("{said}. "),
+    }
+}
