@@ -285,7 +285,14 @@ pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
         (Dialect::MutatingPolicy, false) => Some("mpol"),
         (Dialect::MutatingPolicy, true) => Some("nmpol"),
         (Dialect::ModRule, _) => Some(MODRULES),
-        (Dialect::Kyverno | Dialect::MutatingAdmissionPolicy, _) => None,
+        (Dialect::ValidatingPolicy, false) => Some("vpol"),
+        (Dialect::ValidatingPolicy, true) => Some("nvpol"),
+        (
+            Dialect::Kyverno
+            | Dialect::MutatingAdmissionPolicy
+            | Dialect::ValidatingAdmissionPolicy,
+            _,
+        ) => None,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::library::{self, Run};
 use crate::reads::reads;
 use crate::syntax::{self, Dialect};
 use crate::written::written;
-use crate::{PolicyScope, Span, Type, Val, Written};
+use crate::{Asker, PolicyScope, Span, Type, Val, Written};
 
 /// What expressions may mention.
 #[derive(Clone)]
@@ -112,9 +112,19 @@ impl Env {
         library::mutating(scope)
     }
 
+    /// The environment of policies that check objects: without what Kyverno gives only to others.
+    pub fn validating(scope: PolicyScope) -> Self {
+        library::validating(scope)
+    }
+
     /// The environment of the policies that an API server runs by itself: without the libraries of Kyverno.
     pub fn admission() -> Self {
         library::admission()
+    }
+
+    /// The environment of policies that authorise requests; each expression gives an answer, or null.
+    pub fn requests(asker: Asker) -> Self {
+        library::authz::env(asker)
     }
 
     /// Begins an environment with more declarations.

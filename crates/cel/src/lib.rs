@@ -41,6 +41,7 @@ pub use host::{
     HttpResponse, NoHost, Resource, ResourceRef,
 };
 pub use library::PolicyScope;
+pub use library::authz::{Answer, Asker};
 pub use span::Span;
 pub use syntax::{Token, lex};
 pub use types::Type;

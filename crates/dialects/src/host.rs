@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_rules::{Policy, Program, Rule};
+use kiln_rules::{Dialect, Policy, Program, Rule};
 use kiln_value::Path;
 
 use crate::{Compiled, NotRun};
@@ -35,6 +35,16 @@ impl Host {
             let rules = policy.rules.iter().filter(|rule| self.runs(rule)).cloned().collect();
             *policy = Arc::new(Policy { rules, ..Policy::clone(policy) });
         }
+        // A policy that is one rule goes with it.
+        let is_rule = |policy: &Policy| {
+            matches!(
+                policy.id.dialect,
+                Dialect::ValidatingPolicy | Dialect::ValidatingAdmissionPolicy
+            )
+        };
+        let mut behind = compiled.policies.split_off(policies);
+        behind.retain(|policy| !policy.rules.is_empty() || !is_rule(policy));
+        compiled.policies.append(&mut behind);
         compiled.not_run[not_run..].sort_by_key(|not_run| not_run.place.span().start);
     }
 }
@@ -53,7 +63,10 @@ fn named(host: Host, policy: &Policy) -> Vec<NotRun> {
             policy: policy.id.key(),
             // Where the policy is the rule, it has no name of its own.
             rule: (!rule.origin.path().is_root()).then(|| rule.id.rule.clone()),
-            what: rule.program.word(),
+            what: match policy.id.dialect {
+                Dialect::ValidatingAdmissionPolicy => "validate; the API server runs it",
+                _ => rule.program.word(),
+            },
             place: rule.origin.place(),
         });
     }

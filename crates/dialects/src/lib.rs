@@ -111,6 +111,9 @@ enum Language {
     Admission,
     /// Where a policy of Kubernetes' admission applies.
     AdmissionBinding,
+    Validating,
+    ValidatingAdmission,
+    ValidatingAdmissionBinding,
     /// Objects that policies in CEL leave alone.
     PolicyException,
     ModRule,
@@ -127,7 +130,7 @@ fn language(document: &Document) -> Option<Language> {
             Some(Language::NotRun("cleanup"))
         }
         ("policies.kyverno.io", "ValidatingPolicy" | "NamespacedValidatingPolicy") => {
-            Some(Language::NotRun("validate"))
+            Some(Language::Validating)
         }
         ("policies.kyverno.io", "ImageValidatingPolicy" | "NamespacedImageValidatingPolicy") => {
             Some(Language::NotRun("verifyImages"))
@@ -144,7 +147,10 @@ fn language(document: &Document) -> Option<Language> {
         }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            Some(Language::NotRun("validate; the API server runs it"))
+            Some(Language::ValidatingAdmission)
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            Some(Language::ValidatingAdmissionBinding)
         }
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
             Some(Language::AdmissionBinding)
@@ -159,9 +165,12 @@ pub fn is_policy(document: &Document) -> bool {
     language(document).is_some() && !is_exception(document)
 }
 
-/// Whether a document is a policy of a kind that Kiln does not run.
+/// Whether a document is a policy of a kind that Kiln does not run in clusters.
 pub fn is_not_run(document: &Document) -> bool {
-    matches!(language(document), Some(Language::NotRun(_)))
+    matches!(
+        language(document),
+        Some(Language::NotRun(_) | Language::Validating | Language::ValidatingAdmission)
+    )
 }
 
 /// Whether a document says which objects rules leave alone.
@@ -183,6 +192,7 @@ pub fn compile_for<'d>(
 ) -> Compiled {
     let mut compiled = Compiled::default();
     let (mut admission, mut bindings) = (Vec::new(), Vec::new());
+    let (mut validating, mut validating_bindings) = (Vec::new(), Vec::new());
     for document in documents {
         let before = (compiled.policies.len(), compiled.not_run.len());
         match language(document) {
@@ -198,6 +208,11 @@ pub fn compile_for<'d>(
             }
             Some(Language::Admission) => admission.push(document),
             Some(Language::AdmissionBinding) => bindings.push(document),
+            Some(Language::Validating) => {
+                cel_policies::compile_validating(document, kinds, &mut compiled);
+            }
+            Some(Language::ValidatingAdmission) => validating.push(document),
+            Some(Language::ValidatingAdmissionBinding) => validating_bindings.push(document),
             Some(Language::PolicyException) => {
                 cel_policies::compile_exception(document, &mut compiled);
             }
@@ -213,6 +228,14 @@ pub fn compile_for<'d>(
         host.leave_out(&mut compiled, before);
     }
     cel_policies::compile_admission(&admission, &bindings, kinds, &mut compiled);
+    let before = (compiled.policies.len(), compiled.not_run.len());
+    cel_policies::compile_validating_admission(
+        &validating,
+        &validating_bindings,
+        kinds,
+        &mut compiled,
+    );
+    host.leave_out(&mut compiled, before);
     for policy in &compiled.policies {
         compiled.diagnostics.extend(spelling::misspelt_kinds(policy, kinds));
         compiled.diagnostics.extend(spelling::retired_versions(policy, kinds));

@@ -15,7 +15,8 @@ use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::{
-    Exception, Modify, ModifyAction, Mutate, Operation, Program, Rule, Script, Unmet, Validate,
+    Check, Exception, Exempts, Modify, ModifyAction, Mutate, Operation, Payload, PodSecurity,
+    Program, Rule, Script, Unmet, Validate,
 };
 use kiln_value::{Map, Str, Value};
 
@@ -32,9 +33,9 @@ use crate::matching::{Compare, Matcher};
 use crate::modify::Modifying;
 use crate::mutate;
 use crate::outcome::{RuleOutcome, Status, Verdict};
-use crate::script::{Bound, Changing, ScriptSession, in_session};
+use crate::script::{Bound, Changing, Judged, Judging, ScriptSession, in_session};
 use crate::trace::{TraceAnswer, TraceStep, Tracer};
-use crate::validate::{Checked, Checking};
+use crate::validate::{Checked, Checking, pod_security};
 use crate::view::{Gate, RecordedRead, is_own_secret};
 
 /// The namespace that a trigger is in; a Namespace is in itself.
@@ -436,10 +437,12 @@ impl<'e> Evaluation<'e> {
             return Ok(self.because(Verdict::NoMatch, "there is no object"));
         };
         let matcher = Matcher::new(event, self.shared.eval_env.view, self.shared.tracer);
-        if !matcher.matches(self.rule, object, Compare::Operations)? {
-            return Ok(Verdict::NoMatch);
+        if self.rule.trigger.payload == Payload::Kubernetes {
+            if !matcher.matches(self.rule, object, Compare::Operations)? {
+                return Ok(Verdict::NoMatch);
+            }
+            self.shared.gate.trigger("get", event, object)?;
         }
-        self.shared.gate.trigger("get", event, object)?;
         let context = self.context_of(event.object.as_ref(), event.old_object.as_ref());
         if let Some(guard) = &self.rule.guard {
             let asked = self.shared.tracer.within(
@@ -459,15 +462,35 @@ impl<'e> Evaluation<'e> {
                 return Ok(self.because(Verdict::Skip, why));
             }
         }
-        if let Some(exception) = self.excepted(object, &context)? {
-            self.state.exceptions = vec![exception.name.clone()];
-            return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
-        }
-        self.shared.tracer.acts();
         self.state.lineage = event.lineage.clone();
         let deleting = event.object.is_none();
-        let checking = Checking { rule: self.rule, program, object, deleting };
-        let failed = match checking.run(&context)? {
+        let checked = if let Check::PodSecurity(wanted) = &program.check {
+            self.shared.tracer.acts();
+            if deleting {
+                let why = "Pod Security is not asked of what is deleted";
+                return Ok(self.because(Verdict::NoMatch, why));
+            }
+            match self.secured(wanted, object, &context)? {
+                Ok(checked) => checked,
+                Err(verdict) => return Ok(verdict),
+            }
+        } else {
+            if let Some(exception) = self.excepted(object, &context)? {
+                self.state.exceptions = vec![exception.name.clone()];
+                return Ok(self.because(Verdict::Skip, skipped_by(&exception)));
+            }
+            self.shared.tracer.acts();
+            match (&self.rule.script, &program.check) {
+                (Some(script), Check::Expressions(_) | Check::Answers(_)) => {
+                    match self.judged(script, &program.check)? {
+                        Ok(checked) => checked,
+                        Err(verdict) => return Ok(verdict),
+                    }
+                }
+                _ => Checking { rule: self.rule, program, object, deleting }.run(&context)?,
+            }
+        };
+        let failed = match checked {
             Checked::Nothing(why) => return Ok(self.because(Verdict::NoMatch, why)),
             Checked::Skip(why) => return Ok(self.because(Verdict::Skip, why)),
             Checked::Pass(why) => return Ok(self.because(Verdict::Pass, why)),
@@ -488,6 +511,70 @@ impl<'e> Evaluation<'e> {
             scored: program.scored,
         })));
         Ok(Verdict::Pass)
+    }
+
+    /// Holds an object against the Pod Security Standards, with what exceptions leave out.
+    fn secured(
+        &mut self,
+        wanted: &PodSecurity,
+        object: &Value,
+        context: &Context<'_>,
+    ) -> Result<Result<Checked, Verdict>, Failure> {
+        let mut exclusions = Vec::new();
+        let mut names = Vec::new();
+        for exception in self.all_excepted(object, context)? {
+            let Exempts::PodSecurity(excluded) = &exception.exempts else {
+                self.state.exceptions = vec![exception.name.clone()];
+                return Ok(Err(self.because(Verdict::Skip, skipped_by(&exception))));
+            };
+            exclusions.extend(excluded.iter().cloned());
+            names.push(exception.name.clone());
+        }
+        let secured = pod_security::check(&self.rule.id.rule, wanted, object, &exclusions)?;
+        if secured.excepted {
+            // Kyverno's words.
+            let why = format!("rule is skipped due to policy exceptions {}", names.join(", "));
+            self.state.exceptions = names;
+            return Ok(Err(self.because(Verdict::Skip, why)));
+        }
+        self.state.properties = secured.properties;
+        Ok(Ok(secured.checked))
+    }
+
+    /// Judges by expressions: how they ended, or how the rule did.
+    fn judged(
+        &mut self,
+        script: &Script,
+        check: &Check,
+    ) -> Result<Result<Checked, Verdict>, Failure> {
+        let in_cel = |exception: &&Arc<Exception>| exception.include.is_none();
+        let judging = Judging {
+            script,
+            exceptions: self.exceptions.iter().filter(in_cel).cloned().collect(),
+            event: self.event,
+            shared: self.shared,
+        };
+        let judged = match check {
+            Check::Expressions(expressions) => judging.expressions(expressions)?,
+            Check::Answers(answers) => judging.answers(answers)?,
+            _ => return Ok(Err(Verdict::NoMatch)),
+        };
+        match judged {
+            Judged::Excepted(excepted) => {
+                let verdict = self.because(excepted.verdict(), excepted.message());
+                self.state.exceptions = excepted.names;
+                Ok(Err(verdict))
+            }
+            Judged::Checked(checked, properties) => {
+                self.state.properties = properties;
+                Ok(Ok(checked))
+            }
+            Judged::Error(failure, said, properties) => {
+                self.state.properties = properties;
+                self.state.failures.push(*failure);
+                Ok(Err(self.because(Verdict::Error, said)))
+            }
+        }
     }
 
     /// Why an update is let through although the object fails: it failed before, too.
@@ -525,13 +612,38 @@ impl<'e> Evaluation<'e> {
         object: &Value,
         context: &Context<'_>,
     ) -> Result<Option<Arc<Exception>>, Failure> {
+        self.excepted_among(self.exceptions, object, context)
+    }
+
+    /// All exceptions that mean the object, those that leave the rule nothing to do first.
+    fn all_excepted(
+        &self,
+        object: &Value,
+        context: &Context<'_>,
+    ) -> Result<Vec<Arc<Exception>>, Failure> {
+        let mut found = Vec::new();
+        let mut rest = self.exceptions;
+        while let Some(exception) = self.excepted_among(rest, object, context)? {
+            let at = rest.iter().position(|other| Arc::ptr_eq(other, &exception));
+            rest = rest.get(at.map_or(rest.len(), |at| at + 1)..).unwrap_or_default();
+            found.push(exception);
+        }
+        found.sort_by_key(|exception| matches!(exception.exempts, Exempts::PodSecurity(_)));
+        Ok(found)
+    }
+
+    fn excepted_among(
+        &self,
+        exceptions: &[Arc<Exception>],
+        object: &Value,
+        context: &Context<'_>,
+    ) -> Result<Option<Arc<Exception>>, Failure> {
         let matcher = Matcher::new(self.event, self.shared.eval_env.view, self.shared.tracer);
-        for exception in self.exceptions {
+        for exception in exceptions {
+            // Those whose conditions are expressions are asked in the session of the rule.
+            let Some(include) = &exception.include else { continue };
             let asked = || -> Result<bool, Failure> {
-                let taken = match &exception.include {
-                    Some(include) => matcher.takes("match", include, object)?,
-                    None => true,
-                };
+                let taken = matcher.takes("match", include, object)?;
                 match &exception.guard {
                     Some(guard) if taken => context.holds(guard),
                     _ => Ok(taken),

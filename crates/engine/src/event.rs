@@ -1,7 +1,7 @@
 //! What happened to a trigger.
 
 use kiln_object::Gvk;
-use kiln_rules::Operation;
+use kiln_rules::{Operation, Payload};
 use kiln_value::{Map, Str, Value};
 
 use crate::lineage::Lineage;
@@ -46,6 +46,8 @@ pub struct Event {
     pub given_each: Map,
     /// The rules whose effects led here.
     pub lineage: Lineage,
+    /// What the object is.
+    pub payload: Payload,
 }
 
 /// Who sent a request.
@@ -155,6 +157,19 @@ impl Event {
             tier_snapshot: None,
             given_each: Map::new(),
             lineage: Lineage::default(),
+            payload: Payload::Kubernetes,
+        }
+    }
+
+    /// Data, or a request to something else than an API server, that rules are to judge under a name.
+    pub fn brought(payload: Payload, name: &str, object: Value) -> Self {
+        Event {
+            payload,
+            kind: Gvk::default(),
+            name: name.into(),
+            namespace: None,
+            object: Some(object),
+            ..Event::new(Operation::Create, None, None)
         }
     }
 

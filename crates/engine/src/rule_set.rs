@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kiln_rules::{ApplyRules, Exception, Operation, Policy, Program, Rule, RuleId, Scope};
+use kiln_rules::{ApplyRules, Exception, Operation, Payload, Policy, Program, Rule, RuleId, Scope};
 use kiln_value::{Str, Value};
 
 use crate::effect::Effect;
@@ -60,7 +60,8 @@ impl RuleSet {
                     rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
                 // A filter without kinds takes all of them.
                 let every = rule.trigger.include.filters().iter().any(|f| f.kinds.is_empty());
-                if every || kinds.iter().any(|kind| !kind.names_one_kind()) {
+                let is_data = rule.trigger.payload != Payload::Kubernetes;
+                if every || is_data || kinds.iter().any(|kind| !kind.names_one_kind()) {
                     set.any_kind.push(at);
                     continue;
                 }
@@ -252,6 +253,9 @@ fn tier(policy: &Policy) -> i16 {
 
 /// Whether what an event is about is within a rule's reach, as far as is known without looking at the object.
 fn reaches(rule: &Rule, event: &Event) -> bool {
+    if rule.trigger.payload != Payload::Kubernetes || event.payload != Payload::Kubernetes {
+        return rule.trigger.takes(event.payload);
+    }
     let in_reach = match &rule.scope {
         Scope::Cluster => true,
         Scope::Namespace(own) => event.namespace.as_ref() == Some(own),
@@ -264,7 +268,7 @@ fn may_act(rule: &Rule, event: &Event) -> bool {
     let operation = event.matched_as;
     // An object that changes or goes may stop being a trigger, whatever made it one.
     let may_lapse = matches!(operation, Operation::Update | Operation::Delete);
-    may_lapse || rule.trigger.may_fire_on(operation)
+    may_lapse || rule.trigger.payload != Payload::Kubernetes || rule.trigger.may_fire_on(operation)
 }
 
 /// The members of two sorted lists, in order.

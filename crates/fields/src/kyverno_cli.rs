@@ -80,10 +80,15 @@ pub static TEST: FieldTable = FieldTable::new(
         tables("globalContextEntries", &GLOBAL_ENTRY, "What GlobalContextEntries hold."),
         tables("results", &RESULT, "What is expected."),
         any("checks", "Assertions on results.").example("[{match: {}, assert: {}}]").not_run(),
-        any("jsonPayload", "Input of ValidatingPolicies.").example("payload.json").not_run(),
-        any("jsonPayloads", "Input of ValidatingPolicies.").example("[payload.json]").not_run(),
-        any("httpPayloads", "Input of ValidatingPolicies.").example("[request.json]").not_run(),
-        any("envoyPayloads", "Input of ValidatingPolicies.").example("[request.json]").not_run(),
+        string("jsonPayload", "A file for ValidatingPolicies of mode JSON.")
+            .example("payload.json")
+            .deprecated("jsonPayloads"),
+        strings("jsonPayloads", "Files for ValidatingPolicies of mode JSON.")
+            .example("[payload.json]"),
+        strings("httpPayloads", "Files for ValidatingPolicies of mode HTTP.")
+            .example("[request.json]"),
+        strings("envoyPayloads", "Files for ValidatingPolicies of mode Envoy.")
+            .example("[request.json]"),
     ],
 );
 

@@ -17,6 +17,7 @@ pub mod kyverno;
 pub mod kyverno_cli;
 pub mod policies;
 mod shared;
+pub mod validating;
 
 pub use shared::{LABEL_REQUIREMENT, LABEL_SELECTOR, METADATA};
 

@@ -2,6 +2,7 @@
 
 use crate::kyverno::MATCH_CONDITION;
 use crate::shared::{LABEL_SELECTOR, OBJECT_METADATA, STATUS, api_version, kind};
+use crate::validating;
 use crate::{
     Field, FieldTable, FieldType, Kind, boolean, cel, integer, list, one_of, string, string_map,
     strings, table, tables,
@@ -47,6 +48,20 @@ pub const KINDS: &[Kind] = &[
         table: &MUTATING_POLICY,
     },
     Kind {
+        name: "ValidatingPolicy",
+        api_versions: GROUP,
+        original: "Kyverno",
+        summary: "Checks objects, data or requests, in CEL; on files.",
+        table: &validating::VALIDATING_POLICY,
+    },
+    Kind {
+        name: "NamespacedValidatingPolicy",
+        api_versions: NAMESPACED,
+        original: "Kyverno",
+        summary: "Checks objects of its own namespace, in CEL; on files.",
+        table: &validating::VALIDATING_POLICY,
+    },
+    Kind {
         name: "PolicyException",
         api_versions: GROUP,
         original: "Kyverno",
@@ -67,19 +82,33 @@ pub const KINDS: &[Kind] = &[
         summary: "Where a MutatingAdmissionPolicy applies, and its parameters.",
         table: &BINDING,
     },
+    Kind {
+        name: "ValidatingAdmissionPolicy",
+        api_versions: NATIVE,
+        original: "Kubernetes",
+        summary: "Kubernetes' own; on files. In a cluster the API server runs it.",
+        table: &validating::VALIDATING_ADMISSION_POLICY,
+    },
+    Kind {
+        name: "ValidatingAdmissionPolicyBinding",
+        api_versions: NATIVE,
+        original: "Kubernetes",
+        summary: "Where a ValidatingAdmissionPolicy applies, its parameters, and what becomes of objects that fail.",
+        table: &validating::VALIDATING_BINDING,
+    },
 ];
 
-const CONDITIONS: Field =
+pub(crate) const CONDITIONS: Field =
     tables("matchConditions", &MATCH_CONDITION, "Conditions that must all hold.");
-const CONSTRAINTS: Field =
+pub(crate) const CONSTRAINTS: Field =
     table("matchConstraints", &MATCH_CONSTRAINTS, "Requests and objects that the policy is for.")
         .required();
-const VARIABLES: Field =
+pub(crate) const VARIABLES: Field =
     tables("variables", &POLICY_VARIABLE, "Named values, each visible to those after it.");
-const ANNOTATIONS: Field =
+pub(crate) const ANNOTATIONS: Field =
     tables("auditAnnotations", &AUDIT_ANNOTATION, "Annotations of the audit event.");
 const MUTATIONS: Field = tables("mutations", &MUTATION, "Patches, in order.");
-const FAILURE: Field = one_of(
+pub(crate) const FAILURE: Field = one_of(
     "failurePolicy",
     &["Fail", "Ignore"],
     "What becomes of a request when the policy fails.",
@@ -94,7 +123,7 @@ const SKIP: Field = boolean(
 .default("true")
 .example("false");
 
-const fn switch(name: &'static str, doc: &'static str) -> Field {
+pub(crate) const fn switch(name: &'static str, doc: &'static str) -> Field {
     Field::new(name, FieldType::Either(&ENABLED), doc)
 }
 

@@ -193,6 +193,8 @@ fn policy(policy: &PolicyId, registry: &Registry) -> Value {
         (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
         (Dialect::MutatingPolicy, false) => (SCRIPTED, "MutatingPolicy"),
         (Dialect::MutatingPolicy, true) => (SCRIPTED, "NamespacedMutatingPolicy"),
+        (Dialect::ValidatingPolicy, false) => (SCRIPTED, "ValidatingPolicy"),
+        (Dialect::ValidatingPolicy, true) => (SCRIPTED, "NamespacedValidatingPolicy"),
         (_, false) => ("kyverno.io/v1", "ClusterPolicy"),
         (_, true) => ("kyverno.io/v1", "Policy"),
     };

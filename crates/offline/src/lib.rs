@@ -7,12 +7,14 @@
 //! |---|---|
 //! | `objects` | the given objects, and what rules generated: the engine's view |
 //! | `values` | Kyverno's values and user files: what a cluster or a request would have known |
+//! | `payload` | requests to other servers, with the fields that they leave out |
 //! | `run` | every resource through every rule |
 //! | `report` | what came of it |
 //!
 //! Nothing here reads files or prints: the command line does.
 
 mod objects;
+mod payload;
 mod report;
 mod run;
 mod values;
@@ -20,5 +22,5 @@ mod values;
 pub use kiln_engine::Status;
 pub use objects::{Objects, with_namespace};
 pub use report::{Change, Counts, Made, Report, RuleResult, blocked_by};
-pub use run::{Job, run};
+pub use run::{Given, Job, run};
 pub use values::{UserFile, Values, remark_kind};

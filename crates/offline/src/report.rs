@@ -4,7 +4,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_engine::{Status, TraceAnswer, TraceStep, Violation};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
-use kiln_value::Value;
+use kiln_value::{Str, Value};
 use serde::Serialize;
 
 /// What came of a run: results in the order of the resources, then of the rules.
@@ -41,6 +41,8 @@ pub struct RuleResult {
     pub refusal: Option<String>,
     /// What is wrong with the resource, if it is not as the rule wants it.
     pub violation: Option<Violation>,
+    /// What the rule adds to reports.
+    pub properties: Vec<(Str, Str)>,
     /// What it made.
     pub made: Vec<Made>,
     /// For a rule that may change the resource: the resource as all rules of its policy left it.

@@ -7,11 +7,12 @@ use kiln_engine::{
     Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
     RuleOutcome, RuleSet, Status, User, evaluate, place,
 };
-use kiln_object::{Kinds, ObjectId, metadata};
-use kiln_rules::{Mutate, Operation, Program, RuleId, Targets};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_rules::{Mutate, Operation, Payload, Program, RuleId, Targets};
 use kiln_value::Value;
 
 use crate::objects::{Objects, with_namespace};
+use crate::payload;
 use crate::report::{Change, Made, Report, RuleResult};
 use crate::values::Values;
 
@@ -23,6 +24,8 @@ pub struct Job<'j> {
     pub kinds: &'j Kinds,
     /// The resources: each is an event, and all are there to be read.
     pub resources: Vec<Value>,
+    /// What else is judged: data, and requests to other servers. Each is an event that nothing comes of.
+    pub payloads: Vec<Given>,
     /// Objects that are only there to be read.
     pub others: Vec<Value>,
     /// What a cluster or the request would have known.
@@ -39,6 +42,24 @@ pub struct Job<'j> {
     pub only_given_kinds: bool,
     /// Whether resources that fail and would not be refused are warned of only.
     pub audit_warns: bool,
+}
+
+/// Data, or a request, that is judged.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// What it is.
+    pub payload: Payload,
+    /// What it is called in reports.
+    pub name: String,
+    /// The data.
+    pub value: Value,
+}
+
+impl Given {
+    /// What it is called in reports: the mode is its kind.
+    pub fn id(&self) -> ObjectId {
+        ObjectId::new(Gvk::new("", self.payload.word()), "", &self.name)
+    }
 }
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
@@ -75,6 +96,9 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
         if handled.len() < job.resources.len() {
             handled.push(object);
         }
+    }
+    for given in &job.payloads {
+        state.judge(given);
     }
     state.report.resources = job
         .resources
@@ -122,6 +146,19 @@ impl State<'_> {
             object.remove(["metadata", "namespace"]);
         }
         object
+    }
+
+    /// Data passes every rule that judges such data.
+    fn judge(&mut self, given: &Given) {
+        let value = payload::completed(given.payload, &given.value);
+        let event = Event::brought(given.payload, &given.name, value);
+        let trigger = given.id();
+        let judged = self.job.rules.mutate_each(&event, &self.eval_env(), |rule, event| {
+            self.prepare(event, &rule.id, &trigger)
+        });
+        for outcome in judged.outcomes {
+            self.carry_out(outcome, None, (true, None), &trigger, &mut VecDeque::new());
+        }
     }
 
     /// The object first passes every rule that changes it, as at admission; the others see the result. What
@@ -320,6 +357,7 @@ impl State<'_> {
             why,
             refusal,
             violation,
+            properties: outcome.properties,
             made,
             left,
             problems,

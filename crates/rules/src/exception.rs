@@ -1,5 +1,6 @@
 //! Objects that rules leave alone by way of exception.
 
+use kiln_podsecurity::Exclusion;
 use kiln_text::wildcard;
 use kiln_value::Str;
 use kiln_variables::Conditions;
@@ -35,6 +36,8 @@ pub struct Exception {
 pub enum Exempts {
     /// The rule does nothing.
     All(ReportResult),
+    /// A rule about the Pod Security Standards leaves out this as well; all others do nothing.
+    PodSecurity(Vec<Exclusion>),
     /// The rule runs, and its expressions see what is allowed.
     Some {
         /// Wildcards for images.

@@ -21,6 +21,10 @@ pub enum Dialect {
     MutatingPolicy,
     /// KubeMod's ModRule.
     ModRule,
+    /// Kubernetes' ValidatingAdmissionPolicy.
+    ValidatingAdmissionPolicy,
+    /// ValidatingPolicy and NamespacedValidatingPolicy.
+    ValidatingPolicy,
 }
 
 impl Dialect {
@@ -32,6 +36,8 @@ impl Dialect {
             Dialect::MutatingAdmissionPolicy => "map",
             Dialect::MutatingPolicy => "mpol",
             Dialect::ModRule => "modrule",
+            Dialect::ValidatingAdmissionPolicy => "vap",
+            Dialect::ValidatingPolicy => "vpol",
         }
     }
 }

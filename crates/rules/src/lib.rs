@@ -60,9 +60,9 @@ pub use rule::{ApplyRules, Policy, Rule};
 pub use scope::Scope;
 pub use script::{Expression, FindParams, MissingParams, NamedExpression, Params, Script, Unmet};
 pub use trigger::{
-    Filter, FilterSemantics, Filters, Subject, Trigger, UserFilter, any_pair_matches,
+    Filter, FilterSemantics, Filters, Payload, Subject, Trigger, UserFilter, any_pair_matches,
 };
 pub use validate::{
-    ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, Pattern, PodSecurity,
-    PodSecurityExclusion, Validate, Validation,
+    ActionOverride, Actions, Answers, Check, CheckLoop, Deny, Expressions, FailureActions, Pattern,
+    PodSecurity, Validate, Validation,
 };

@@ -46,6 +46,10 @@ pub struct Script {
     pub params: Option<Params>,
     /// Compute the values afresh for each patch, since the object is another one by then.
     pub renew_for_each_patch: bool,
+    /// The most that one expression may cost; whatever the host allows when none is said.
+    pub expression_cost: Option<u64>,
+    /// Where nothing is known of the trigger's namespace, its name and its label are made up.
+    pub supposes_namespace: bool,
 }
 
 /// Objects that a rule is given as parameters: it runs once for each.

@@ -32,6 +32,34 @@ pub struct Trigger {
     pub match_conditions: Option<Arc<Script>>,
     /// Only objects that are there when the rule comes fire it, and not what happens to others later.
     pub existing_only: bool,
+    /// What the rule is about.
+    pub payload: Payload,
+}
+
+/// What a rule is about, and what an event brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Payload {
+    /// Kubernetes objects.
+    #[default]
+    Kubernetes,
+    /// Any data, without a match.
+    Json,
+    /// Requests to a web server, without a match.
+    Http,
+    /// Requests that Envoy asks about, without a match.
+    Envoy,
+}
+
+impl Payload {
+    /// The word that policies write for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Payload::Kubernetes => "Kubernetes",
+            Payload::Json => "JSON",
+            Payload::Http => "HTTP",
+            Payload::Envoy => "Envoy",
+        }
+    }
 }
 
 impl Trigger {
@@ -46,7 +74,13 @@ impl Trigger {
             narrow_exclude: Filters::NONE,
             match_conditions: None,
             existing_only: false,
+            payload: Payload::Kubernetes,
         }
+    }
+
+    /// Whether the rule is about what an event brings. Objects are data, too.
+    pub fn takes(&self, payload: Payload) -> bool {
+        self.payload == payload || (self.payload == Payload::Json && payload == Payload::Kubernetes)
     }
 
     /// The operations that some filter names; none when every filter takes all of them.

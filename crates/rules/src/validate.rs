@@ -5,6 +5,7 @@
 //! said beside the check.
 
 use kiln_object::selector::WildcardSelector;
+use kiln_podsecurity::{Exclusion, Standard};
 use kiln_value::{Path, Str};
 use kiln_variables::{Conditions, Template};
 
@@ -38,7 +39,9 @@ pub enum Check {
     /// Each element of each list passes.
     Loops(Vec<CheckLoop>),
     /// All expressions are true, in the session of the rule's script.
-    Expressions(Vec<Validation>),
+    Expressions(Box<Expressions>),
+    /// The first expression that gives an answer to a request allows it, in the session of the rule's script.
+    Answers(Box<Answers>),
     /// A Pod, or what makes Pods, keeps to a level of the Pod Security Standards.
     PodSecurity(Box<PodSecurity>),
 }
@@ -74,6 +77,34 @@ pub struct CheckLoop {
     pub check: Check,
 }
 
+/// Expressions that must all be true.
+#[derive(Clone, Debug)]
+pub struct Expressions {
+    /// Evaluated in order, until one is not true.
+    pub validations: Vec<Validation>,
+    /// An expression, or a condition, that cannot be evaluated counts as false.
+    pub errors_fail: bool,
+    /// A condition that cannot be evaluated counts as false, and refuses nothing.
+    pub ignores_errors: bool,
+    /// The text of a message expression is taken as it is; otherwise only if it is one short line.
+    pub any_message: bool,
+    /// Without a message, and in reports, a validation is known by its number; otherwise by its text.
+    pub numbered: bool,
+    /// What to say when all are true.
+    pub passed: Str,
+    /// What to say when the conditions do not hold.
+    pub unmet: &'static str,
+}
+
+/// Expressions of which the first that gives an answer decides about a request.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// Evaluated in order; null is no answer.
+    pub expressions: Vec<Expression>,
+    /// A failure is no answer either.
+    pub ignores_errors: bool,
+}
+
 /// An expression that must be true.
 #[derive(Clone, Debug)]
 pub struct Validation {
@@ -88,27 +119,14 @@ pub struct Validation {
 /// A level of the Pod Security Standards.
 #[derive(Clone, Debug)]
 pub struct PodSecurity {
-    /// `privileged`, `baseline` or `restricted`.
-    pub level: Str,
-    /// The version as written; the latest when left out.
-    pub version: Option<Str>,
+    /// The level, in a version.
+    pub standard: Standard,
+    /// The version as written; empty when left out.
+    pub version: Str,
     /// What is not looked at.
-    pub exclude: Vec<PodSecurityExclusion>,
+    pub exclude: Vec<Exclusion>,
     /// Where it was written, from the root of the rule's document.
     pub path: Path,
-}
-
-/// Something that a check of Pod Security does not look at.
-#[derive(Clone, Debug)]
-pub struct PodSecurityExclusion {
-    /// The control, by the name that the standards give it.
-    pub control: Str,
-    /// The containers that are meant, by wildcards for their images; the Pod itself when left out.
-    pub images: Vec<Str>,
-    /// The field that is meant, if only one is.
-    pub field: Option<Str>,
-    /// Wildcards for the values that the field may have.
-    pub values: Vec<Str>,
 }
 
 /// What becomes of objects that fail, by namespace.
@@ -157,7 +175,10 @@ impl Validate {
                 Check::Pattern(pattern) => found.push(pattern),
                 Check::AnyPattern(patterns) => found.extend(patterns),
                 Check::Loops(loops) => loops.iter().for_each(|entry| of(&entry.check, found)),
-                Check::Deny(_) | Check::Expressions(_) | Check::PodSecurity(_) => {}
+                Check::Deny(_)
+                | Check::Expressions(_)
+                | Check::Answers(_)
+                | Check::PodSecurity(_) => {}
             }
         }
         let mut found = Vec::new();
@@ -167,10 +188,15 @@ impl Validate {
 
     /// Every expression in CEL.
     pub fn expressions(&self) -> Vec<&Expression> {
-        let Check::Expressions(validations) = &self.check else { return Vec::new() };
-        let all = validations.iter();
-        all.flat_map(|one| [Some(&one.expression), one.message_expression.as_ref()])
-            .flatten()
-            .collect()
+        match &self.check {
+            Check::Expressions(expressions) => {
+                let all = expressions.validations.iter();
+                all.flat_map(|one| [Some(&one.expression), one.message_expression.as_ref()])
+                    .flatten()
+                    .collect()
+            }
+            Check::Answers(answers) => answers.expressions.iter().collect(),
+            _ => Vec::new(),
+        }
     }
 }

@@ -19,7 +19,8 @@ use crate::format::{Expectation, ExpectedStatus, ResourceName};
 use crate::load::{Expected, Loaded, load, read_suites};
 use crate::mock_responses::MockedServices;
 use crate::names::{
-    describe, is_named, means_key, means_name, means_policy, means_rule, shown, shown_name,
+    describe, is_named, is_the_policy, means_key, means_name, means_policy, means_rule, shown,
+    shown_name,
 };
 use crate::report::{Row, Suite, Verdict};
 use crate::select::Selector;
@@ -228,7 +229,8 @@ impl Checking<'_> {
         let Expectation { policy, rule, path, .. } = expectation;
         let all = self.loaded.rules.rules().map(|rule| &rule.id);
         let of_policy: Vec<&RuleId> = all.filter(|id| means_policy(policy, &id.policy)).collect();
-        let found = of_policy.iter().filter(|id| rule.is_empty() || means_rule(rule, id));
+        let means = |id: &RuleId| rule.is_empty() || is_the_policy(id) || means_rule(rule, id);
+        let found = of_policy.iter().filter(|id| means(id));
         let found: Vec<RuleId> = found.map(|id| (*id).clone()).collect();
         if !found.is_empty() {
             return Ok(found);
@@ -299,6 +301,7 @@ impl Checking<'_> {
             rules: &loaded.rules,
             kinds: &loaded.kinds,
             resources: loaded.resources.clone(),
+            payloads: loaded.payloads.clone(),
             others,
             values,
             user: loaded.user.clone(),
@@ -645,6 +648,10 @@ fn by_name(loaded: &Loaded) -> BTreeMap<Str, Vec<ObjectId>> {
         if let Ok(id) = ObjectId::of(object) {
             by_name.entry(id.name.clone()).or_default().push(id);
         }
+    }
+    for given in &loaded.payloads {
+        let id = given.id();
+        by_name.entry(id.name.clone()).or_default().push(id);
     }
     by_name
 }

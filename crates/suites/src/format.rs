@@ -1,11 +1,9 @@
 //! The fields of a suite.
 
-use std::collections::BTreeMap;
-
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_fields::{FieldTable, kyverno_cli as table};
 use kiln_offline::{Values, remark_kind};
-use kiln_rules::Operation;
+use kiln_rules::{Operation, Payload};
 use kiln_value::{Path, Str, Value, from_value};
 use kiln_yaml::Document;
 use serde::Deserialize;
@@ -49,14 +47,14 @@ pub(crate) struct TestFile {
     pub(crate) results: Vec<ExpectedResult>,
     #[serde(default)]
     checks: Value,
+    /// An older spelling of `jsonPayloads`.
+    json_payload: Option<Str>,
     #[serde(default)]
-    json_payload: Value,
+    json_payloads: Vec<Str>,
     #[serde(default)]
-    json_payloads: Value,
+    http_payloads: Vec<Str>,
     #[serde(default)]
-    http_payloads: Value,
-    #[serde(default)]
-    envoy_payloads: Value,
+    envoy_payloads: Vec<Str>,
 }
 
 /// What a service or the API server is said to answer.
@@ -407,18 +405,29 @@ impl TestFile {
                     .hint("list what should come of policies and resources under results"),
             );
         }
-        let left_to_others = BTreeMap::from([
-            ("checks", &self.checks),
-            ("jsonPayload", &self.json_payload),
-            ("jsonPayloads", &self.json_payloads),
-            ("httpPayloads", &self.http_payloads),
-            ("envoyPayloads", &self.envoy_payloads),
-        ]);
-        for (name, _) in left_to_others.into_iter().filter(|(_, value)| !value.is_null()) {
-            let remark = Diagnostic::warning(format!("{name} is not run by Kiln"));
-            remarks.push(remark.at(places.key(&root.join(name))));
+        if !self.checks.is_null() {
+            let remark = Diagnostic::warning("checks is not run by Kiln");
+            remarks.push(remark.at(places.key(&root.join("checks"))));
         }
         remarks
+    }
+
+    /// The files of data and of requests that are judged, and where the suite has them.
+    pub(crate) fn payloads(&self) -> Vec<(Payload, Str, Path)> {
+        let root = Path::root();
+        let old = self.json_payload.iter().filter(|name| !name.is_empty());
+        let old = old.map(|name| (Payload::Json, name.clone(), root.join("jsonPayload")));
+        let lists = [
+            (Payload::Json, "jsonPayloads", &self.json_payloads),
+            (Payload::Http, "httpPayloads", &self.http_payloads),
+            (Payload::Envoy, "envoyPayloads", &self.envoy_payloads),
+        ];
+        let listed = lists.into_iter().flat_map(|(payload, key, names)| {
+            let path = root.join(key);
+            let all = names.iter().enumerate();
+            all.map(move |(at, name)| (payload, name.clone(), path.join(at)))
+        });
+        old.chain(listed).collect()
     }
 
     /// The expectations, in today's spelling, and what is wrong with the others.

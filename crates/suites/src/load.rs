@@ -7,7 +7,7 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, compile, is_exception, is_policy};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
-use kiln_offline::{UserFile, Values, remark_kind, with_namespace};
+use kiln_offline::{Given, UserFile, Values, remark_kind, with_namespace};
 use kiln_rules::usual_plural;
 use kiln_value::{Path, Str, Value, value};
 use kiln_yaml::{Document, Reader};
@@ -26,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) kinds: Kinds,
     /// The resources: each is an event.
     pub(crate) resources: Vec<Value>,
+    /// Data and requests: each is an event.
+    pub(crate) payloads: Vec<Given>,
     /// What is only there to be read or changed.
     pub(crate) others: Vec<Value>,
     pub(crate) values: Values,
@@ -125,6 +127,7 @@ impl Reading<'_> {
         let resources = self.documents(&test.resources, &root.join("resources"));
         let targets = self.documents(&test.target_resources, &root.join("targetResources"));
         let params = self.documents(&test.param_resources, &root.join("paramResources"));
+        let payloads = self.payloads(&test);
         let mut definitions = self.documents(&test.crds, &root.join("crds"));
         let mut answers = MockResponses::default();
         let mut others = Vec::new();
@@ -187,6 +190,7 @@ impl Reading<'_> {
             rules,
             kinds,
             resources,
+            payloads,
             others,
             values,
             user,
@@ -204,6 +208,19 @@ impl Reading<'_> {
         let mut all = Vec::new();
         for (at, name) in names.iter().enumerate() {
             all.extend(self.named(name, &path.join(at)));
+        }
+        all
+    }
+
+    /// The data and requests that the suite names, each under the name of its file.
+    fn payloads(&mut self, test: &TestFile) -> Vec<Given> {
+        let mut all = Vec::new();
+        for (payload, file, path) in test.payloads() {
+            let name = file.rsplit('/').next().unwrap_or(&file).to_owned();
+            for document in self.named(&file, &path) {
+                let (name, value) = (name.clone(), document.into_value());
+                all.push(Given { payload, name, value });
+            }
         }
         all
     }

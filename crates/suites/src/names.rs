@@ -1,7 +1,7 @@
 //! What the names in an expectation mean.
 
 use kiln_object::ObjectId;
-use kiln_rules::{PolicyId, RuleId};
+use kiln_rules::{Dialect, PolicyId, RuleId};
 
 use crate::format::ResourceName;
 
@@ -17,6 +17,12 @@ pub(crate) fn means_key(name: &str, key: &str) -> bool {
         (true, true) => name == key,
         _ => own(name) == own(key),
     }
+}
+
+/// Whether a rule is all of its policy, so that its own name says nothing.
+// Kyverno: for these policies, what is written as the rule is not looked at.
+pub(crate) fn is_the_policy(id: &RuleId) -> bool {
+    matches!(id.policy.dialect, Dialect::ValidatingPolicy | Dialect::ValidatingAdmissionPolicy)
 }
 
 /// A rule may be meant by the name of the one that it was rewritten from.

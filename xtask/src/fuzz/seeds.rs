@@ -111,6 +111,15 @@ fn of(target: &str) -> Result<Vec<Vec<u8>>> {
             seeds.recorded("mutate/preprocess.json", &["patch", "resource"])?;
             seeds.recorded("values/pattern.json", &["pattern", "value"])?;
         }
+        "pod_security" => {
+            seeds.recorded("validate/pod-security.json", &["podSecurity", "pod"])?;
+            seeds.recorded("pod-security/cases.json", &["level", "pod"])?;
+        }
+        "validating_policy" => {
+            seeds.add(documents(&root().join("examples"), "rules.yaml")?);
+            seeds.add(documents(&seeds.recorded.join("policy-library"), "yaml")?);
+            seeds.add(documents(&seeds.recorded.join("kyverno-cli-validate/cases"), "yaml")?);
+        }
         "suite" => {
             seeds.add(trees_of_tables("suites", "kyverno-test.yaml")?.iter().map(Tree::suite));
             for folder in [

@@ -1,8 +1,9 @@
-//! The function libraries, and the two named environments made of them.
+//! The function libraries, and the named environments made of them.
 //!
 //! A library is a list of signatures with the function that implements them; the signatures are
 //! what the checker knows, the functions look at the values they get.
 
+pub(crate) mod authz;
 mod encoders;
 pub(crate) mod format;
 mod format_kubernetes;
@@ -32,6 +33,7 @@ use crate::eval::Context;
 use crate::syntax::Dialect;
 use crate::{Type, Val};
 
+pub(crate) use self::kubernetes::request_resource;
 pub(crate) use self::lists::sorted_by_key;
 
 /// The implementation of a function. Receivers come first among the arguments, and their number is
@@ -166,12 +168,21 @@ pub(crate) fn mutating(scope: PolicyScope) -> Env {
     PAIR.of(scope)
 }
 
+pub(crate) fn validating(scope: PolicyScope) -> Env {
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| {
+        let others = ["authorizer", "generator", "jsonpatch.escapeKey"];
+        Pair::new(|scope| policies(scope).extend().without(&others).build())
+    });
+    PAIR.of(scope)
+}
+
 pub(crate) fn admission() -> Env {
     static ENV: LazyLock<Env> = LazyLock::new(|| {
         let mut registry = language(Texts::Kubernetes);
         kubernetes::register(&mut registry);
         patch::register(&mut registry);
-        kubernetes::declare(policy_builder(registry, PolicyScope::Cluster)).build()
+        let builder = policy_builder(registry, PolicyScope::Cluster);
+        kubernetes::declare_request_resource(kubernetes::declare(builder, &[])).build()
     });
     ENV.clone()
 }
@@ -187,5 +198,7 @@ fn make_policies(scope: PolicyScope) -> Env {
     kubernetes::register(&mut registry);
     kyverno::register(&mut registry, &scope);
     patch::register(&mut registry);
-    kyverno::declare(kubernetes::declare(policy_builder(registry, scope))).build()
+    // Kyverno adds the objects themselves to requests.
+    let objects = [("object", Type::Dyn), ("oldObject", Type::Dyn)];
+    kyverno::declare(kubernetes::declare(policy_builder(registry, scope), &objects)).build()
 }

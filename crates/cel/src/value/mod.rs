@@ -204,6 +204,16 @@ impl Val {
         }
     }
 
+    /// A question to the authorizer about the resource of a request: what `authorizer.requestResource` is.
+    pub fn request_resource(check: crate::AuthorizationCheck) -> Self {
+        crate::library::request_resource(check)
+    }
+
+    /// The answer to a request that it is; none for other values.
+    pub fn as_answer(&self) -> Option<crate::Answer> {
+        crate::library::authz::answer(self)
+    }
+
     /// A library's own value, if it is one of this Rust type.
     pub(crate) fn as_opaque<T: Opaque>(&self) -> Option<&T> {
         match self {
@@ -224,7 +234,8 @@ impl Val {
             | (Val::String(_), Type::String)
             | (Val::Bytes(_), Type::Bytes)
             | (Val::List(_), Type::List(_))
-            | (Val::Map(_), Type::Map(_))
+            // What hosts bind for a message is a map.
+            | (Val::Map(_), Type::Map(_) | Type::Struct(_))
             | (Val::Duration(_), Type::Duration)
             | (Val::Timestamp(_), Type::Timestamp)
             | (Val::Type(_), Type::Type) => true,

@@ -6,3 +6,4 @@ mod fuzz_regressions;
 mod hostile;
 mod policies;
 mod recorded_policies;
+mod requests;

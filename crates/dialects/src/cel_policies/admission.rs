@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
-use kiln_fields::policies as table;
+use kiln_fields::{FieldTable, policies as table};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::{
-    ApplyRules, Dialect, Filters, FindParams, MissingParams, Mutate, Mutation, Origin, Params,
-    Policy, PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet,
+    Actions, ApplyRules, Dialect, Filters, FindParams, MissingParams, Mutate, Mutation, Origin,
+    Params, Policy, PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet,
 };
 use kiln_value::{Path, Str, Value};
 use kiln_yaml::Document;
@@ -19,6 +19,7 @@ use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Head, Rules};
 use super::mutating::{check_failure_policy, lifecycle, mutations};
+use super::validating;
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::known_fields;
@@ -31,11 +32,60 @@ static RULES: Rules = Rules {
 };
 
 /// A binding, as it was written.
-struct Binding {
-    name: Str,
-    policy: Str,
-    params: Option<(FindParams, Option<Str>, MissingParams)>,
-    narrow_include: Option<Constraints>,
+pub(super) struct Binding {
+    pub(super) name: Str,
+    pub(super) policy: Str,
+    pub(super) params: Option<ParamRef>,
+    pub(super) narrow_include: Option<Constraints>,
+    /// What becomes of objects that fail, where that is said.
+    pub(super) actions: Option<Actions>,
+}
+
+/// The fields of a kind of bindings.
+pub(super) struct BindingTables {
+    pub(super) document: &'static FieldTable,
+    pub(super) spec: &'static FieldTable,
+}
+
+/// Which parameters are meant, where they are, and what it means that there are none.
+pub(super) type ParamRef = (FindParams, Option<Str>, MissingParams);
+
+impl Binding {
+    /// The parameters of this kind that the binding means; all at once where expressions want a list.
+    pub(super) fn params_of(&self, kind: Option<&Gvk>, as_list: bool) -> Option<Params> {
+        let ((find, namespace, missing), kind) = self.params.clone().zip(kind.cloned())?;
+        Some(Params { kind, find, namespace, missing, as_list })
+    }
+}
+
+/// What fires a rule with these constraints, as its binding narrows them.
+pub(super) fn trigger(constraints: &Constraints, binding: Option<&Binding>) -> Trigger {
+    let narrow_include = binding.and_then(|binding| binding.narrow_include.as_ref());
+    Trigger {
+        narrow_include: narrow_include.map(|narrow_include| narrow_include.include.clone()),
+        narrow_exclude: narrow_include
+            .map_or(Filters::NONE, |narrow_include| narrow_include.exclude.clone()),
+        ..Trigger::of(constraints.include.clone(), constraints.exclude.clone())
+    }
+}
+
+/// Reads bindings; those with errors are left out.
+pub(super) fn bindings(
+    documents: &[&Document],
+    tables: &BindingTables,
+    kinds: &Kinds,
+    compiled: &mut Compiled,
+) -> Vec<Binding> {
+    let mut read = Vec::new();
+    for document in documents {
+        let report = Report::new(document);
+        let found = binding(&report, tables, kinds);
+        if !report.has_errors() {
+            read.extend(found);
+        }
+        compiled.diagnostics.extend(report.finish());
+    }
+    read
 }
 
 /// Compiles policies with those of the bindings that name them. Without a binding a policy acts
@@ -46,15 +96,8 @@ pub(crate) fn compile(
     kinds: &Kinds,
     compiled: &mut Compiled,
 ) {
-    let mut read = Vec::new();
-    for document in bindings {
-        let report = Report::new(document);
-        let found = binding(&report, kinds);
-        if !report.has_errors() {
-            read.extend(found);
-        }
-        compiled.diagnostics.extend(report.finish());
-    }
+    let tables = BindingTables { document: &table::BINDING, spec: &table::BINDING_SPEC };
+    let read = self::bindings(bindings, &tables, kinds, compiled);
     for document in policies {
         head::compile(document, compiled, &RULES, |head, report| {
             policy(head, report, &read, kinds)
@@ -110,23 +153,10 @@ fn policy(
     };
     let origin = Origin::new(report.document().clone(), Path::root());
     let rule = |name: &Str, binding: Option<&Binding>| {
-        let params = binding.and_then(|binding| binding.params.clone()).zip(kind.clone());
-        let params = params.map(|((find, namespace, missing), kind)| Params {
-            kind,
-            find,
-            namespace,
-            missing,
-            as_list,
-        });
-        let narrow_include = binding.and_then(|binding| binding.narrow_include.as_ref());
+        let params = binding.and_then(|binding| binding.params_of(kind.as_ref(), as_list));
         Rule {
             id: RuleId { policy: id.clone(), rule: name.clone() },
-            trigger: Trigger {
-                narrow_include: narrow_include.map(|narrow_include| narrow_include.include.clone()),
-                narrow_exclude: narrow_include
-                    .map_or(Filters::NONE, |narrow_include| narrow_include.exclude.clone()),
-                ..Trigger::of(constraints.include.clone(), constraints.exclude.clone())
-            },
+            trigger: trigger(&constraints, binding),
             scope: Scope::Cluster,
             context: Vec::new(),
             guard: None,
@@ -156,20 +186,20 @@ fn policy(
     })
 }
 
-fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {
+pub(super) fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {
     let fields = node.fields(&table::PARAM_KIND)?;
     Some(Gvk::new(&fields.required_text("apiVersion")?, &fields.required_text("kind")?))
 }
 
-fn binding(report: &Report<'_>, kinds: &Kinds) -> Option<Binding> {
-    let root = report.root().fields(&table::BINDING)?;
+fn binding(report: &Report<'_>, tables: &BindingTables, kinds: &Kinds) -> Option<Binding> {
+    let root = report.root().fields(tables.document)?;
     let metadata = root.get("metadata")?.any_fields()?;
     let name = metadata.required_text("name")?;
     let Some(spec) = root.get("spec") else {
         root.error("the binding has no spec", Some("add spec.policyName".into()));
         return None;
     };
-    let spec = spec.fields(&table::BINDING_SPEC)?;
+    let spec = spec.fields(tables.spec)?;
     let policy = spec.required_text("policyName")?;
     let narrow_include = match spec.get("matchResources") {
         Some(node) => {
@@ -181,10 +211,23 @@ fn binding(report: &Report<'_>, kinds: &Kinds) -> Option<Binding> {
         Some(node) => Some(param_ref(&node)?),
         None => None,
     };
-    Some(Binding { name, policy, params, narrow_include })
+    let actions = match spec.get("validationActions") {
+        Some(node) => Some(validating::actions(&node)?),
+        None if tables.spec.field("validationActions").is_some() => {
+            // Kyverno's command line does not ask for them; an API server does.
+            spec.report().warn(
+                spec.path(),
+                "spec.validationActions: Required value: an API server rejects the binding",
+                Some("write `validationActions: [Deny]`, or Audit, or Warn".into()),
+            );
+            None
+        }
+        None => None,
+    };
+    Some(Binding { name, policy, params, narrow_include, actions })
 }
 
-fn param_ref(node: &Node<'_, '_>) -> Option<(FindParams, Option<Str>, MissingParams)> {
+pub(super) fn param_ref(node: &Node<'_, '_>) -> Option<ParamRef> {
     let fields: Fields<'_, '_> = node.fields(&table::PARAM_REF)?;
     let missing = match fields.text("parameterNotFoundAction").as_deref() {
         None | Some("Deny") => MissingParams::Fail,

@@ -100,6 +100,7 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
         let dialect = match kind.strip_prefix("Namespaced").unwrap_or(&kind) {
             "GeneratingPolicy" => Dialect::GeneratingPolicy,
             "MutatingPolicy" => Dialect::MutatingPolicy,
+            "ValidatingPolicy" => Dialect::ValidatingPolicy,
             // Exceptions of policies that Kiln does not run.
             _ => return None,
         };

@@ -1,6 +1,6 @@
 //! Expressions compiled with their types, every slip with its place inside the text.
 
-use kiln_cel::{Env, Program, Type};
+use kiln_cel::{Asker, Env, Program, Type};
 use kiln_diagnostic::Diagnostic;
 use kiln_rules::{Expression, NamedExpression};
 use kiln_value::Path;
@@ -19,6 +19,10 @@ pub(super) enum ExpectedType {
     Calls,
     /// Text, or null.
     Text,
+    /// Text, and nothing else.
+    Message,
+    /// An answer to a request, or null.
+    Answer(Asker),
     /// A map: an object, or a List of objects.
     Map,
     /// A part of an object, as `Object{…}`.
@@ -46,6 +50,8 @@ impl ExpectedType {
                 _ => false,
             },
             ExpectedType::Text => matches!(ty, Type::String | Type::Null) || ty.is_dyn(),
+            ExpectedType::Message => *ty == Type::String,
+            ExpectedType::Answer(asker) => *ty == Type::Null || *ty == asker.answer_type(),
         }
     }
 
@@ -58,6 +64,8 @@ impl ExpectedType {
             ExpectedType::Object => "output is expected to be of type Object",
             ExpectedType::Patches => "output is expected to be of type list",
             ExpectedType::Text => "output is expected to be either of type string or null_type",
+            ExpectedType::Message => "output is expected to be of type string",
+            ExpectedType::Answer(_) => "the expression gives neither a response nor null",
         }
     }
 }

@@ -161,51 +161,12 @@ impl Head<'_, '_> {
 
     /// Compiles the named values, and gives what expressions may mention with them.
     pub(super) fn variables(&self, base: &Env) -> (Vec<NamedExpression>, Env) {
-        let mut env = base.clone();
-        let mut found: Vec<NamedExpression> = Vec::new();
-        let list = self.spec.get("variables").map(|node| node.elements()).unwrap_or_default();
-        for element in list {
-            let Some(fields) = element.fields(&table::POLICY_VARIABLE) else { continue };
-            let (Some(name), Some(_)) =
-                (fields.required_text("name"), fields.required_text("expression"))
-            else {
-                continue;
-            };
-            if found.iter().any(|known| known.name == name) {
-                element.error_with(
-                    format!("Duplicate value: {:?}", name.as_str()),
-                    "give each one a name of its own",
-                );
-            }
-            let expression = fields
-                .get("expression")
-                .and_then(|node| expressions::node(&env, &node, ExpectedType::Any));
-            let builder: EnvBuilder = env.extend();
-            env = match &expression {
-                Some(expression) => builder
-                    .policy_variable(&name, expressions::type_of(&expression.program))
-                    .build(),
-                // It has been reported; expressions that use it report nothing more.
-                None => builder.policy_variable(&name, Type::Dyn).build(),
-            };
-            found.extend(expression.map(|expression| NamedExpression { name, expression }));
-        }
-        (found, env)
+        variables(self.spec.get("variables"), base)
     }
 
     /// `auditAnnotations`.
     pub(super) fn annotations(&self, env: &Env) -> Vec<NamedExpression> {
-        let list =
-            self.spec.get("auditAnnotations").map(|node| node.elements()).unwrap_or_default();
-        let read = |element: &Node<'_, '_>| {
-            let fields = element.fields(&table::AUDIT_ANNOTATION)?;
-            let name = fields.required_text("key")?;
-            fields.required_text("valueExpression")?;
-            let node = fields.get("valueExpression")?;
-            let expression = expressions::node(env, &node, ExpectedType::Text)?;
-            Some(NamedExpression { name, expression })
-        };
-        list.iter().filter_map(read).collect()
+        annotations(self.spec.get("auditAnnotations"), env)
     }
 
     /// Refuses calls of services in policies of a namespace.
@@ -218,6 +179,53 @@ impl Head<'_, '_> {
             self.spec.error(message, Some(hint.into()));
         }
     }
+}
+
+/// Compiles a list of named values, and gives what expressions may mention with them.
+pub(super) fn variables(list: Option<Node<'_, '_>>, base: &Env) -> (Vec<NamedExpression>, Env) {
+    let mut env = base.clone();
+    let mut found: Vec<NamedExpression> = Vec::new();
+    for element in list.map(|node| node.elements()).unwrap_or_default() {
+        let Some(fields) = element.fields(&table::POLICY_VARIABLE) else { continue };
+        let (Some(name), Some(_)) =
+            (fields.required_text("name"), fields.required_text("expression"))
+        else {
+            continue;
+        };
+        if found.iter().any(|known| known.name == name) {
+            element.error_with(
+                format!("Duplicate value: {:?}", name.as_str()),
+                "give each one a name of its own",
+            );
+        }
+        let expression = fields
+            .get("expression")
+            .and_then(|node| expressions::node(&env, &node, ExpectedType::Any));
+        let builder: EnvBuilder = env.extend();
+        env = match &expression {
+            Some(expression) => {
+                builder.policy_variable(&name, expressions::type_of(&expression.program)).build()
+            }
+            // It has been reported; whoever uses it has nothing to say about that.
+            None => builder.policy_variable(&name, Type::Dyn).build(),
+        };
+        found.extend(expression.map(|expression| NamedExpression { name, expression }));
+    }
+    (found, env)
+}
+
+/// Compiles a list of `auditAnnotations`.
+pub(super) fn annotations(list: Option<Node<'_, '_>>, env: &Env) -> Vec<NamedExpression> {
+    let list = list.map(|node| node.elements()).unwrap_or_default();
+    let read = |element: &Node<'_, '_>| {
+        let fields = element.fields(&table::AUDIT_ANNOTATION)?;
+        let name = fields.required_text("key")?;
+        fields.required_text("valueExpression")?;
+        let node = fields.get("valueExpression")?;
+        let expression = expressions::node(env, &node, ExpectedType::Text)?;
+        Some(NamedExpression { name, expression })
+    };
+    list.iter().filter_map(read).collect()
 }
 
 /// A switch of `evaluation`: `{enabled: true}`, or plainly `true` as first proposed.
@@ -247,6 +255,8 @@ pub(super) fn script(
         asks_for_user: false,
         params: None,
         renew_for_each_patch: false,
+        expression_cost: None,
+        supposes_namespace: false,
     };
     let asks = sources(&script).any(|source| source.contains("namespaceObject"));
     script.asks_for_namespace = asks;

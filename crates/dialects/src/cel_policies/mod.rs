@@ -1,5 +1,5 @@
-//! The policies whose expressions are in CEL: Kyverno's GeneratingPolicy and MutatingPolicy, for the cluster
-//! and for a namespace, and Kubernetes' MutatingAdmissionPolicy.
+//! The policies whose expressions are in CEL: Kyverno's GeneratingPolicy, MutatingPolicy and ValidatingPolicy, for the
+//! cluster and for a namespace, and Kubernetes' MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
 //!
 //! | module | holds |
 //! |---|---|
@@ -9,8 +9,12 @@
 //! | `tokens` | what is known from the text of an expression: kinds it names, suspicious loops |
 //! | `generating` | GeneratingPolicy |
 //! | `mutating` | MutatingPolicy |
-//! | `pod_controllers` | MutatingPolicies for Pods, rewritten for the controllers of Pods |
+//! | `pod_controllers` | policies for Pods, rewritten for the controllers of Pods |
+//! | `validating` | ValidatingPolicy |
+//! | `variants` | the rules for controllers of Pods, added to policies |
 //! | `admission` | MutatingAdmissionPolicy and its bindings |
+//! | `validating_admission` | ValidatingAdmissionPolicy and its bindings |
+//! | `in_rules` | `validate.cel` of Kyverno's rules |
 //! | `object_literals` | objects that expressions write out: what they lack, and what they have too much |
 //! | `template` | documents with `(( expressions ))` in them |
 //! | `exception` | PolicyException |
@@ -21,14 +25,20 @@ mod exception;
 mod expressions;
 mod generating;
 mod head;
+pub(crate) mod in_rules;
 mod mutating;
 mod object_literals;
 pub mod pod_controllers;
 mod template;
 mod tokens;
+mod validating;
+mod validating_admission;
+mod variants;
 
 pub(crate) use admission::compile as compile_admission;
 pub(crate) use exception::compile as compile_exception;
 pub(crate) use generating::compile as compile_generating;
 pub(crate) use head::request_conditions;
 pub(crate) use mutating::compile as compile_mutating;
+pub(crate) use validating::compile as compile_validating;
+pub(crate) use validating_admission::compile as compile_validating_admission;

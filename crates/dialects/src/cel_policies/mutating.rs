@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kiln_cel::Env;
-use kiln_diagnostic::{Severity, did_you_mean};
 use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
@@ -17,7 +16,8 @@ use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Body, Head, Rules, switch};
 use super::object_literals;
-use super::pod_controllers::{self, Fixed, Variant};
+use super::pod_controllers;
+use super::variants;
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::known_fields;
@@ -49,63 +49,14 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
     head::compile(document, compiled, &RULES, |head, report| {
         let mut policy = policy(head, report, kinds)?;
         if !report.has_errors() {
-            add_variants(&mut policy, head, report, kinds);
+            let Some(spec) = report.document().value().get("spec") else { return Some(policy) };
+            let found = pod_controllers::variants(spec);
+            variants::add(&mut policy, head, report, RULES.spec, spec, found, |head, report| {
+                self::policy(head, report, kinds)
+            });
         }
         Some(policy)
     });
-}
-
-/// Adds the rules for the controllers of Pods.
-fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) {
-    let path = head.spec.path();
-    let unchanged = |report: &Report<'_>, expression: &str| {
-        let about = expression.lines().next().unwrap_or_default();
-        report.warn(
-            &path.join("matchConstraints"),
-            format!("the policy cannot be rewritten for the controllers of Pods, so it acts on Pods alone: {about}"),
-            Some("say so with autogen: {podControllers: {controllers: []}}, or write a policy for the controllers".into()),
-        );
-    };
-    let Some(spec) = report.document().value().get("spec") else { return };
-    for (at, name) in pod_controllers::unknown(spec) {
-        let known = || pod_controllers::NAMES.iter().copied();
-        let hint = match did_you_mean(name, known()) {
-            Some(meant) => format!("did you mean {meant:?}?"),
-            None => format!("the controllers are {}", known().collect::<Vec<_>>().join(", ")),
-        };
-        let list = path.join("autogen").join("podControllers").join("controllers");
-        let message = format!("no controllers of Pods are called {name:?}, so none are added");
-        report.warn(&list.join(at), message, Some(hint));
-    }
-    let variants = match pod_controllers::variants(spec) {
-        Ok(variants) => variants,
-        Err(Fixed(expression)) => return unchanged(report, &expression),
-    };
-    let mut rules = Vec::new();
-    for Variant { prefix, spec, .. } in &variants {
-        // The policy has said everything there is to say.
-        let quiet = Report::new(report.document());
-        let node = Node { value: spec, path: path.clone(), report: &quiet };
-        let variant = node.fields(RULES.spec).and_then(|spec| {
-            let (api_version, kind) = (head.api_version.clone(), head.kind.clone());
-            let name = format!("{prefix}{}", head.name).into();
-            let head = Head { api_version, kind, name, scope: head.scope.clone(), spec };
-            self::policy(&head, &quiet, kinds)
-        });
-        let wrong = quiet.finish().into_iter().find(|found| found.severity == Severity::Error);
-        match (variant, wrong) {
-            (Some(variant), None) => rules.extend(variant.rules),
-            (_, wrong) => {
-                let why = wrong.map(|wrong| wrong.message).unwrap_or_default();
-                return unchanged(report, &why);
-            }
-        }
-    }
-    policy.rules.extend(rules.iter().map(|rule| {
-        let mut rule = (**rule).clone();
-        rule.id.policy = policy.id.clone();
-        Arc::new(rule)
-    }));
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {

@@ -1,4 +1,4 @@
-//! MutatingPolicies for Pods, rewritten for the controllers that make Pods.
+//! MutatingPolicies and ValidatingPolicies for Pods, rewritten for the controllers that make Pods.
 //!
 //! Kyverno: a policy that asks nothing of a Pod but its kind also holds for `spec.template` of the controllers and
 //! for `spec.jobTemplate.spec.template` of CronJobs; `autogen.podControllers.controllers` names some of them, or
@@ -72,6 +72,29 @@ pub struct Fixed(pub String);
 /// # Errors
 /// When an expression means something else in a controller and cannot be rewritten.
 pub fn variants(spec: &Value) -> Result<Vec<Variant>, Fixed> {
+    found(spec, Unknown::Refused)
+}
+
+/// The variants of the `spec` of a ValidatingPolicy for the controllers of Pods. What means something else in a
+/// controller stays as it is, as in Kyverno.
+pub fn validating_variants(spec: &Value) -> Vec<Variant> {
+    found(spec, Unknown::Kept).unwrap_or_default()
+}
+
+/// An expression about a Pod as one about what makes Pods below these keys; what means something else there stays as it
+/// is.
+pub(crate) fn moved_expression(source: &str, template: &[&str]) -> String {
+    rewrite(source, template, Unknown::Kept).unwrap_or_else(|| source.to_owned())
+}
+
+/// What becomes of a name that means something else in a controller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Refused,
+    Kept,
+}
+
+fn found(spec: &Value, unknown: Unknown) -> Result<Vec<Variant>, Fixed> {
     let wanted =
         spec.get_path(["autogen", "podControllers", "controllers"]).and_then(Value::as_list);
     let names = |plural: &str| {
@@ -86,7 +109,8 @@ pub fn variants(spec: &Value) -> Result<Vec<Variant>, Fixed> {
             controllers.iter().filter(|(_, plural, _)| names(plural)).collect();
         if !controllers.is_empty() {
             let kinds = controllers.iter().map(|(_, _, kind)| *kind).collect();
-            found.push(Variant { prefix, kinds, spec: moved(spec, template, &controllers)? });
+            let spec = moved(spec, template, &controllers, unknown)?;
+            found.push(Variant { prefix, kinds, spec });
         }
     }
     Ok(found)
@@ -122,6 +146,7 @@ fn moved(
     spec: &Value,
     template: &[&str],
     controllers: &[&(&str, &str, &str)],
+    unknown: Unknown,
 ) -> Result<Value, Fixed> {
     let mut spec = spec.clone();
     let Some(map) = spec.as_map_mut() else { return Ok(spec) };
@@ -144,32 +169,44 @@ fn moved(
         ("variables", "expression"),
         ("matchConditions", "expression"),
         ("auditAnnotations", "valueExpression"),
+        ("validations", "expression"),
+        ("validations", "messageExpression"),
     ] {
         for element in map.get_mut(list).and_then(Value::as_list_mut).into_iter().flatten() {
-            rewrite_at(element, &[field], template)?;
+            rewrite_at(element, &[field], template, unknown)?;
         }
     }
     for step in map.get_mut("mutations").and_then(Value::as_list_mut).into_iter().flatten() {
         if let Some(patch) = step.str_at(["jsonPatch", "expression"]) {
             return Err(Fixed(patch.to_owned()));
         }
-        rewrite_at(step, &["applyConfiguration", "expression"], template)?;
+        rewrite_at(step, &["applyConfiguration", "expression"], template, unknown)?;
     }
     Ok(spec)
 }
 
-fn rewrite_at(element: &mut Value, path: &[&str], template: &[&str]) -> Result<(), Fixed> {
+fn rewrite_at(
+    element: &mut Value,
+    path: &[&str],
+    template: &[&str],
+    unknown: Unknown,
+) -> Result<(), Fixed> {
     let Some(source) = element.str_at(path.iter().copied()).map(str::to_owned) else {
         return Ok(());
     };
-    let moved = rewrite(&source, template).ok_or(Fixed(source))?;
+    let moved = rewrite(&source, template, unknown);
+    let moved = match unknown {
+        Unknown::Refused => moved.ok_or(Fixed(source))?,
+        // An expression that cannot be read has been reported.
+        Unknown::Kept => moved.unwrap_or(source),
+    };
     // The path was just read.
     let _ = element.set(path.iter().copied(), moved);
     Ok(())
 }
 
 /// An expression about a Pod as one about what makes Pods; none when it cannot be one.
-fn rewrite(source: &str, template: &[&str]) -> Option<String> {
+fn rewrite(source: &str, template: &[&str], unknown: Unknown) -> Option<String> {
     let tokens = lex(source).ok()?;
     let mut writer = Writer { source, tokens: &tokens, template, out: String::new(), copied: 0 };
     let mut braces: Vec<bool> = Vec::new();
@@ -184,9 +221,16 @@ fn rewrite(source: &str, template: &[&str]) -> Option<String> {
                 }
             }
             Token::CloseBrace => writer.close(at, braces.pop()?),
-            Token::Ident if !writer.follows_dot(at) => writer.name(at)?,
+            Token::Ident if !writer.follows_dot(at) => {
+                let known = writer.name(at).is_some();
+                if !known && unknown == Unknown::Refused {
+                    return None;
+                }
+            }
             // Requests hold the whole controller.
-            Token::Ident if writer.is_of_request(at) => return None,
+            Token::Ident if writer.is_of_request(at) && unknown == Unknown::Refused => {
+                return None;
+            }
             _ => {}
         }
     }
@@ -354,11 +398,16 @@ mod tests {
                 "Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{labels: Object.spec.template.metadata.labels{a: 'b'}}}}}",
             ),
         ] {
-            assert_eq!(rewrite(source, &template).as_deref(), Some(wanted), "{source}");
+            assert_eq!(
+                rewrite(source, &template, Unknown::Refused).as_deref(),
+                Some(wanted),
+                "{source}"
+            );
         }
         let cron = ["spec", "jobTemplate", "spec", "template"];
         assert_eq!(
-            rewrite("Object{spec: Object.spec{a: object.spec.b}}", &cron).as_deref(),
+            rewrite("Object{spec: Object.spec{a: object.spec.b}}", &cron, Unknown::Refused)
+                .as_deref(),
             Some(
                 "Object{spec: Object.spec{jobTemplate: Object.spec.jobTemplate{spec: Object.spec.jobTemplate.spec{\
                  template: Object.spec.jobTemplate.spec.template{spec: Object.spec.jobTemplate.spec.template.spec{\
@@ -389,7 +438,10 @@ mod tests {
             "object.metadata",
             "[1].all(object, object > 0)",
         ] {
-            assert_eq!(rewrite(source, &["spec", "template"]), None, "{source}");
+            let template = ["spec", "template"];
+            assert_eq!(rewrite(source, &template, Unknown::Refused), None, "{source}");
+            // Checks keep what they cannot move.
+            assert_eq!(moved_expression(source, &template), source);
         }
     }
 }

@@ -7,10 +7,12 @@
 use kiln_rules::KindPattern;
 use kiln_value::{Map, Value};
 
+use crate::cel_policies::pod_controllers::moved_expression;
+
 const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
 const CRON_JOB: &str = "CronJob";
 /// The checks of validate rules that are rewritten.
-const MOVED: [&str; 4] = ["pattern", "anyPattern", "deny", "foreach"];
+const MOVED: [&str; 6] = ["pattern", "anyPattern", "deny", "foreach", "podSecurity", "cel"];
 /// The controllers that hold a Pod in `spec.template`, as users write them and in full.
 const CONTROLLERS: [(&str, &str); 6] = [
     ("DaemonSet", "apps/v1/DaemonSet"),
@@ -169,6 +171,7 @@ fn rewritten(rule: &Value, prefix: &str, steps: &[&str], kinds: &[&str]) -> Valu
         }
     }
     let pod: Vec<&str> = steps.iter().flat_map(|step| ["spec", *step]).collect();
+    move_expressions(fields, &pod);
     let pod = pod.join(".");
     let mut replaced = rule;
     // Kyverno: checks ask the template for these, too, which has none of them.
@@ -220,6 +223,28 @@ fn wrap(pod: &mut Value, steps: &[&str]) {
         let below = Map::from_iter([(*step, pod.clone())]);
         *pod = Value::Map(Map::from_iter([("spec", Value::Map(below))]));
     }
+}
+
+/// Lets the expressions of `validate.cel`, and its preconditions, look at the Pod below these keys.
+fn move_expressions(rule: &mut Map, pod: &[&str]) {
+    let move_each = |list: Option<&mut Value>, keys: &[&str]| {
+        for element in list.and_then(Value::as_list_mut).into_iter().flatten() {
+            for key in keys {
+                let Some(source) = element.str_at([*key]) else { continue };
+                let moved = moved_expression(source, pod);
+                if let Some(element) = element.as_map_mut() {
+                    element.insert(*key, moved);
+                }
+            }
+        }
+    };
+    move_each(rule.get_mut("celPreconditions"), &["expression"]);
+    let Some(cel) = rule.get_mut("validate").and_then(|validate| validate.get_mut("cel")) else {
+        return;
+    };
+    move_each(cel.get_mut("expressions"), &["expression", "messageExpression"]);
+    move_each(cel.get_mut("variables"), &["expression"]);
+    move_each(cel.get_mut("auditAnnotations"), &["valueExpression"]);
 }
 
 /// The value with one text in place of another, in keys too; not where one of these fields follows.

@@ -189,14 +189,16 @@ fn compile_rule(
     let mut variables = Check::new(block.report, &rule.name, background).fired_by(fired_by);
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
+    let mut script = None;
     let (program, lifecycle) = match rule.operation {
         OperationDoc::Mutate(_) => mutate(doc, &head, block, (&rule.name, kinds), &mut variables)?,
-        OperationDoc::Validate(_) => match validate::compile(block, doc, wrapped)? {
+        OperationDoc::Validate(_) => match validate::compile(block, rule, doc, wrapped)? {
             validate::Compiled::NotRun(what) => {
                 compiled.not_run.push(not_run(what));
                 return None;
             }
-            validate::Compiled::Program(program) => {
+            validate::Compiled::Program(program, made) => {
+                script = made.map(|made| Arc::new(*made));
                 validate::every_kind(doc, &head.include, &program);
                 variables.validate(&program);
                 (Program::Validate(program), KEPT)
@@ -220,7 +222,7 @@ fn compile_rule(
         scope: doc.scope.clone(),
         context: head.context,
         guard: head.guard,
-        script: None,
+        script,
         program,
         lifecycle,
         origin: Origin::new(rule.node.report.document().clone(), rule.node.path.clone()),

@@ -11,6 +11,7 @@ use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
 use crate::kyverno::filters;
 use crate::kyverno::parse::conditions;
+use crate::kyverno::pod_security;
 
 /// Compiles a PolicyException. One with an error is left out.
 pub(crate) fn compile(document: &Document, compiled: &mut Compiled) {
@@ -64,7 +65,10 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
         include: Some(include.filters),
         guard: conditions(spec.get("conditions"), false),
         conditions: Vec::new(),
-        exempts: Exempts::All(ReportResult::Skip),
+        exempts: match spec.get("podSecurity") {
+            Some(node) => Exempts::PodSecurity(pod_security::exclusions(&node, None)),
+            None => Exempts::All(ReportResult::Skip),
+        },
         priority: 0,
         expires: None,
         origin: Origin::new(report.document().clone(), Path::root()),

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
-//! | `compile`, `generate`, `mutate`, `validate` | those types to rules |
+//! | `compile`, `generate`, `mutate`, `validate`, `pod_security` | those types to rules |
 //! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check` | what Kyverno refuses, in its words |
@@ -19,6 +19,7 @@ mod filters;
 mod generate;
 mod mutate;
 mod parse;
+mod pod_security;
 mod update;
 mod validate;
 mod variables;

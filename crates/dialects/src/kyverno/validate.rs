@@ -5,16 +5,18 @@ use kiln_object::selector::WildcardSelector;
 use kiln_pattern::{Anchor, AnchorKind};
 use kiln_rules::{
     ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, ForEach, Pattern, Scope,
-    Validate,
+    Script, Validate,
 };
 use kiln_text::wildcard;
 use kiln_value::{Path, Str, Value, json};
 use kiln_variables::Template;
 
+use crate::cel_policies::in_rules;
 use crate::fields::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::{self, Block};
-use crate::kyverno::parse::{PolicyDoc, conditions};
+use crate::kyverno::parse::{PolicyDoc, RuleDoc, conditions};
+use crate::kyverno::pod_security;
 
 /// What a block may check: one of these.
 const CHECKS: [&str; 7] =
@@ -138,8 +140,8 @@ fn conflict(known: &[(Actions, Str)], actions: Actions, name: &str, path: &Path)
 
 /// What came of a `validate` block.
 pub(crate) enum Compiled {
-    /// It is run.
-    Program(Box<Validate>),
+    /// It is run, perhaps with a script.
+    Program(Box<Validate>, Option<Box<Script>>),
     /// It is left to others; the word says what it would do.
     NotRun(&'static str),
 }
@@ -147,6 +149,7 @@ pub(crate) enum Compiled {
 /// Compiles a `validate` block. `wrapped` says how many steps lie around its patterns that were not written.
 pub(crate) fn compile(
     node: &Node<'_, '_>,
+    rule: &RuleDoc<'_, '_>,
     policy: &PolicyDoc<'_, '_>,
     wrapped: usize,
 ) -> Option<Compiled> {
@@ -169,9 +172,21 @@ pub(crate) fn compile(
     }
     one_of(&fields, &there, "one of pattern, anyPattern, deny, foreach, cel must be specified")?;
     let compiler = Compiler { scope: &policy.scope, wrapped };
+    let mut script = None;
     let check = match there.first() {
         Some(&"manifests") => return Some(Compiled::NotRun("validate.manifests")),
-        Some(&"podSecurity" | &"cel") => return Some(Compiled::NotRun("validate")),
+        Some(&"podSecurity") => {
+            Check::PodSecurity(Box::new(pod_security::compile(&fields.get("podSecurity")?)?))
+        }
+        Some(&"cel") => {
+            let message = fields.text("message");
+            let preconditions = rule.fields.get("celPreconditions");
+            let cel = fields.get("cel")?;
+            let (check, made) =
+                in_rules::compile(&cel, preconditions, message.as_ref(), &rule.name)?;
+            script = Some(Box::new(made));
+            check
+        }
         _ => compiler.check(&fields, 0)?,
     };
     let failure = &policy.failure;
@@ -183,7 +198,10 @@ pub(crate) fn compile(
         warn: actions.warn || (failure.emit_warning && !actions.deny),
         ..actions
     };
-    Some(Compiled::Program(Box::new(Validate {
+    // Kyverno: what was wrong before an update does not count for expressions.
+    let allows_existing =
+        script.is_none() && fields.flag("allowExistingViolations").unwrap_or(true);
+    let program = Validate {
         check,
         message: fields.get("message").and_then(|node| string_template(&node)),
         on_failure: FailureActions {
@@ -193,9 +211,10 @@ pub(crate) fn compile(
                 .map(|entry| ActionOverride { actions: warned(entry.actions), ..entry })
                 .collect(),
         },
-        allows_existing: fields.flag("allowExistingViolations").unwrap_or(true),
+        allows_existing,
         scored: failure.scored,
-    })))
+    };
+    Some(Compiled::Program(Box::new(program), script))
 }
 
 /// Reports a block that checks nothing, or too much.

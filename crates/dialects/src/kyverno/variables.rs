@@ -148,7 +148,7 @@ impl<'c, 'd> Check<'c, 'd> {
                 }
             }
             // They have no variables of this kind.
-            Checked::Expressions(_) | Checked::PodSecurity(_) => {}
+            Checked::Expressions(_) | Checked::Answers(_) | Checked::PodSecurity(_) => {}
         }
     }
 

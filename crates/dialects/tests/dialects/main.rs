@@ -27,4 +27,5 @@ mod support;
 mod suspicious;
 mod threats;
 mod validate_recorded;
+mod validating;
 mod values;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use kiln_object::{Gvk, ObjectId};
 use kiln_patch::{Atomic, JsonPatch, JsonPatchProblem, JsonPatchRules, structured_merge};
 use kiln_rules::{
-    Exception, FilteredTargets, Filters, FindParams, MissingParams, Mutate, Mutation,
-    NamedExpression, Params, PatchForm, Rule, Script, ScriptedPatch, Targets, Unmet,
+    Exception, FilteredTargets, Filters, Mutate, Mutation, NamedExpression, PatchForm, Rule,
+    Script, ScriptedPatch, Targets, Unmet,
 };
 use kiln_schema::types::undeclared;
 use kiln_schema::{Schema, Version};
-use kiln_value::{Map, Str, Value};
+use kiln_value::{Str, Value};
 
-use super::{Bound, OUTPUT, ScriptSession, in_session};
+use super::{Bound, OUTPUT, ScriptSession, in_session, params};
 use crate::claim::ObjectRef;
 use crate::context::EvalShared;
 use crate::effect::{Patch, PatchTarget};
@@ -100,7 +100,7 @@ impl Changing<'_> {
         let mut after = object.clone();
         let mut state = None;
         let mut ran = false;
-        let Some(all) = self.params()? else {
+        let Some(all) = params::find(self.script, self.event, self.shared)? else {
             let why = "there are no parameters".to_owned();
             return Ok(Changed { state: Some((Verdict::Skip, why)), ..changed });
         };
@@ -132,48 +132,7 @@ impl Changing<'_> {
         Ok(changed)
     }
 
-    /// The parameters of each run; none when there are none and that is fine.
-    fn params(&self) -> Result<Option<Vec<Value>>, Failure> {
-        let Some(Params { kind, find, namespace, missing, as_list }) = &self.script.params else {
-            return Ok(Some(vec![Value::Null]));
-        };
-        let gate = self.shared.gate;
-        let namespaced = self.shared.eval_env.kinds.is_namespaced(kind) != Some(false);
-        let namespace = namespace.as_ref().or(self.event.namespace.as_ref()).filter(|_| namespaced);
-        if namespaced && namespace.is_none() {
-            let message = "failed to configure binding: paramRef.namespace must be given for \
-                           resources that are in no namespace";
-            return Err(Failure::new(FailureKind::Value, message));
-        }
-        let namespace = namespace.map(Str::as_str);
-        let mut found = match find {
-            FindParams::Named(name) => gate.get(kind, namespace, name)?.into_iter().collect(),
-            FindParams::Selected(selector) => gate.list(kind, namespace, selector, None)?.objects,
-        };
-        if found.is_empty() {
-            return match missing {
-                MissingParams::Skip => Ok(None),
-                MissingParams::Fail => Err(Failure::new(
-                    FailureKind::Value,
-                    "no params found for policy binding with `Deny` parameterNotFoundAction",
-                )),
-            };
-        }
-        if *as_list && matches!(find, FindParams::Selected(_)) {
-            // Kyverno's command line keeps the order of the files.
-            found.sort_by_key(|object| {
-                self.shared.eval_env.view.sequence(&ObjectRef::of(object).id)
-            });
-            let mut list = Map::new();
-            list.insert("apiVersion", kind.api_version());
-            list.insert("kind", format!("{}List", kind.kind));
-            list.insert("items", Value::from(std::mem::take(&mut found)));
-            found = vec![Value::Map(list)];
-        }
-        Ok(Some(found))
-    }
-
-    /// The objects that an expression gives, unless the trigger is skipped.
+    /// The objects that an expression gives, unless the trigger is passed over.
     fn asked(
         &self,
         expression: &kiln_rules::Expression,

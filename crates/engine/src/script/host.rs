@@ -172,7 +172,7 @@ impl Host for CelHost<'_> {
         projection: Option<&str>,
     ) -> HostResult<Option<Value>> {
         self.count()?;
-        let name = match projection {
+        let name = match projection.filter(|projection| !projection.is_empty()) {
             Some(projection) => format!("{name}.{projection}"),
             None => name.to_owned(),
         };

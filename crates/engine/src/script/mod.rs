@@ -8,12 +8,16 @@
 //! | `read_log` | what expressions read, and which objects came from it |
 //! | `documents` | documents with expressions in them |
 //! | `changes` | patches that a rule gives |
+//! | `judge` | whether expressions are true |
+//! | `params` | the objects that a rule is given as parameters |
 //! | `generator` | the objects that a rule asks for |
 
 mod changes;
 mod documents;
 mod generator;
 mod host;
+mod judge;
+mod params;
 mod read_log;
 mod request;
 
@@ -35,6 +39,7 @@ use crate::outcome::Verdict;
 use crate::trace::{TraceAnswer, TraceStep};
 
 pub(crate) use changes::Changing;
+pub(crate) use judge::{Judged, Judging};
 
 /// What one session is about.
 pub(crate) struct Bound<'b> {
@@ -97,7 +102,8 @@ pub(crate) fn in_session<T>(
     let mut host = CelHost { shared, read_log: &read_log };
     // What earlier sessions of the evaluation have spent is gone.
     let steps = shared.eval_env.limits.steps.saturating_sub(shared.counters.steps());
-    let budget = Budget { expression: steps, total: steps, output: OUTPUT };
+    let expression = script.expression_cost.map_or(steps, |cost| cost.min(steps));
+    let budget = Budget { expression, total: steps, output: OUTPUT };
     let mut session = Session::with_budget(&script.env, &mut host, budget);
     request::bind(&mut session, script, shared, bound)?;
     for variable in &script.variables {
@@ -210,7 +216,12 @@ impl<'r> ScriptSession<'r> {
 
     /// Runs an expression.
     pub(crate) fn eval(&mut self, expression: &Expression) -> Result<Val, Failure> {
-        self.session.eval(&expression.program).map_err(|error| self.failed(error, expression))
+        self.try_eval(expression).map_err(|error| self.failed(error, expression))
+    }
+
+    /// Runs an expression; a failure is as the expression gives it.
+    fn try_eval(&mut self, expression: &Expression) -> Result<Val, EvalError> {
+        self.session.eval(&expression.program)
     }
 
     /// Runs an expression and gives its value as plain data.

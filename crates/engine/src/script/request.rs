@@ -1,9 +1,9 @@
 //! What the expressions of a rule are bound to: the objects, the request and the namespace.
 
-use kiln_cel::{Session, Val};
+use kiln_cel::{AuthorizationCheck, Session, Val};
 use kiln_object::Gvk;
-use kiln_rules::{Operation, Script, usual_plural};
-use kiln_value::{Map, Str, Value};
+use kiln_rules::{Operation, Payload, Script, usual_plural};
+use kiln_value::{Map, Str, Value, value};
 
 use super::Bound;
 use crate::context::EvalShared;
@@ -19,12 +19,18 @@ pub(super) fn bind(
     let value = |object: Option<&Value>| object.map_or(Val::Null, Val::from);
     session.set("object", value(bound.object));
     session.set("oldObject", value(bound.old));
-    session.set("request", request(shared, bound));
+    if bound.event.payload == Payload::Kubernetes {
+        let request = request(shared, bound);
+        session.set("authorizer.requestResource", request_resource(&request, bound.event));
+        session.set("request", request);
+    } else {
+        session.set("request", Val::Null);
+    }
     if script.params.is_some() {
         session.set("params", bound.params.clone());
     }
     if script.asks_for_namespace {
-        session.set("namespaceObject", namespace(shared, bound.event)?);
+        session.set("namespaceObject", namespace(script, shared, bound.event)?);
     }
     Ok(())
 }
@@ -64,8 +70,8 @@ fn user(user: Option<&User>) -> Value {
     Value::Map(info)
 }
 
-/// The namespace of the trigger; null when it is in none, or when it is unknown.
-fn namespace(shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
+/// The namespace of the trigger; null when it is in none, or when nobody knows it.
+fn namespace(script: &Script, shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
     let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
     let Some(name) = event.namespace.as_ref().filter(|_| !is_namespace) else {
         return Ok(Value::Null);
@@ -73,5 +79,23 @@ fn namespace(shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
     let kind = Gvk { group: Str::default(), version: "v1".into(), kind: "Namespace".into() };
     // The namespace that a policy lives in is within its reach, though it is in none itself.
     let found = shared.gate.namespace(&kind, name)?;
-    Ok(found.unwrap_or(Value::Null))
+    Ok(found.unwrap_or_else(|| match script.supposes_namespace {
+        true => value!({"metadata": {
+            "name": name.as_str(),
+            "labels": {"kubernetes.io/metadata.name": name.as_str()},
+        }}),
+        false => Value::Null,
+    }))
+}
+
+/// What `authorizer.requestResource` asks about.
+fn request_resource(request: &Value, event: &Event) -> Val {
+    Val::request_resource(AuthorizationCheck {
+        group: event.kind.group.to_string(),
+        resource: request.str_at(["resource", "resource"]).unwrap_or_default().to_owned(),
+        subresource: event.subresource.to_string(),
+        namespace: event.namespace.clone().unwrap_or_default().to_string(),
+        name: event.name.to_string(),
+        ..AuthorizationCheck::default()
+    })
 }

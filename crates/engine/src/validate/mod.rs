@@ -6,12 +6,16 @@
 //! | `pattern` | patterns, and several of which one must be met |
 //! | `deny` | conditions that must not hold |
 //! | `loops` | checks for each element of a list |
+//! | `pod_security` | Pods against the Pod Security Standards |
 //! | `message` | what is said of a failure |
+//!
+//! Expressions are judged in [`crate::script`].
 
 mod deny;
 mod loops;
 mod message;
 mod pattern;
+pub(crate) mod pod_security;
 
 use kiln_rules::{Check, Rule, Validate};
 use kiln_value::{Path, Value};
@@ -95,7 +99,8 @@ impl Checking<'_> {
             Check::AnyPattern(patterns) => self.any_pattern(patterns, subject, context),
             Check::Deny(deny) => self.deny(deny, context),
             Check::Loops(loops) => self.loops(loops, subject, context),
-            Check::Expressions(_) | Check::PodSecurity(_) => {
+            // They are looked at where the session and the exceptions are.
+            Check::Expressions(_) | Check::Answers(_) | Check::PodSecurity(_) => {
                 let message = "the rule has a check that is not run here";
                 Err(Failure::new(FailureKind::Unserved, message))
             }

@@ -2,7 +2,8 @@
 
 use super::{CONDITIONS, MATCH};
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
-use crate::{FieldTable, any, boolean, string, strings, table, tables};
+use crate::validating::POD_SECURITY_EXCLUSION;
+use crate::{FieldTable, boolean, string, strings, table, tables};
 
 /// A PolicyException of `kyverno.io`.
 pub static EXCEPTION: FieldTable = FieldTable::new(
@@ -28,9 +29,12 @@ pub static EXCEPTION_SPEC: FieldTable = FieldTable::new(
         table("conditions", &CONDITIONS, "What must hold beside `match`."),
         tables("exceptions", &EXCEPTED_RULES, "Rules that do not apply.").required(),
         table("match", &MATCH, "Objects and requests, with `any` or `all`.").required(),
-        any("podSecurity", "Controls of validate rules.")
-            .example("[{controlName: Capabilities, images: ['*']}]")
-            .not_run(),
+        tables(
+            "podSecurity",
+            &POD_SECURITY_EXCLUSION,
+            "Controls that `podSecurity` rules do not check; other rules do not apply at all.",
+        )
+        .example("[{controlName: Capabilities, images: ['*']}]"),
     ],
 );
 

@@ -195,9 +195,8 @@ pub static RULE: FieldTable = FieldTable::new(
         tables(
             "celPreconditions",
             &MATCH_CONDITION,
-            "Conditions in CEL for `validate.cel`. An error in generate and mutate rules.",
-        )
-        .not_run(),
+            "Conditions in CEL for `validate.cel`. An error in other rules.",
+        ),
         table("mutate", &MUTATE, "Changes objects."),
         table("validate", &VALIDATE, "Checks objects, on files."),
         table("generate", &GENERATE, "Creates objects, and keeps them synchronized."),

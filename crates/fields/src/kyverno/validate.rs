@@ -2,6 +2,7 @@
 
 use super::{CONTEXT_ENTRY, conditions};
 use crate::shared::LABEL_SELECTOR;
+use crate::validating::{CEL_RULE, POD_SECURITY};
 use crate::{
     Field, FieldTable, FieldType, any, boolean, list, one_of, string, strings, table, tables,
 };
@@ -39,12 +40,10 @@ pub static VALIDATE: FieldTable = FieldTable::new(
         ANY_PATTERN,
         DENIED,
         loops(),
-        any("podSecurity", "A level of the Pod Security Standards.")
-            .example("{level: baseline, version: latest}")
-            .not_run(),
-        any("cel", "Expressions in CEL that must be true.")
-            .example("{expressions: [{expression: object.spec.replicas < 10}]}")
-            .not_run(),
+        table("podSecurity", &POD_SECURITY, "A level of the Pod Security Standards.")
+            .example("{level: baseline, version: latest}"),
+        table("cel", &CEL_RULE, "Expressions in CEL that must be true.")
+            .example("{expressions: [{expression: object.spec.replicas < 10}]}"),
         any("manifests", "Signatures of manifests.").example("{attestors: []}").not_run(),
         any("assert", "Removed in Kyverno 1.19.").example("{}").rejected(),
     ],

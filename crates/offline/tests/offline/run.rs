@@ -74,6 +74,7 @@ impl Given<'_> {
             limits: Limits { trace: 100, ..Limits::default() },
             external_data: &NoExternalData,
             explain: self.explain,
+            payloads: Vec::new(),
             only_given_kinds: self.only_given_kinds,
             audit_warns: false,
         };

@@ -4,3 +4,4 @@ mod cases;
 mod fuzz_regressions;
 mod hostile;
 mod recorded;
+mod validating;

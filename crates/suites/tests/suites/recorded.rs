@@ -9,7 +9,7 @@ use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
 
-struct Disk;
+pub(crate) struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic> {

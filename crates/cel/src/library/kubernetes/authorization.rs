@@ -12,6 +12,8 @@ use crate::value::Opaque;
 use crate::{Type, Val};
 
 const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+const RESOURCE: &str = "kubernetes.authorization.ResourceCheck";
+const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 /// A question under construction; which functions apply depends on how far it is.
 #[derive(Debug)]
@@ -59,6 +61,16 @@ pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
     builder.constant("authorizer", Type::opaque(AUTHORIZER), Arc::new(nobody).into())
 }
 
+/// Declares the question about the request itself, which is bound to what [`request_resource`] gives.
+pub(super) fn declare_request_resource(builder: EnvBuilder) -> EnvBuilder {
+    builder.variable(REQUEST_RESOURCE, Type::opaque(RESOURCE))
+}
+
+/// A question about the resource of a request: what it is, where, and what is done to it.
+pub(crate) fn request_resource(check: AuthorizationCheck) -> Val {
+    Arc::new(Question { stage: RESOURCE, check }).into()
+}
+
 pub(super) fn register(registry: &mut Registry) {
     registry.add(
         |_, args| {
@@ -74,7 +86,6 @@ pub(super) fn register(registry: &mut Registry) {
         service_account,
         &["(kubernetes.authorization.Authorizer).serviceAccount(string, string): kubernetes.authorization.Authorizer"],
     );
-    const RESOURCE: &str = "kubernetes.authorization.ResourceCheck";
     registry.add(
         |_, args| ask(args, RESOURCE, |check, text| check.resource = text),
         &["(kubernetes.authorization.GroupCheck).resource(string): kubernetes.authorization.ResourceCheck"],

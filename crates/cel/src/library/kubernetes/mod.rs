@@ -11,20 +11,33 @@ mod url;
 
 use kiln_value::Str;
 
+pub(crate) use self::authorization::request_resource;
+
 use super::Registry;
 use crate::Type;
 use crate::env::{EnvBuilder, Structure};
 
 pub(super) fn register(registry: &mut Registry) {
+    register_values(registry);
+    authorization::register(registry);
+}
+
+/// Registers what only looks at values.
+pub(super) fn register_values(registry: &mut Registry) {
     quantity::register(registry);
     semver::register(registry);
     url::register(registry);
     formats::register(registry);
-    authorization::register(registry);
 }
 
-/// Declares `object`, `oldObject`, `request`, `namespaceObject` and `authorizer` with their types.
-pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
+/// Declares `authorizer.requestResource`.
+pub(super) fn declare_request_resource(builder: EnvBuilder) -> EnvBuilder {
+    authorization::declare_request_resource(builder)
+}
+
+/// Declares `object`, `oldObject`, `request` (with some further fields), `namespaceObject` and `authorizer` with their
+/// types.
+pub(super) fn declare(builder: EnvBuilder, further: &[(&'static str, Type)]) -> EnvBuilder {
     let text = || Type::String;
     let message = |name: &'static str| Type::Struct(Str::new_static(name));
     let strings = || Type::list(Type::String);
@@ -51,10 +64,8 @@ pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
         ("userInfo", message("kubernetes.UserInfo")),
         ("dryRun", Type::Bool),
         ("options", Type::Dyn),
-        // Kyverno adds the objects themselves.
-        ("object", Type::Dyn),
-        ("oldObject", Type::Dyn),
     ];
+    let request = request.into_iter().chain(further.iter().cloned());
     let metadata = [
         ("name", text()),
         ("generateName", text()),

@@ -51,7 +51,7 @@ fn unmarshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 // Kyverno: numbers of read texts are floats.
-fn with_floats(value: Value) -> Value {
+pub(crate) fn with_floats(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::Number(Number::Float(number.as_f64())),
         Value::List(list) => {

@@ -10,6 +10,8 @@ mod image;
 mod resource;
 mod texts;
 
+pub(super) use self::data::with_floats;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -50,16 +52,32 @@ pub(super) fn register(registry: &mut Registry, scope: &PolicyScope) {
     texts::register(registry);
 }
 
+/// Registers what policies have that authorise requests.
+pub(super) fn register_for_requests(registry: &mut Registry, scope: &PolicyScope) {
+    resource::register(registry, scope);
+    http::register(registry);
+    image::register(registry);
+    data::register(registry);
+}
+
 /// Declares the receivers of the libraries and `exceptions`.
 pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
     let strings = || Type::list(Type::String);
     let exceptions = [("allowedImages", strings()), ("allowedValues", strings())];
-    let account = [("Name", Type::String), ("Namespace", Type::String)];
     let builder = builder
         .structure("kyverno.Exceptions", Structure::new(exceptions))
-        .structure(data::SERVICE_ACCOUNT, Structure::new(account))
-        .variable("exceptions", Type::Struct(Str::new_static("kyverno.Exceptions")))
-        .constant("http", Type::opaque(http::CLIENT), http::client(None));
+        .variable("exceptions", Type::Struct(Str::new_static("kyverno.Exceptions")));
+    declare_receivers(builder)
+}
+
+/// Declares the receivers of the libraries.
+pub(super) fn declare_receivers(builder: EnvBuilder) -> EnvBuilder {
+    let account = [("Name", Type::String), ("Namespace", Type::String)];
+    let builder = builder.structure(data::SERVICE_ACCOUNT, Structure::new(account)).constant(
+        "http",
+        Type::opaque(http::CLIENT),
+        http::client(None),
+    );
     [
         ("generator", "kyverno.Generator"),
         ("resource", "kyverno.Resource"),

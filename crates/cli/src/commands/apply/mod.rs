@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, Host, is_exception, is_policy};
 use kiln_engine::Limits;
-use kiln_offline::{Change, Job, Report, UserFile, Values, remark_kind, run as run_offline};
+use kiln_offline::{Change, Given, Job, Report, UserFile, Values, remark_kind, run as run_offline};
+use kiln_rules::Payload;
 use kiln_services::{HostAllowlist, Services};
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
@@ -116,7 +117,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORM", value_parser = ["yaml", "json"], default_value = "yaml")]
     output_format: String,
 
-    /// Print only the objects, to pipe them on; same as --format yaml
+    /// Data for policies of mode JSON: files, or folders with files
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    json: Vec<String>,
+
+    /// Requests for policies of mode HTTP
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    http_payload: Vec<String>,
+
+    /// Requests for policies of mode Envoy
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    envoy_payload: Vec<String>,
+
+    /// Print the objects alone, to be piped on: --format yaml
     #[arg(long, short = 'i')]
     stdin: bool,
 
@@ -155,6 +168,7 @@ pub(crate) struct Args {
         "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
         "detailed_results", "audit_warn", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
         "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
+        "json", "http_payload", "envoy_payload",
     ])]
     cluster: bool,
 
@@ -210,12 +224,6 @@ struct Accepted {
     generate_exceptions: bool,
     #[arg(long, hide = true)]
     generated_exception_ttl: Option<String>,
-    #[arg(long, hide = true)]
-    json: Vec<String>,
-    #[arg(long, hide = true)]
-    http_payload: Vec<String>,
-    #[arg(long, hide = true)]
-    envoy_payload: Vec<String>,
 }
 
 impl Accepted {
@@ -226,18 +234,13 @@ impl Accepted {
                 "leave --username and --password out: git asks your credential helper, or use ssh",
             ));
         }
-        let payloads = [
-            (!self.json.is_empty(), "--json"),
-            (!self.http_payload.is_empty(), "--http-payload"),
-            (!self.envoy_payload.is_empty(), "--envoy-payload"),
+        let exceptions = [
             (self.generate_exceptions, "--generate-exceptions"),
             (self.generated_exception_ttl.is_some(), "--generated-exception-ttl"),
         ];
-        if let Some((_, option)) = payloads.into_iter().find(|(given, _)| *given) {
-            return Err(Diagnostic::error(format!(
-                "{option} is for rules that validate, which Kiln does not run"
-            ))
-            .hint("use kyverno apply for them"));
+        if let Some((_, option)) = exceptions.into_iter().find(|(given, _)| *given) {
+            return Err(Diagnostic::error(format!("Kiln does not write exceptions: {option}"))
+                .hint("use kyverno apply for them"));
         }
         if self.registry {
             ui.problem(
@@ -274,7 +277,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let ui = &ui.in_form(form);
     ui.has_forms(&FORMS)?;
-    if args.resource.is_empty() {
+    let payloads = payloads(args, global)?;
+    if args.resource.is_empty() && payloads.is_empty() {
         return Err(Diagnostic::error("there are no resources to apply the policies to")
             .hint(
                 "give files or directories with --resource, or use those of a cluster with --cluster",
@@ -290,12 +294,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, MutatingAdmissionPolicy and ModRule",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, ValidatingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy and ModRule",
             )
             .into());
     }
     rules.extend(exceptions(args, global, &mut resources)?);
-    if resources.is_empty() {
+    if resources.is_empty() && payloads.is_empty() {
         let nothing = format!("there is no resource in {}", args.resource.join(", "));
         ui.problem(&Diagnostic::warning(nothing).hint("no rule was evaluated"));
     }
@@ -323,6 +327,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         rules: &rules,
         kinds: &kinds,
         resources,
+        payloads,
         others,
         values: values(ui, global, args)?,
         user,
@@ -344,6 +349,24 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         show::refusals(ui, &report);
     }
     end(args, &compiled, unjudged, &report)
+}
+
+/// The data and requests that were given, each under the name of its file.
+fn payloads(args: &Args, global: &Global) -> Result<Vec<Given>, Failure> {
+    let lists = [
+        (Payload::Json, &args.json),
+        (Payload::Http, &args.http_payload),
+        (Payload::Envoy, &args.envoy_payload),
+    ];
+    let mut all = Vec::new();
+    for (payload, paths) in lists {
+        for document in read_all(paths, global)? {
+            let name = document.place().source().name().to_owned();
+            let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
+            all.push(Given { payload, name, value: document.into_value() });
+        }
+    }
+    Ok(all)
 }
 
 /// The exceptions that were given, and, where that is asked for, those among the resources.

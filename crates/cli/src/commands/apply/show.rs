@@ -231,6 +231,9 @@ fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> V
         let faults = written.faults(result);
         fields.insert("faults", faults.iter().map(Located::as_value).collect::<Value>());
     }
+    if !result.properties.is_empty() {
+        fields.insert("properties", properties(result));
+    }
     fields.insert("made", made);
     fields.insert("problems", problems);
     if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
@@ -315,6 +318,12 @@ fn policy_reports(group: ReportGroup, report: &Report) -> Vec<Value> {
     reports
 }
 
+/// What a rule adds to reports.
+fn properties(result: &RuleResult) -> Value {
+    let pairs = result.properties.iter();
+    Value::from(Map::from_iter(pairs.map(|(key, value)| (key.as_str(), value.clone()))))
+}
+
 fn policy_report(version: &str, kind: &str, metadata: Map, results: &[&RuleResult]) -> Value {
     let one = |result: &&RuleResult| {
         let id = &result.trigger;
@@ -326,14 +335,18 @@ fn policy_report(version: &str, kind: &str, metadata: Map, results: &[&RuleResul
         if !id.namespace.is_empty() {
             resource.insert("namespace", id.namespace.clone());
         }
-        Value::from(Map::from_iter([
+        let mut fields = Map::from_iter([
             ("policy", Value::from(result.rule.policy.key())),
             ("rule", Value::from(result.rule.rule.clone())),
             ("result", Value::from(result.status.as_str())),
             ("message", Value::from(message(result))),
             ("source", Value::from("kiln")),
             ("resources", Value::from_iter([resource])),
-        ]))
+        ]);
+        if !result.properties.is_empty() {
+            fields.insert("properties", properties(result));
+        }
+        Value::from(fields)
     };
     let count = |status: Status| results.iter().filter(|result| result.status == status).count();
     let summary = [Status::Pass, Status::Fail, Status::Warn, Status::Error, Status::Skip]
