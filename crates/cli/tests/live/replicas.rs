@@ -113,7 +113,7 @@ fn another_one_takes_over_within_twenty_seconds() {
     let mut first = cluster.engine(&args);
     cluster.wait("the first holds the Lease", || first.said("holds the Lease holder"));
     let second = cluster.engine(&args);
-    cluster.wait("the second stands by", || second.said("stands by"));
+    cluster.wait("the second stands by", || second.said("standing by"));
     cluster.policy(&policy("taken-over", "taken-*", NETWORK_POLICY, true));
     let made = "generate.kyverno.io/policy-name=taken-over";
     cluster.kubectl(&["create", "namespace", "taken-a"]).unwrap();
@@ -125,7 +125,7 @@ fn another_one_takes_over_within_twenty_seconds() {
     });
     // One that gets SIGTERM releases the Lease: no replica waits for it to expire.
     let third = cluster.engine(&args);
-    cluster.wait("the third stands by", || third.said("stands by"));
+    cluster.wait("the third stands by", || third.said("standing by"));
     let holder = || {
         let path = "jsonpath={.spec.holderIdentity}";
         cluster.kubectl(&["get", "lease", "kiln-controller", "-n", "kyverno", "-o", path]).unwrap()
@@ -181,7 +181,7 @@ fn an_upgrade_refuses_nobody() {
     // Every replica answers, whichever holds the Lease.
     let same_version = earlier == Path::new(KILN);
     assert!(
-        !same_version || old.iter().any(|one| one.said("this one stands by")),
+        !same_version || old.iter().any(|one| one.said("standing by")),
         "one of them does not act"
     );
     for one in &old {

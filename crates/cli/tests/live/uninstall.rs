@@ -156,7 +156,7 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     // And one that outlives its Deployment.
     let orphan = ["delete", "deployment", "kiln", "-n", "kyverno", "--cascade=orphan"];
     cluster.kubectl(&orphan).unwrap();
-    refused(&cluster, &["the pod kyverno/kiln-", "and belongs to no Deployment that goes"]);
+    refused(&cluster, &["the pod kyverno/kiln-", "and belongs to no Deployment that is deleted"]);
     installed(&cluster, &["--replicas=2"]);
     cluster.wait("the Deployment has its pods again", || {
         let path = "jsonpath={.items[*].metadata.ownerReferences[0].name}";

@@ -80,6 +80,11 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let evaluation = head.spec.get("evaluation");
     let evaluation = evaluation.and_then(|node| node.fields(&table::VALIDATING_EVALUATION));
     let payload = evaluation.as_ref().map_or(Payload::Kubernetes, mode);
+    // Both are for clusters; they are read so that mistakes in them are reported.
+    super::head::switch(evaluation.as_ref(), "admission");
+    if let Some(autogen) = head.spec.get("autogen") {
+        autogen.fields(&table::VALIDATING_AUTOGEN);
+    }
     check_failure_policy(&head.spec);
     let ignores_errors = head.spec.text("failurePolicy").as_deref() == Some("Ignore");
     let actions = match head.spec.get("validationActions") {

@@ -3,7 +3,9 @@
 
 use std::cell::RefCell;
 
-use kiln_fields::{Field, FieldTable, FieldType, Kind, Support, kubemod, kyverno, policies};
+use kiln_fields::{
+    Field, FieldTable, FieldType, Kind, Support, kubemod, kyverno, policies, validating,
+};
 use kiln_object::Kinds;
 use kiln_value::{Map, Path, Value, value};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
@@ -75,8 +77,25 @@ fn written(table: &'static FieldTable, way: &[(&'static FieldTable, &'static Fie
     }
     let is_next = |names: &[&str]| next.is_some_and(|field| names.contains(&field.name));
     let is = |other: &'static FieldTable| std::ptr::eq(table, other);
-    if is(&kyverno::RULE) && !is_next(&["generate", "mutate", "validate", "verifyImages"]) {
+    if is(&kyverno::RULE) && is_next(&["celPreconditions"]) {
+        map.insert("validate", value!({"cel": {"expressions": [{"expression": "true"}]}}));
+    } else if is(&kyverno::RULE) && !is_next(&["generate", "mutate", "validate", "verifyImages"]) {
         map.insert("mutate", value!({"patchStrategicMerge": {}}));
+    }
+    let checks =
+        ["pattern", "anyPattern", "deny", "foreach", "podSecurity", "cel", "manifests", "assert"];
+    if (is(&kyverno::VALIDATE) || is(&kyverno::VALIDATE_FOREACH)) && !is_next(&checks) {
+        map.insert("pattern", value!({"metadata": {"name": "?*"}}));
+    }
+    if is(&validating::CEL_RULE) && !is_next(&["expressions"]) {
+        map.insert("expressions", value!([{"expression": "true"}]));
+    }
+    if is(&validating::CEL_RULE) && is_next(&["paramKind"]) {
+        let reference = value!({"name": "limits", "parameterNotFoundAction": "Deny"});
+        map.insert("paramRef", reference);
+    }
+    if is(&validating::CEL_RULE) && is_next(&["paramRef"]) {
+        map.insert("paramKind", value!({"apiVersion": "v1", "kind": "ConfigMap"}));
     }
     if is(&kyverno::CONTEXT_ENTRY)
         && !is_next(&["configMap", "apiCall", "imageRegistry", "variable", "globalReference"])

@@ -263,11 +263,8 @@ spec:
         judge(Payload::Json, "JSON", "request == null && oldObject == null"),
         "pass success"
     );
-    assert_eq!(judge(Payload::Json, "HTTP", "http.VariablePolicy().Response()"), "");
-    assert_eq!(
-        judge(Payload::Http, "HTTP", "http.VariablePolicy().Response()"),
-        "pass request allowed"
-    );
+    assert_eq!(judge(Payload::Json, "HTTP", "http.Allowed().Response()"), "");
+    assert_eq!(judge(Payload::Http, "HTTP", "http.Allowed().Response()"), "pass request allowed");
     let denied = r#"object.attributes.path == "/x" ? http.Denied("no").Response() : null"#;
     assert_eq!(judge(Payload::Http, "HTTP", denied), "fail request denied, reason: no");
     assert_eq!(judge(Payload::Http, "HTTP", "null"), "skip request does not match");

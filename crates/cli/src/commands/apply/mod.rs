@@ -117,7 +117,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORM", value_parser = ["yaml", "json"], default_value = "yaml")]
     output_format: String,
 
-    /// Data for policies of mode JSON: files, or folders with files
+    /// Data for policies of mode JSON: files, or directories with files
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     json: Vec<String>,
 
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     envoy_payload: Vec<String>,
 
-    /// Print the objects alone, to be piped on: --format yaml
+    /// Print only the objects, to pipe them on; same as --format yaml
     #[arg(long, short = 'i')]
     stdin: bool,
 
