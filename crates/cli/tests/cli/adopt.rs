@@ -158,7 +158,10 @@ spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy
 metadata: {name: checks}
-spec: {validations: [{expression: 'true'}]}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: 'true'}]
 ",
         "not run   policies.kyverno.io/v1/ValidatingPolicy/checks\n          policy \"checks\" is not run by Kiln: validate\n",
     ),
@@ -178,8 +181,8 @@ kind: GlobalContextEntry
 metadata: {name: rates}
 spec: {apiCall: {service: {url: 'http://rates.shop.svc'}, method: GET}}
 ",
-        "not run   kyverno.io/v2/GlobalContextEntry/rates\n          only answers of the API server are kept, so rules that ask for it \
-         fail\n",
+        "not run   kyverno.io/v2/GlobalContextEntry/rates\n          only responses of the API server are cached, so rules that \
+         use it fail\n",
     ),
 ];
 

@@ -401,7 +401,14 @@ fn policies_of_kinds_that_are_not_run_are_said_to_be() {
         ("policies.kyverno.io/v1alpha1, kind: DeletingPolicy", "cleanup"),
         ("kyverno.io/v2, kind: ClusterCleanupPolicy", "cleanup"),
     ] {
-        let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {{}}}}");
+        let spec = match operation {
+            "validate" => {
+                "{matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], \
+                 operations: [CREATE], resources: [pods]}]}, validations: [{expression: 'true'}]}"
+            }
+            _ => "{}",
+        };
+        let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {spec}}}");
         let run = test_with(steps, &[("t/policy.yaml", &policy)], &[]);
         assert_eq!(run.code, 0, "{kind}: {}{}", run.stdout, run.stderr);
         let row = format!("not run   not run by Kiln: {operation}\n");
