@@ -206,7 +206,7 @@ pub(super) fn variables(list: Option<Node<'_, '_>>, base: &Env) -> (Vec<NamedExp
             Some(expression) => {
                 builder.policy_variable(&name, expressions::type_of(&expression.program)).build()
             }
-            // It has been reported; whoever uses it has nothing to say about that.
+            // It has been reported already; its uses add no second error.
             None => builder.policy_variable(&name, Type::Dyn).build(),
         };
         found.extend(expression.map(|expression| NamedExpression { name, expression }));

@@ -176,7 +176,7 @@ fn judged(case: &Value) -> Result<(), String> {
         if rule.str_at(["result"]).is_some_and(|wanted| wanted != got.as_str()) {
             return wrong("another result");
         }
-        // Why something failed is told in words of our own.
+        // The reason for a failure is worded here, not taken from the original.
         let told = said(outcome);
         let as_wanted = match got {
             Status::Error => true,

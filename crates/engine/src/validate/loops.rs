@@ -21,7 +21,7 @@ impl Checking<'_> {
             let list = entry.foreach.path.join("list");
             let elements = match context.query_found(&entry.foreach.list) {
                 Ok(Some(Value::List(elements))) => elements,
-                // Kyverno: what is no list is its only element.
+                // Kyverno: a value that is not a list is its only element.
                 Ok(Some(one)) => List::from(vec![one]),
                 // Kyverno: a list that is not there has no elements.
                 Ok(None) => continue,

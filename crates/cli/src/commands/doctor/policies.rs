@@ -93,7 +93,7 @@ fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
     }
 }
 
-/// What to do about a rule that nobody runs.
+/// What to do about a rule that no engine runs.
 fn instead(rule: &NotRun) -> String {
     let another = match rule.operation() {
         "validate" => ", write it as a ValidatingAdmissionPolicy, which the API server runs",
