@@ -6,10 +6,11 @@ use std::path::Path;
 /// prints is the input that fails.
 pub(crate) fn replay(target: &str, check: fn(&[u8])) {
     check(b"");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/regressions").join(target);
-    let Ok(entries) = std::fs::read_dir(&folder) else { return };
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/regressions").join(target);
+    let Ok(entries) = std::fs::read_dir(&directory) else { return };
     let mut inputs: Vec<_> =
-        entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+        entries.map(|entry| entry.expect("the directory can be read").path()).collect();
     inputs.sort();
     for input in inputs {
         eprintln!("{}", input.display());

@@ -2,7 +2,7 @@
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::NoExternalData;
-use kiln_jmespath::NoSources;
+use kiln_jmespath::NoAmbientSources;
 use kiln_suites::{Files, Options, Report, Selector, junit, run};
 use kiln_yaml::ReadOptions;
 
@@ -21,8 +21,8 @@ impl Files for Given<'_> {
         named.next_back().ok_or_else(|| Diagnostic::error("there is no such file"))
     }
 
-    fn below(&self, folder: &str) -> Option<Vec<String>> {
-        (folder == "folder").then(|| vec!["folder/a.yaml".to_owned()])
+    fn below(&self, directory: &str) -> Option<Vec<String>> {
+        (directory == "directory").then(|| vec!["directory/a.yaml".to_owned()])
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let parts = bytes.split(|byte| *byte == 0).collect();
     let options = Options {
         definitions: &[],
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
         services: &NoExternalData,

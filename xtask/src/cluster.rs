@@ -58,18 +58,18 @@ pub(crate) fn built(what: &str, outcome: Result<(), Error>) -> Result<bool> {
     }
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     root().join("target/cluster")
 }
 
 fn running() -> PathBuf {
-    folder().join("running")
+    directory().join("running")
 }
 
 /// Held by the process that holds the servers.
 fn lock() -> Result<File> {
-    fs::create_dir_all(folder())?;
-    File::create(folder().join("lock")).context("cannot make target/cluster/lock")
+    fs::create_dir_all(directory())?;
+    File::create(directory().join("lock")).context("cannot make target/cluster/lock")
 }
 
 fn up() -> Result<()> {
@@ -78,8 +78,8 @@ fn up() -> Result<()> {
         return env();
     }
     fs::write(running(), "")?;
-    let _ = fs::remove_file(folder().join("kubeconfig"));
-    let log = folder().join("log");
+    let _ = fs::remove_file(directory().join("kubeconfig"));
+    let log = directory().join("log");
     let mut serve = Command::new(std::env::current_exe()?)
         .args(["cluster", "serve"])
         .stdin(Stdio::null())
@@ -87,7 +87,7 @@ fn up() -> Result<()> {
         .stderr(File::create(&log)?)
         .process_group(0)
         .spawn()?;
-    while !folder().join("kubeconfig").exists() {
+    while !directory().join("kubeconfig").exists() {
         if serve.try_wait()?.is_some() {
             bail!("the control plane did not start: {}", fs::read_to_string(&log)?.trim());
         }
@@ -107,8 +107,8 @@ fn env() -> Result<()> {
     if lock()?.try_lock().is_ok() {
         bail!("no control plane is up: cargo xtask cluster up");
     }
-    println!("export KUBECONFIG={}", quoted(&folder().join("kubeconfig")));
-    println!("export PATH={}:\"$PATH\"", quoted(&folder().join("bin")));
+    println!("export KUBECONFIG={}", quoted(&directory().join("kubeconfig")));
+    println!("export PATH={}:\"$PATH\"", quoted(&directory().join("bin")));
     Ok(())
 }
 
@@ -120,22 +120,22 @@ fn serve() -> Result<()> {
     let lock = lock()?;
     lock.try_lock().context("another control plane is up")?;
     let cluster = ControlPlane::start()?;
-    let bin = folder().join("bin");
+    let bin = directory().join("bin");
     let _ = fs::remove_dir_all(&bin);
     fs::create_dir_all(&bin)?;
     symlink(cluster.kubectl_path(), bin.join("kubectl"))?;
     for account in ACCOUNTS {
         let user = format!("system:serviceaccount:kyverno:{account}");
-        fs::copy(cluster.kubeconfig_as(&user)?, folder().join(format!("kubeconfig-{account}")))?;
+        fs::copy(cluster.kubeconfig_as(&user)?, directory().join(format!("kubeconfig-{account}")))?;
     }
     // The one that `up` waits for comes last, and whole.
-    fs::copy(cluster.kubeconfig(), folder().join("kubeconfig.new"))?;
-    fs::rename(folder().join("kubeconfig.new"), folder().join("kubeconfig"))?;
+    fs::copy(cluster.kubeconfig(), directory().join("kubeconfig.new"))?;
+    fs::rename(directory().join("kubeconfig.new"), directory().join("kubeconfig"))?;
     while running().exists() {
         sleep(Duration::from_millis(200));
     }
     drop(cluster);
-    for file in fs::read_dir(folder())?.flatten() {
+    for file in fs::read_dir(directory())?.flatten() {
         if file.file_name().to_string_lossy().starts_with("kubeconfig") {
             fs::remove_file(file.path())?;
         }

@@ -55,8 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 
 /// mdBook, built if it is not there yet.
 fn mdbook() -> Result<PathBuf> {
-    let folder = cache()?.join(format!("mdbook-{VERSION}"));
-    let binary = folder.join("bin/mdbook");
+    let directory = cache()?.join(format!("mdbook-{VERSION}"));
+    let binary = directory.join("bin/mdbook");
     if binary.exists() {
         return Ok(binary);
     }
@@ -64,7 +64,7 @@ fn mdbook() -> Result<PathBuf> {
     let built = Command::new("cargo")
         .args(["install", "mdbook", "--version", VERSION, "--locked"])
         .args(["--no-default-features", "--features", "search", "--root"])
-        .arg(&folder)
+        .arg(&directory)
         .status()
         .context("cannot start cargo")?;
     if !built.success() {
@@ -73,7 +73,7 @@ fn mdbook() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Writes the pages of the site into a folder.
+/// Writes the pages of the site into a directory.
 fn gather(root: &Path, into: &Path) -> Result<()> {
     if into.exists() {
         fs::remove_dir_all(into)?;
@@ -81,7 +81,7 @@ fn gather(root: &Path, into: &Path) -> Result<()> {
     let places = places(root)?;
     for (page, place) in &places {
         let target = into.join(place);
-        fs::create_dir_all(target.parent().context("a page lies in a folder")?)?;
+        fs::create_dir_all(target.parent().context("a page lies in a directory")?)?;
         if page.ends_with(".md") {
             let text = fs::read_to_string(root.join(page)).with_context(|| page.clone())?;
             fs::write(target, fitted(&text, page, place, &places))?;
@@ -113,10 +113,10 @@ fn places(root: &Path) -> Result<BTreeMap<String, String>> {
     Ok(places)
 }
 
-/// What a folder shows first is called `README.md` in repositories and `index.html` in sites.
+/// What a directory shows first is called `README.md` in repositories and `index.html` in sites.
 fn index_page(place: &str) -> String {
     match place.strip_suffix("README.md") {
-        Some(folder) => format!("{folder}index.md"),
+        Some(directory) => format!("{directory}index.md"),
         None => place.to_owned(),
     }
 }
@@ -142,10 +142,10 @@ fn fitted(text: &str, page: &str, place: &str, places: &BTreeMap<String, String>
 fn way(from: &str, to: &str) -> String {
     let from: Vec<&str> = from.split('/').collect();
     let to: Vec<&str> = to.split('/').collect();
-    let folders = from.len() - 1;
+    let directories = from.len() - 1;
     let shared =
-        from.iter().take(folders).zip(&to[..to.len() - 1]).take_while(|(a, b)| a == b).count();
-    let up = std::iter::repeat_n("..", folders - shared);
+        from.iter().take(directories).zip(&to[..to.len() - 1]).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..", directories - shared);
     up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
 }
 
@@ -187,8 +187,8 @@ fn broken_links(site: &Path) -> Result<Vec<String>> {
     Ok(broken)
 }
 
-fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+fn files_below(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
             files_below(&path, files)?;
@@ -199,8 +199,8 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn path_below(folder: &Path, file: &Path) -> Result<String> {
-    let path = file.strip_prefix(folder)?.to_str().context("a path is not text")?;
+fn path_below(directory: &Path, file: &Path) -> Result<String> {
+    let path = file.strip_prefix(directory)?.to_str().context("a path is not text")?;
     Ok(path.to_owned())
 }
 

@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder for programs that are built once, for developers.
+/// The directory for programs that are built once, for developers.
 fn cache() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("XDG_CACHE_HOME")
@@ -113,7 +113,7 @@ fn cache() -> Result<PathBuf> {
         .context("neither XDG_CACHE_HOME nor HOME says where a cache may be")
 }
 
-/// The folder of the project.
+/// The directory of the project.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the project").to_owned()
 }

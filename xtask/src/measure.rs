@@ -74,8 +74,8 @@ pub(crate) fn usage_keeping(command: &Command, keep: Option<&Path>) -> Result<Us
         measuring.arg("--keep").arg(path);
     }
     measuring.arg("--").arg(command.get_program()).args(command.get_args());
-    if let Some(folder) = command.get_current_dir() {
-        measuring.current_dir(folder);
+    if let Some(directory) = command.get_current_dir() {
+        measuring.current_dir(directory);
     }
     let output = measuring.output().with_context(|| format!("cannot measure {command:?}"))?;
     if !output.status.success() {

@@ -35,8 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 /// Builds a commit; the path of its program.
 fn built(name: &str) -> Result<PathBuf> {
     let commit = git::output(&root(), &["rev-parse", "--verify", &format!("{name}^{{commit}}")])?;
-    let folder = root().join("target/upgrade");
-    let (tree, build) = (folder.join(&commit), folder.join("build"));
+    let directory = root().join("target/upgrade");
+    let (tree, build) = (directory.join(&commit), directory.join("build"));
     if !tree.is_dir() {
         git::unpack(&root(), &commit, &tree)?;
     }

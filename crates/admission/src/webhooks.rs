@@ -250,11 +250,18 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
         ),
         rule(
             "policies.kyverno.io",
+            // Likewise all behind the first four.
             &[
                 "generatingpolicies",
                 "mutatingpolicies",
                 "namespacedgeneratingpolicies",
                 "namespacedmutatingpolicies",
+                "deletingpolicies",
+                "imagevalidatingpolicies",
+                "namespaceddeletingpolicies",
+                "namespacedimagevalidatingpolicies",
+                "namespacedvalidatingpolicies",
+                "validatingpolicies",
             ],
         ),
         rule("api.kubemod.io", &["modrules"]),

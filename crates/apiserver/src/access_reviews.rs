@@ -5,11 +5,11 @@ use kiln_value::{Map, Value, value};
 use crate::authorization::{self, Attributes, User};
 use crate::request::Response;
 use crate::server::{Call, Server};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::{media, tokens};
 
 /// Answers a review.
-pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
     let kind = call.target.kind.clone();
     if call.target.subresource == "token" {
         return tokens::create(server, call);
@@ -29,7 +29,7 @@ pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, F
             rules(server, &call.user, spec.str_at(["namespace"]).unwrap_or_default())
         }
         "TokenReview" => token(server, &spec),
-        _ => return Err(Failure::method()),
+        _ => return Err(RequestFailure::method()),
     };
     let mut answer = Map::new();
     answer.insert("kind", kind.kind());

@@ -4,7 +4,7 @@ use kiln_value::{Str, Value};
 
 use crate::paths::Target;
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::TableKey;
 
 /// How permissions are decided.
@@ -81,7 +81,7 @@ pub(crate) fn authorize(
     user: &User,
     verb: &str,
     target: &Target,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let attributes = Attributes {
         verb: verb.to_owned(),
         group: target.kind.group().to_owned(),
@@ -98,7 +98,7 @@ pub(crate) fn authorize(
     if may(server, user, &attributes) {
         return Ok(());
     }
-    Err(Failure::forbidden(&target.about(), &refusal(user, &attributes)))
+    Err(RequestFailure::forbidden(&target.about(), &refusal(user, &attributes)))
 }
 
 pub(crate) fn refusal(user: &User, attributes: &Attributes) -> String {

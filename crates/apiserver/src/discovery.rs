@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::request::{Request, Response};
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 
 /// Groups in the order in which clients look for names.
 const GROUPS: [&str; 20] = [
@@ -105,7 +105,7 @@ pub(crate) fn answer(
     server: &Server,
     request: &Request,
     parts: &[&str],
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let aggregated =
         request.headers_of("Accept").flat_map(|header| header.split(',')).next().is_some_and(
             |first| {
@@ -136,7 +136,7 @@ pub(crate) fn answer(
             Some((group, versions)) => Ok(Response::json(200, &group_of(&group, &versions, true))),
             None => Ok(Response::text(404, "404 page not found\n")),
         },
-        _ => Err(Failure::no_resource()),
+        _ => Err(RequestFailure::no_resource()),
     }
 }
 
@@ -261,13 +261,13 @@ fn group_of(group: &str, versions: &Versions, alone: bool) -> Value {
 }
 
 /// The old form: one list per version.
-fn resources(server: &Server, group: &str, version: &str) -> Result<Response, Failure> {
+fn resources(server: &Server, group: &str, version: &str) -> Result<Response, RequestFailure> {
     let all = groups(server);
     let Some((_, versions)) = all.into_iter().find(|(name, _)| name == group) else {
         return Ok(Response::text(404, "404 page not found\n"));
     };
     let Some((_, kinds)) = versions.into_iter().find(|(name, _)| name == version) else {
-        return Err(Failure::no_resource());
+        return Err(RequestFailure::no_resource());
     };
     let mut list = Vec::new();
     for kind in &kinds {

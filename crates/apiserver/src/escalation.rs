@@ -7,7 +7,7 @@ use kiln_value::{Str, Value, value};
 use crate::authorization::{self, Attributes, User};
 use crate::paths::Target;
 use crate::server::Server;
-use crate::status::{About, Failure};
+use crate::status::{About, RequestFailure};
 use crate::storage::TableKey;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -21,7 +21,7 @@ pub(crate) fn check(
     target: &Target,
     old: Option<&Value>,
     new: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     if target.kind.group() != GROUP || old.is_some_and(|old| only_collects(old, new)) {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub(crate) fn check(
         _ => return Ok(()),
     };
     let name = new.str_at(["metadata", "name"]).unwrap_or_default();
-    let forbidden = |why: &str| Failure::forbidden(&About::new(GROUP, plural, name), why);
+    let forbidden = |why: &str| RequestFailure::forbidden(&About::new(GROUP, plural, name), why);
     let held: Vec<Held> =
         authorization::rules_of(server, user, &target.namespace).iter().map(Held::read).collect();
     let missing = missing(&held, &granted)?;
@@ -93,13 +93,13 @@ fn rules_of_role(
     resource: &str,
     namespace: &str,
     name: &str,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, RequestFailure> {
     let at = if resource == "roles" { namespace } else { "" };
     let state = server.read();
     let role = state.store.get(&TableKey::new(GROUP, resource), at, name);
     // Kubernetes: named as its listers do, in the singular.
     let singular = resource.trim_end_matches('s');
-    role.map(rules).ok_or_else(|| Failure::not_found(&About::new(GROUP, singular, name)))
+    role.map(rules).ok_or_else(|| RequestFailure::not_found(&About::new(GROUP, singular, name)))
 }
 
 /// Whether a change is only one that lets an object go.
@@ -180,7 +180,7 @@ impl Held {
 fn missing<'v>(
     held: &[Held],
     granted: &'v [Value],
-) -> Result<BTreeMap<Right<'v>, Vec<&'v str>>, Failure> {
+) -> Result<BTreeMap<Right<'v>, Vec<&'v str>>, RequestFailure> {
     let mut missing: BTreeMap<Right<'v>, Vec<&'v str>> = BTreeMap::new();
     let mut left = MOST_RIGHTS;
     for rule in granted {
@@ -195,7 +195,7 @@ fn missing<'v>(
             .saturating_mul(verbs.len());
         left = left.checked_sub(count).ok_or_else(|| {
             let message = format!("the rules come to more than {MOST_RIGHTS} rights");
-            Failure::new(413, "RequestEntityTooLarge", message)
+            RequestFailure::new(413, "RequestEntityTooLarge", message)
         })?;
         for group in &groups {
             for resource in &resources {

@@ -4,7 +4,7 @@ use kiln_object::Gvk;
 use kiln_value::{Map, Str, Value};
 
 use crate::crd::Customs;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 
 /// Selects objects by fields.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct FieldSelector {
 
 impl FieldSelector {
     /// Reads a selector for a kind.
-    pub(crate) fn parse(text: &str, gvk: &Gvk, customs: &Customs) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str, gvk: &Gvk, customs: &Customs) -> Result<Self, RequestFailure> {
         let mut terms = Vec::new();
         for term in text.split(',').filter(|term| !term.is_empty()) {
             let (field, equal, value) =
@@ -26,7 +26,7 @@ impl FieldSelector {
                     _ => {
                         let message =
                             format!("invalid selector: '{text}'; can't understand '{term}'");
-                        return Err(Failure::bad_request(message));
+                        return Err(RequestFailure::bad_request(message));
                     }
                 };
             if !is_known(field, gvk, customs) {
@@ -51,7 +51,7 @@ impl FieldSelector {
                         "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
                     ),
                 };
-                return Err(Failure::bad_request(why));
+                return Err(RequestFailure::bad_request(why));
             }
             terms.push((Str::new(field), equal, Str::new(value)));
         }

@@ -8,7 +8,7 @@ use kiln_value::{Map, Value, json, value};
 
 use crate::crd::SchemaShape;
 use crate::server::State;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::types::{self, Typed, types};
 
 /// How many managers that do not apply are kept apart.
@@ -136,7 +136,7 @@ impl Keeping<'_> {
         live: Option<&Value>,
         applied: &Value,
         force: bool,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, RequestFailure> {
         let mut managers = Managers::default();
         let old = match live {
             None => self.kinded.empty(self.gvk),
@@ -238,12 +238,12 @@ impl Keeping<'_> {
         conflicts.iter().filter(|conflict| !known.contains(&conflict.field)).cloned().collect()
     }
 
-    fn failure(&self, applied: &Value, error: ApplyError) -> Failure {
+    fn failure(&self, applied: &Value, error: ApplyError) -> RequestFailure {
         match error {
             ApplyError::Type(why) => {
                 let text = |field: &str| applied.str_at(["metadata", field]).unwrap_or_default();
                 let (group, version) = (&self.gvk.group, &self.gvk.version);
-                Failure::internal(format!(
+                RequestFailure::internal(format!(
                     "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {why}",
                     text("namespace"),
                     text("name"),
@@ -271,7 +271,7 @@ fn rewrite_last_applied(applied: &Value, new: &mut Value) {
 }
 
 /// What the client hears about fields of others.
-fn conflict(conflicts: &[Conflict]) -> Failure {
+fn conflict(conflicts: &[Conflict]) -> RequestFailure {
     let causes: Vec<Value> = conflicts
         .iter()
         .map(|conflict| {
@@ -303,7 +303,7 @@ fn conflict(conflicts: &[Conflict]) -> Failure {
     };
     let mut details = Map::new();
     details.insert("causes", causes);
-    Failure::new(409, "Conflict", message).with_details(details)
+    RequestFailure::new(409, "Conflict", message).with_details(details)
 }
 
 fn printed(manager: &Manager) -> String {

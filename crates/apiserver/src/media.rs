@@ -4,7 +4,7 @@ use kiln_value::{KeyTable, Value, json};
 use kiln_yaml::{DuplicateKeys, ReadOptions};
 
 use crate::request::Request;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::types::{envelope, types};
 
 /// The longest body.
@@ -26,16 +26,16 @@ pub(crate) struct Body {
 }
 
 /// Reads the object that a request holds; `kind` is what it should be.
-pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, Failure> {
+pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, RequestFailure> {
     if request.body.len() > LONGEST_BODY {
         let message = format!("Request entity too large: limit is {LONGEST_BODY}");
-        return Err(Failure::new(413, "RequestEntityTooLarge", message));
+        return Err(RequestFailure::new(413, "RequestEntityTooLarge", message));
     }
     let unreadable = |why: &str| {
         let text = String::from_utf8_lossy(&request.body);
         let text: String =
             if text.is_empty() { "<empty>".to_owned() } else { text.chars().take(1000).collect() };
-        Failure::bad_request(format!(
+        RequestFailure::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({text})"
         ))
     };
@@ -53,7 +53,7 @@ pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, Failure> {
         }
         "application/yaml" => yaml(&request.body)
             .map(|value| Body { value, duplicate: None })
-            .map_err(|why| Failure::bad_request(format!("yaml: {why}"))),
+            .map_err(|why| RequestFailure::bad_request(format!("yaml: {why}"))),
         "application/vnd.kubernetes.protobuf" => {
             let value = envelope(&request.body).and_then(|envelope| {
                 match types().kind(&envelope.api_version, &envelope.kind) {
@@ -65,10 +65,12 @@ pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, Failure> {
                 }
             });
             value.map(|value| Body { value, duplicate: None }).map_err(|why| {
-                Failure::bad_request(format!("{kind} cannot be decoded from protobuf: {why}"))
+                RequestFailure::bad_request(format!(
+                    "{kind} cannot be decoded from protobuf: {why}"
+                ))
             })
         }
-        _ => Err(Failure::unsupported(ACCEPTED)),
+        _ => Err(RequestFailure::unsupported(ACCEPTED)),
     }
 }
 
@@ -102,7 +104,7 @@ pub(crate) fn go_json_error(body: &[u8], ours: &str) -> String {
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseForm {
     Object,
     Table,
     /// `PartialObjectMetadata`, or a list of them.
@@ -110,10 +112,10 @@ pub(crate) enum Form {
 }
 
 /// In which form the client wants its answer: the first that is served.
-pub(crate) fn accepted(request: &Request) -> Result<(Form, bool), Failure> {
+pub(crate) fn accepted(request: &Request) -> Result<(ResponseForm, bool), RequestFailure> {
     let header = request.headers_of("Accept").collect::<Vec<_>>().join(",");
     if header.trim().is_empty() {
-        return Ok((Form::Object, false));
+        return Ok((ResponseForm::Object, false));
     }
     for part in header.split(',') {
         let parameter = |name: &str| {
@@ -129,16 +131,16 @@ pub(crate) fn accepted(request: &Request) -> Result<(Form, bool), Failure> {
             _ => continue,
         };
         match parameter("as") {
-            None => return Ok((Form::Object, yaml)),
+            None => return Ok((ResponseForm::Object, yaml)),
             Some("Table") if parameter("v").is_none_or(|version| version == "v1") => {
-                return Ok((Form::Table, yaml));
+                return Ok((ResponseForm::Table, yaml));
             }
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
-                return Ok((Form::Metadata, yaml));
+                return Ok((ResponseForm::Metadata, yaml));
             }
             Some(_) => {}
         }
     }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}");
-    Err(Failure::new(406, "NotAcceptable", message).with_details(Value::map()))
+    Err(RequestFailure::new(406, "NotAcceptable", message).with_details(Value::map()))
 }

@@ -9,7 +9,7 @@ use kiln_value::{Map, Value, json, value};
 use crate::discovery::{etag, groups};
 use crate::request::{Request, Response};
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::types::{Field, StructId, Type, types};
 
 /// An empty message: version 2 has nothing that version 3 does not have.
@@ -20,7 +20,7 @@ pub(crate) fn answer(
     server: &Server,
     request: &Request,
     parts: &[&str],
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     match parts {
         ["openapi", "v2"] => Ok(Response::bytes(200, V2, Vec::new())),
         ["openapi", "v3"] => {
@@ -52,7 +52,7 @@ fn document(
     request: &Request,
     group: &str,
     version: &str,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let all = groups(server);
     let versions = all.into_iter().find(|(name, _)| name == group).map(|(_, versions)| versions);
     let kinds =

@@ -3,7 +3,7 @@
 use kiln_value::Value;
 
 use crate::request::{Parameters, Request};
-use crate::status::{Failure, Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind, RequestFailure};
 
 /// What happens with fields that are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl WriteOptions {
         request: &Request,
         parameters: &Parameters,
         kind: &str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, RequestFailure> {
         let mut problems = dry_run_problems(parameters);
         let validation = match parameters.get("fieldValidation").unwrap_or_default() {
             "" | "Warn" => FieldValidation::Warn,
@@ -46,22 +46,27 @@ impl WriteOptions {
             "Strict" => FieldValidation::Strict,
             other => {
                 let known = ["", "Ignore", "Strict", "Warn"];
-                problems.push(Problem::unsupported("fieldValidation", other, &known));
+                problems.push(FieldProblem::unsupported("fieldValidation", other, &known));
                 FieldValidation::Warn
             }
         };
         let named = parameters.get("fieldManager").unwrap_or_default();
         if named.len() > LONGEST_MANAGER {
-            problems.push(Problem::new("fieldManager", ProblemKind::TooLong(LONGEST_MANAGER)));
+            problems.push(FieldProblem::new(
+                "fieldManager",
+                FieldProblemKind::TooLong(LONGEST_MANAGER),
+            ));
         }
         if let Some((at, bad)) = named.chars().enumerate().find(|(_, c)| c.is_control()) {
             let why = format!("invalid character {} (at position {at})", unicode(bad));
-            problems
-                .push(Problem::new("fieldManager", ProblemKind::Invalid(Value::from(named), why)));
+            problems.push(FieldProblem::new(
+                "fieldManager",
+                FieldProblemKind::Invalid(Value::from(named), why),
+            ));
         }
         let force = parameters.get("force").map(|_| parameters.is_on("force"));
         if !problems.is_empty() {
-            return Err(Failure::options(kind, &problems));
+            return Err(RequestFailure::options(kind, &problems));
         }
         Ok(WriteOptions {
             dry_run: parameters.get("dryRun").is_some_and(|dry_run| !dry_run.is_empty()),
@@ -77,12 +82,12 @@ fn unicode(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }
 
-fn dry_run_problems(parameters: &Parameters) -> Vec<Problem> {
+fn dry_run_problems(parameters: &Parameters) -> Vec<FieldProblem> {
     let given: Vec<&str> = parameters.all("dryRun").filter(|given| !given.is_empty()).collect();
     if given.iter().all(|given| *given == "All") {
         return Vec::new();
     }
-    vec![Problem::unsupported("dryRun", Value::from(given), &["All"])]
+    vec![FieldProblem::unsupported("dryRun", Value::from(given), &["All"])]
 }
 
 /// The first part of what the client calls itself.
@@ -122,14 +127,14 @@ pub(crate) struct DeleteOptions {
 
 impl DeleteOptions {
     /// Reads them from the body, else from the parameters.
-    pub(crate) fn read(parameters: &Parameters, body: &Value) -> Result<Self, Failure> {
+    pub(crate) fn read(parameters: &Parameters, body: &Value) -> Result<Self, RequestFailure> {
         parameters.number("gracePeriodSeconds")?;
         let mut problems = dry_run_problems(parameters);
         let in_body = body.get("dryRun").and_then(Value::as_list);
         if let Some(list) = in_body
             && list.iter().any(|given| given.as_str() != Some("All"))
         {
-            problems.push(Problem::unsupported("dryRun", Value::List(list.clone()), &["All"]));
+            problems.push(FieldProblem::unsupported("dryRun", Value::List(list.clone()), &["All"]));
         }
         let policy =
             body.str_at(["propagationPolicy"]).or_else(|| parameters.get("propagationPolicy"));
@@ -141,12 +146,12 @@ impl DeleteOptions {
             "" | "Background" => Propagation::Background,
             other => {
                 let known = ["Foreground", "Background", "Orphan", "nil"];
-                problems.push(Problem::unsupported("propagationPolicy", other, &known));
+                problems.push(FieldProblem::unsupported("propagationPolicy", other, &known));
                 Propagation::Background
             }
         };
         if !problems.is_empty() {
-            return Err(Failure::options("DeleteOptions", &problems));
+            return Err(RequestFailure::options("DeleteOptions", &problems));
         }
         let text = |field: &str| body.str_at(["preconditions", field]).map(str::to_owned);
         Ok(DeleteOptions {

@@ -3,7 +3,7 @@
 use kiln_object::{Kind, Kinds};
 
 use crate::request::decode;
-use crate::status::{About, Failure};
+use crate::status::{About, RequestFailure};
 
 /// What a path is about.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Target {
 }
 
 /// Reads a path.
-pub(crate) fn route(path: &str, kinds: &Kinds) -> Result<Route, Failure> {
+pub(crate) fn route(path: &str, kinds: &Kinds) -> Result<Route, RequestFailure> {
     let parts: Vec<String> =
         path.split('/').filter(|part| !part.is_empty()).map(|part| decode(part, false)).collect();
     let texts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -72,17 +72,17 @@ pub(crate) fn route(path: &str, kinds: &Kinds) -> Result<Route, Failure> {
         [plural] => (*plural, "", String::new()),
         [plural, name] => (*plural, *name, String::new()),
         [plural, name, subresource @ ..] => (*plural, *name, subresource.join("/")),
-        [] => return Err(Failure::no_resource()),
+        [] => return Err(RequestFailure::no_resource()),
     };
-    let kind = find(plural).ok_or_else(Failure::no_resource)?;
+    let kind = find(plural).ok_or_else(RequestFailure::no_resource)?;
     if kind.is_namespaced() && namespace.is_empty() && !name.is_empty()
         || !kind.is_namespaced() && !namespace.is_empty()
     {
-        return Err(Failure::no_resource());
+        return Err(RequestFailure::no_resource());
     }
     let first = subresource.split('/').next().unwrap_or_default();
     if !first.is_empty() && kind.subresource(first).is_none() {
-        return Err(Failure::no_resource());
+        return Err(RequestFailure::no_resource());
     }
     Ok(Route::Resource(Box::new(Target {
         kind,

@@ -9,10 +9,10 @@ use kiln_value::{Map, Str, Value, json, value};
 
 use crate::convert::from_storage;
 use crate::fields::{self, FieldSelector};
-use crate::media::{self, Form};
+use crate::media::{self, ResponseForm};
 use crate::request::{Parameters, Response};
 use crate::server::{Call, Server, State};
-use crate::status::{Failure, Problem};
+use crate::status::{FieldProblem, RequestFailure};
 use crate::storage::NamespacedName;
 use crate::write::scale;
 use crate::{paths::Target, table};
@@ -29,11 +29,11 @@ impl Filter {
         state: &State,
         target: &Target,
         parameters: &Parameters,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, RequestFailure> {
         let labels = parameters.get("labelSelector").unwrap_or_default();
         let field_text = parameters.get("fieldSelector").unwrap_or_default();
         let selector = Selector::parse(labels).map_err(|error| {
-            Failure::bad_request(format!("unable to parse requirement: {error}"))
+            RequestFailure::bad_request(format!("unable to parse requirement: {error}"))
         })?;
         let gvk = target.kind.gvk();
         let mut fields = FieldSelector::parse(field_text, &gvk, &state.customs)?;
@@ -56,12 +56,12 @@ impl Filter {
 }
 
 /// A number in `resourceVersion`.
-pub(crate) fn revision(parameters: &Parameters) -> Result<Option<u64>, Failure> {
+pub(crate) fn revision(parameters: &Parameters) -> Result<Option<u64>, RequestFailure> {
     match parameters.get("resourceVersion").unwrap_or_default() {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
             let why = if text.chars().all(|c| c.is_ascii_digit()) { "value out of range" } else { "invalid syntax" };
-            Failure::bad_request(format!(
+            RequestFailure::bad_request(format!(
                 "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
             ))
         }),
@@ -69,7 +69,7 @@ pub(crate) fn revision(parameters: &Parameters) -> Result<Option<u64>, Failure> 
 }
 
 /// What is wrong with the options of a list or watch.
-pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(), Failure> {
+pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(), RequestFailure> {
     // In the order in which Kubernetes reads them.
     parameters.number("timeoutSeconds")?;
     parameters.number("limit")?;
@@ -79,40 +79,44 @@ pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(
     let initial = parameters.get("sendInitialEvents").filter(|text| !text.is_empty());
     if let Some(initial) = initial {
         if !is_watch {
-            problems.push(Problem::forbidden(
+            problems.push(FieldProblem::forbidden(
                 "sendInitialEvents",
                 "sendInitialEvents is forbidden for list",
             ));
         } else if matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            problems.push(Problem::forbidden("resourceVersionMatch", why));
+            problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         }
         let _ = initial;
     } else if !matching.is_empty() {
         if is_watch {
             let why =
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            problems.push(Problem::forbidden("resourceVersionMatch", why));
+            problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         } else if version.is_empty() {
             let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            problems.push(Problem::forbidden("resourceVersionMatch", why));
+            problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         }
     }
     if !is_watch && !matching.is_empty() {
         if !parameters.get("continue").unwrap_or_default().is_empty() {
             let why = "resourceVersionMatch is forbidden when continue is provided";
-            problems.push(Problem::forbidden("resourceVersionMatch", why));
+            problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
             let known = ["Exact", "NotOlderThan"];
-            problems.push(Problem::unsupported("resourceVersionMatch", matching, &known));
+            problems.push(FieldProblem::unsupported("resourceVersionMatch", matching, &known));
         }
         if matching == "Exact" && version == "0" {
             let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-            problems.push(Problem::forbidden("resourceVersionMatch", why));
+            problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(Failure::options("ListOptions", &problems)) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(RequestFailure::options("ListOptions", &problems))
+    }
 }
 
 /// Where a list goes on.
@@ -122,9 +126,9 @@ struct Resume {
 }
 
 impl Resume {
-    fn parse(token: &str) -> Result<Self, Failure> {
+    fn parse(token: &str) -> Result<Self, RequestFailure> {
         let bad = |why: &str| {
-            Failure::bad_request(format!(
+            RequestFailure::bad_request(format!(
                 "invalid continue token: continue key is not valid: {why}"
             ))
         };
@@ -158,7 +162,7 @@ pub(crate) struct Page {
 }
 
 /// Reads what a request asks for.
-pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, Failure> {
+pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, RequestFailure> {
     check_options(&call.parameters, false)?;
     let state = server.read();
     let filter = Filter::read(&state, &call.target, &call.parameters)?;
@@ -167,7 +171,7 @@ pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, Failure> {
     let resume = call.parameters.get("continue").filter(|token| !token.is_empty());
     let resume = resume.map(Resume::parse).transpose()?;
     if resume.is_some() && asked.is_some_and(|asked| asked != 0) {
-        return Err(Failure::bad_request(
+        return Err(RequestFailure::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
@@ -240,34 +244,36 @@ fn collect<'p>(
     }
 }
 
-fn gone(resume: Option<&Resume>, now: u64) -> Failure {
+fn gone(resume: Option<&Resume>, now: u64) -> RequestFailure {
     match resume {
         Some(resume) => {
             let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
-            let mut failure = Failure::new(410, "Expired", message);
+            let mut failure = RequestFailure::new(410, "Expired", message);
             failure.resume = Some(Resume { revision: now, after: resume.after.clone() }.token());
             failure
         }
-        None => {
-            Failure::new(410, "Expired", "The resourceVersion for the provided list is too old.")
-        }
+        None => RequestFailure::new(
+            410,
+            "Expired",
+            "The resourceVersion for the provided list is too old.",
+        ),
     }
 }
 
-fn too_large(asked: u64, now: u64) -> Failure {
+fn too_large(asked: u64, now: u64) -> RequestFailure {
     let message = format!("Timeout: Too large resource version: {asked}, current: {now}");
     let cause =
         value!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
     let mut details = Map::new();
     details.insert("causes", vec![cause]);
     details.insert("retryAfterSeconds", 1);
-    let mut failure = Failure::new(504, "Timeout", message).with_details(details);
+    let mut failure = RequestFailure::new(504, "Timeout", message).with_details(details);
     failure.retry_after = Some(1);
     failure
 }
 
 /// Answers a list.
-pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let page = page(server, call)?;
     let mut metadata = Map::new();
@@ -280,7 +286,7 @@ pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, Failure
     }
     let kind = &call.target.kind;
     let list = match form {
-        Form::Table => {
+        ResponseForm::Table => {
             let state = server.read();
             let include = call.parameters.get("includeObject").unwrap_or_default();
             table::table(
@@ -292,11 +298,11 @@ pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, Failure
                 server.host.now().0,
             )
         }
-        Form::Metadata => {
+        ResponseForm::Metadata => {
             let items: Vec<Value> = page.objects.iter().map(metadata_only).collect();
             listing("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, items)
         }
-        Form::Object => {
+        ResponseForm::Object => {
             let custom = server.read().is_custom(&kind.gvk());
             let items = page.objects.into_iter().map(|mut item| {
                 if !custom && let Some(map) = item.as_map_mut() {
@@ -331,16 +337,16 @@ pub(crate) fn metadata_only(object: &Value) -> Value {
 }
 
 /// The object that a request names, in the version that it asks for.
-pub(crate) fn current(state: &State, target: &Target) -> Result<Value, Failure> {
+pub(crate) fn current(state: &State, target: &Target) -> Result<Value, RequestFailure> {
     state
         .store
         .get(&State::key(target), &target.namespace, &target.name)
         .map(|object| from_storage(object, &target.kind))
-        .ok_or_else(|| Failure::not_found(&target.about()))
+        .ok_or_else(|| RequestFailure::not_found(&target.about()))
 }
 
 /// Answers a request for one object.
-pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let target = &call.target;
     let object = current(&server.read(), target)?;
@@ -348,7 +354,7 @@ pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, Failure>
     match target.subresource.split('/').next().unwrap_or_default() {
         "scale" => {
             let scale = scale::of(&server.read(), target, &object)?;
-            if form == Form::Table {
+            if form == ResponseForm::Table {
                 return Ok(Response::json(200, &table::scale(&scale, server.host.now().0)));
             }
             return Ok(Response::json(200, &scale));
@@ -363,7 +369,7 @@ pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, Failure>
         }
         "exec" | "attach" | "portforward" => {
             let why = format!("pod {name} does not have a host assigned");
-            return Err(Failure::bad_request(why));
+            return Err(RequestFailure::bad_request(why));
         }
         "proxy" => {
             return Err(no_node(
@@ -376,9 +382,9 @@ pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, Failure>
     respond(server, call, 200, &object, form)
 }
 
-fn no_node(target: &Target, why: &str) -> Failure {
+fn no_node(target: &Target, why: &str) -> RequestFailure {
     let message = format!("{} {:?}: {why}", target.kind.plural(), target.name);
-    Failure::new(501, "NotImplemented", message)
+    RequestFailure::new(501, "NotImplemented", message)
 }
 
 /// An object in the form that was asked for.
@@ -387,12 +393,12 @@ pub(crate) fn respond(
     call: &Call<'_>,
     status: u16,
     object: &Value,
-    form: Form,
-) -> Result<Response, Failure> {
+    form: ResponseForm,
+) -> Result<Response, RequestFailure> {
     let value = match form {
-        Form::Object => object.clone(),
-        Form::Metadata => metadata_only(object),
-        Form::Table => {
+        ResponseForm::Object => object.clone(),
+        ResponseForm::Metadata => metadata_only(object),
+        ResponseForm::Table => {
             let state = server.read();
             let mut metadata = Map::new();
             if let Some(version) = object.str_at(["metadata", "resourceVersion"]) {

@@ -4,7 +4,7 @@ use std::num::IntErrorKind;
 
 use kiln_value::{Value, json};
 
-use crate::status::Failure;
+use crate::status::RequestFailure;
 
 /// A request.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ impl Parameters {
     ///
     /// # Errors
     /// When something else is given.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, RequestFailure> {
         let Some(text) = self.get(name) else { return Ok(None) };
         // Go's `strconv.ParseInt` takes the same forms.
         text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
@@ -105,7 +105,7 @@ impl Parameters {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+            RequestFailure::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::crd::{Customs, names};
 use crate::media;
 use crate::paths::{self, Route, Target};
 use crate::request::{Parameters, Request, Response};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::{Record, Store, TableKey};
 use crate::watch::Watch;
 use crate::{
@@ -266,12 +266,12 @@ impl Server {
         match self.handle(request) {
             ResponseOrWatch::Response(response) => response,
             ResponseOrWatch::Watch(_) => {
-                Failure::bad_request("a watch has no single answer").response()
+                RequestFailure::bad_request("a watch has no single answer").response()
             }
         }
     }
 
-    fn answer(&self, request: &Request) -> Result<ResponseOrWatch, Failure> {
+    fn answer(&self, request: &Request) -> Result<ResponseOrWatch, RequestFailure> {
         let kinds = self.read().kinds.clone();
         let user = tokens::authenticate(self, request)?;
         match paths::route(&request.path, &kinds)? {
@@ -287,19 +287,19 @@ impl Server {
         }
     }
 
-    fn may_see_path(&self, user: &User, request: &Request) -> Result<(), Failure> {
+    fn may_see_path(&self, user: &User, request: &Request) -> Result<(), RequestFailure> {
         let verb = request.method.to_lowercase();
         if authorization::may_see(self, user, &verb, &request.path) {
             return Ok(());
         }
         let (name, path) = (&user.name, &request.path);
         let message = format!("forbidden: User {name:?} cannot {verb} path {path:?}");
-        Err(Failure::new(403, "Forbidden", message).with_details(value!({})))
+        Err(RequestFailure::new(403, "Forbidden", message).with_details(value!({})))
     }
 
-    fn other(&self, request: &Request, parts: &[String]) -> Result<Response, Failure> {
+    fn other(&self, request: &Request, parts: &[String]) -> Result<Response, RequestFailure> {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            return Err(Failure::method());
+            return Err(RequestFailure::method());
         }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         match parts.as_slice() {
@@ -317,7 +317,7 @@ impl Server {
         request: &Request,
         user: User,
         target: Target,
-    ) -> Result<ResponseOrWatch, Failure> {
+    ) -> Result<ResponseOrWatch, RequestFailure> {
         let parameters = request.parameters();
         let is_watch = target.watch || parameters.is_on("watch");
         let verb = match (request.method.as_str(), target.name.is_empty()) {
@@ -330,7 +330,7 @@ impl Server {
             ("PATCH", false) => "patch",
             ("DELETE", true) => "deletecollection",
             ("DELETE", false) => "delete",
-            _ => return Err(Failure::method()),
+            _ => return Err(RequestFailure::method()),
         };
         let verbs = match target.subresource.split('/').next().unwrap_or_default() {
             "" => target.kind.verbs(),
@@ -339,7 +339,7 @@ impl Server {
         // A watch of one object is a list with a field selector, and anything may be dropped to by connecting.
         let served = verbs.contains(&verb) || verb == "watch" && verbs.contains(&"list");
         if !served {
-            return Err(Failure::method());
+            return Err(RequestFailure::method());
         }
         authorization::authorize(self, &user, verb, &target)?;
         let mut call = Call { request, parameters, user, target, warnings: Vec::new() };
@@ -364,7 +364,7 @@ impl Server {
             "deletecollection" => write::delete_collection(self, &mut call),
             _ => write::delete(self, &mut call),
         };
-        let (_, yaml) = media::accepted(request).unwrap_or((media::Form::Object, false));
+        let (_, yaml) = media::accepted(request).unwrap_or((media::ResponseForm::Object, false));
         let mut response = match answer {
             Ok(response) => response,
             Err(failure) => failure.response(),

@@ -6,7 +6,7 @@ use crate::request::Response;
 
 /// Why a request fails.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Failure {
+pub(crate) struct RequestFailure {
     pub(crate) code: u16,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -51,10 +51,10 @@ pub(crate) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
-impl Failure {
+impl RequestFailure {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Failure { code, reason, message, details: None, retry_after: None, resume: None }
+        RequestFailure { code, reason, message, details: None, retry_after: None, resume: None }
     }
 
     pub(crate) fn with_details(mut self, details: impl Into<Value>) -> Self {
@@ -63,42 +63,42 @@ impl Failure {
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
-        Failure::new(400, "BadRequest", message)
+        RequestFailure::new(400, "BadRequest", message)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Failure::new(500, "", message)
+        RequestFailure::new(500, "", message)
     }
 
     pub(crate) fn not_found(about: &About) -> Self {
         let message = format!("{} \"{}\" not found", about.qualified(), about.name);
-        Failure::new(404, "NotFound", message).with_details(about.details())
+        RequestFailure::new(404, "NotFound", message).with_details(about.details())
     }
 
     /// There is no such path.
     pub(crate) fn no_resource() -> Self {
         let message = "the server could not find the requested resource";
-        Failure::new(404, "NotFound", message).with_details(value!({}))
+        RequestFailure::new(404, "NotFound", message).with_details(value!({}))
     }
 
     pub(crate) fn method() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Failure::new(405, "MethodNotAllowed", message).with_details(value!({}))
+        RequestFailure::new(405, "MethodNotAllowed", message).with_details(value!({}))
     }
 
     pub(crate) fn exists(about: &About) -> Self {
         let message = format!("{} \"{}\" already exists", about.qualified(), about.name);
-        Failure::new(409, "AlreadyExists", message).with_details(about.details())
+        RequestFailure::new(409, "AlreadyExists", message).with_details(about.details())
     }
 
     pub(crate) fn conflict(about: &About, why: &str) -> Self {
         let (what, name) = (about.qualified(), &about.name);
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
-        Failure::new(409, "Conflict", message).with_details(about.details())
+        RequestFailure::new(409, "Conflict", message).with_details(about.details())
     }
 
     pub(crate) fn modified(about: &About) -> Self {
-        Failure::conflict(
+        RequestFailure::conflict(
             about,
             "the object has been modified; please apply your changes to the latest version and try again",
         )
@@ -110,14 +110,14 @@ impl Failure {
             "" => format!("{what} is forbidden: {why}"),
             name => format!("{what} \"{name}\" is forbidden: {why}"),
         };
-        Failure::new(403, "Forbidden", message).with_details(about.details())
+        RequestFailure::new(403, "Forbidden", message).with_details(about.details())
     }
 
     /// An object, or the options of a request, that cannot be accepted.
-    pub(crate) fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, problems: &[FieldProblem]) -> Self {
         let what = qualified(kind, group);
         let problems = few(problems);
-        let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        let texts: Vec<String> = problems.iter().map(FieldProblem::to_string).collect();
         let all = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -128,22 +128,22 @@ impl Failure {
                 details.insert(field, text);
             }
         }
-        let causes: Vec<Value> = problems.iter().map(Problem::cause).collect();
+        let causes: Vec<Value> = problems.iter().map(FieldProblem::cause).collect();
         details.insert("causes", causes);
-        Failure::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {all}"))
+        RequestFailure::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {all}"))
             .with_details(details)
     }
 
     /// Bad options of a request.
-    pub(crate) fn options(kind: &str, problems: &[Problem]) -> Self {
-        Failure::invalid("meta.k8s.io", kind, "", problems)
+    pub(crate) fn options(kind: &str, problems: &[FieldProblem]) -> Self {
+        RequestFailure::invalid("meta.k8s.io", kind, "", problems)
     }
 
     pub(crate) fn unsupported(accepted: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
-        Failure::new(415, "UnsupportedMediaType", message)
+        RequestFailure::new(415, "UnsupportedMediaType", message)
     }
 
     /// The `Status` object.
@@ -179,13 +179,13 @@ impl Failure {
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Problem {
+pub(crate) struct FieldProblem {
     pub(crate) field: String,
-    pub(crate) kind: ProblemKind,
+    pub(crate) kind: FieldProblemKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ProblemKind {
+pub(crate) enum FieldProblemKind {
     Required(String),
     Invalid(Value, String),
     /// The schema wants another type; what was found, and why not.
@@ -200,13 +200,13 @@ pub(crate) enum ProblemKind {
     Rule(String),
 }
 
-impl Problem {
-    pub(crate) fn new(field: impl Into<String>, kind: ProblemKind) -> Self {
-        Problem { field: cut(field.into()), kind }
+impl FieldProblem {
+    pub(crate) fn new(field: impl Into<String>, kind: FieldProblemKind) -> Self {
+        FieldProblem { field: cut(field.into()), kind }
     }
 
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
-        Problem::new(field, ProblemKind::Required(why.to_owned()))
+        FieldProblem::new(field, FieldProblemKind::Required(why.to_owned()))
     }
 
     pub(crate) fn invalid(
@@ -214,11 +214,11 @@ impl Problem {
         value: impl Into<Value>,
         why: impl Into<String>,
     ) -> Self {
-        Problem::new(field, ProblemKind::Invalid(value.into(), why.into()))
+        FieldProblem::new(field, FieldProblemKind::Invalid(value.into(), why.into()))
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
-        Problem::new(field, ProblemKind::Forbidden(why.to_owned()))
+        FieldProblem::new(field, FieldProblemKind::Forbidden(why.to_owned()))
     }
 
     pub(crate) fn unsupported(
@@ -227,32 +227,34 @@ impl Problem {
         known: &[&str],
     ) -> Self {
         let known = known.iter().map(|known| (*known).to_owned()).collect();
-        Problem::new(field, ProblemKind::Unsupported(value.into(), known))
+        FieldProblem::new(field, FieldProblemKind::Unsupported(value.into(), known))
     }
 
     pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Problem::new(field, ProblemKind::Duplicate(value.into()))
+        FieldProblem::new(field, FieldProblemKind::Duplicate(value.into()))
     }
 
     /// Without the field.
     fn message(&self) -> String {
         let because = |why: &str| if why.is_empty() { String::new() } else { format!(": {why}") };
         match &self.kind {
-            ProblemKind::Required(why) => format!("Required value{}", because(why)),
-            ProblemKind::Invalid(value, why) | ProblemKind::Type(value, why) => {
+            FieldProblemKind::Required(why) => format!("Required value{}", because(why)),
+            FieldProblemKind::Invalid(value, why) | FieldProblemKind::Type(value, why) => {
                 format!("Invalid value: {}{}", shown(value), because(why))
             }
-            ProblemKind::Unsupported(value, known) => {
+            FieldProblemKind::Unsupported(value, known) => {
                 let known: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
                 let known = cut(known.join(", "));
                 format!("Unsupported value: {}: supported values: {known}", shown(value))
             }
-            ProblemKind::Forbidden(why) => format!("Forbidden{}", because(why)),
-            ProblemKind::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
-            ProblemKind::NotFound(value) => format!("Not found: {}", shown(value)),
-            ProblemKind::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
-            ProblemKind::Rule(why) => format!("Invalid value: {why}"),
-            ProblemKind::TooMany(found, most) => {
+            FieldProblemKind::Forbidden(why) => format!("Forbidden{}", because(why)),
+            FieldProblemKind::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
+            FieldProblemKind::NotFound(value) => format!("Not found: {}", shown(value)),
+            FieldProblemKind::TooLong(most) => {
+                format!("Too long: may not be more than {most} bytes")
+            }
+            FieldProblemKind::Rule(why) => format!("Invalid value: {why}"),
+            FieldProblemKind::TooMany(found, most) => {
                 format!("Too many: {found}: must have at most {most} items")
             }
         }
@@ -260,15 +262,15 @@ impl Problem {
 
     fn reason(&self) -> &'static str {
         match &self.kind {
-            ProblemKind::Required(_) => "FieldValueRequired",
-            ProblemKind::Invalid(..) | ProblemKind::Rule(_) => "FieldValueInvalid",
-            ProblemKind::Type(..) => "FieldValueTypeInvalid",
-            ProblemKind::Unsupported(..) => "FieldValueNotSupported",
-            ProblemKind::Forbidden(_) => "FieldValueForbidden",
-            ProblemKind::Duplicate(_) => "FieldValueDuplicate",
-            ProblemKind::NotFound(_) => "FieldValueNotFound",
-            ProblemKind::TooLong(_) => "FieldValueTooLong",
-            ProblemKind::TooMany(..) => "FieldValueTooMany",
+            FieldProblemKind::Required(_) => "FieldValueRequired",
+            FieldProblemKind::Invalid(..) | FieldProblemKind::Rule(_) => "FieldValueInvalid",
+            FieldProblemKind::Type(..) => "FieldValueTypeInvalid",
+            FieldProblemKind::Unsupported(..) => "FieldValueNotSupported",
+            FieldProblemKind::Forbidden(_) => "FieldValueForbidden",
+            FieldProblemKind::Duplicate(_) => "FieldValueDuplicate",
+            FieldProblemKind::NotFound(_) => "FieldValueNotFound",
+            FieldProblemKind::TooLong(_) => "FieldValueTooLong",
+            FieldProblemKind::TooMany(..) => "FieldValueTooMany",
         }
     }
 
@@ -277,7 +279,7 @@ impl Problem {
     }
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for FieldProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.field, self.message())
     }
@@ -288,7 +290,7 @@ const LONGEST: usize = 32 << 10;
 const LONGEST_SUM: usize = 256 << 10;
 
 /// As many problems as fit into an answer, at least one.
-fn few(problems: &[Problem]) -> &[Problem] {
+fn few(problems: &[FieldProblem]) -> &[FieldProblem] {
     let mut sum = 0;
     let fit = problems.iter().take_while(|problem| {
         sum += problem.field.len() + problem.message().len();

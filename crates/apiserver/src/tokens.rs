@@ -11,7 +11,7 @@ use crate::paths::Target;
 use crate::read::current;
 use crate::request::{Request, Response};
 use crate::server::{Call, Server};
-use crate::status::{About, Failure, Problem};
+use crate::status::{About, FieldProblem, RequestFailure};
 use crate::storage::TableKey;
 use crate::types::{decode, types};
 
@@ -20,8 +20,8 @@ const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
-fn unauthorized() -> Failure {
-    Failure::new(401, "Unauthorized", "Unauthorized")
+fn unauthorized() -> RequestFailure {
+    RequestFailure::new(401, "Unauthorized", "Unauthorized")
 }
 
 /// Paths that need no token. A client that waits for the server to start has none yet.
@@ -29,7 +29,7 @@ const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// Authenticates a request. Anonymous requests are refused: where every client may do everything, that would
 /// be every process of the machine.
-pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, Failure> {
+pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, RequestFailure> {
     let user = match bearer(request) {
         Some(token) if same(server.settings.admin_token.as_deref(), token) => User::admin(),
         Some(token) => verify(server, token).ok_or_else(unauthorized)?,
@@ -63,7 +63,7 @@ fn same(known: Option<&str>, given: &str) -> bool {
     known.is_some_and(|known| Sha256::digest(known.as_bytes()) == Sha256::digest(given.as_bytes()))
 }
 
-fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, Failure> {
+fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, RequestFailure> {
     let Some(name) = request.header("Impersonate-User") else { return Ok(user) };
     let parts: Vec<&str> = name.split(':').collect();
     let account = match parts.as_slice() {
@@ -83,7 +83,7 @@ fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, F
             return Ok(());
         }
         let why = authorization::refusal(&user, &attributes);
-        Err(Failure::forbidden(&About::new(group, resource, name), &why))
+        Err(RequestFailure::forbidden(&About::new(group, resource, name), &why))
     };
     match account {
         // Kubernetes: accounts are asked for as what they are.
@@ -169,9 +169,9 @@ fn verify(server: &Server, token: &str) -> Option<User> {
 }
 
 /// How many seconds a token is asked for.
-fn lifetime(request: &Value) -> Result<i64, Failure> {
+fn lifetime(request: &Value) -> Result<i64, RequestFailure> {
     let unreadable = |why: &str| {
-        Failure::bad_request(format!(
+        RequestFailure::bad_request(format!(
             "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: {why}"
         ))
     };
@@ -188,12 +188,12 @@ fn lifetime(request: &Value) -> Result<i64, Failure> {
         ..LEAST_SECONDS => "may not specify a duration less than 10 minutes",
         _ => "may not specify a duration larger than 2^32 seconds",
     };
-    let problem = Problem::invalid("spec.expirationSeconds", seconds, why);
-    Err(Failure::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]))
+    let problem = FieldProblem::invalid("spec.expirationSeconds", seconds, why);
+    Err(RequestFailure::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]))
 }
 
 /// Makes a token of a ServiceAccount.
-pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
     let request = media::read(call.request, "TokenRequest")?.value;
     let seconds = lifetime(&request)?;
     let target = Target { subresource: String::new(), ..call.target.clone() };

@@ -9,11 +9,11 @@ use kiln_cluster::Change;
 use kiln_value::{Map, Value, json, value};
 
 use crate::convert::from_storage;
-use crate::media::{self, Form};
+use crate::media::{self, ResponseForm};
 use crate::paths::Target;
 use crate::read::{self, Filter, metadata_only};
 use crate::server::{Call, Server, State};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::Event;
 use crate::table;
 
@@ -31,7 +31,7 @@ const BOOKMARK_SECONDS: i64 = 60;
 pub struct Watch {
     target: Target,
     filter: Filter,
-    form: Form,
+    form: ResponseForm,
     include: String,
     /// How far it came.
     revision: u64,
@@ -46,7 +46,7 @@ pub struct Watch {
 }
 
 /// Begins a watch.
-pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, Failure> {
+pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     read::check_options(&call.parameters, true)?;
     let asked = read::revision(&call.parameters)?;
@@ -129,7 +129,7 @@ impl Watch {
                         let oldest = state.store.oldest(&key);
                         let message =
                             format!("too old resource version: {} ({oldest})", self.revision);
-                        let failure = Failure::new(410, "Expired", message);
+                        let failure = RequestFailure::new(410, "Expired", message);
                         let line = value!({"type": "ERROR", "object": null});
                         self.line(line, &failure.to_value());
                         self.ended = true;
@@ -184,7 +184,7 @@ impl Watch {
         // Every watch of whole objects without a filter gets the same text.
         let stored_version =
             event.object.str_at(["apiVersion"]) == Some(self.target.api_version().as_str());
-        if self.filter.is_everything() && self.form == Form::Object && stored_version {
+        if self.filter.is_everything() && self.form == ResponseForm::Object && stored_version {
             let text = event.text.get_or_init(|| json::to_string(&event.object).into());
             let mut line = String::with_capacity(text.len() + 40);
             let _ = writeln!(line, "{{\"type\":\"{}\",\"object\":{text}}}", event.change.as_str());
@@ -213,9 +213,9 @@ impl Watch {
 
     fn event(&mut self, state: &State, kind: &str, object: &Value, seconds: i64) {
         let object = match self.form {
-            Form::Object => object.clone(),
-            Form::Metadata => metadata_only(object),
-            Form::Table => self.as_table(state, object, seconds),
+            ResponseForm::Object => object.clone(),
+            ResponseForm::Metadata => metadata_only(object),
+            ResponseForm::Table => self.as_table(state, object, seconds),
         };
         self.line(value!({"type": kind, "object": null}), &object);
     }
@@ -248,9 +248,9 @@ impl Watch {
         object.insert("metadata", Value::Map(metadata));
         let mut object = Value::Map(object);
         match self.form {
-            Form::Object => {}
-            Form::Metadata => object = metadata_only(&object),
-            Form::Table => object = self.as_table(state, &object, 0),
+            ResponseForm::Object => {}
+            ResponseForm::Metadata => object = metadata_only(&object),
+            ResponseForm::Table => object = self.as_table(state, &object, 0),
         }
         self.line(value!({"type": "BOOKMARK", "object": null}), &object);
     }

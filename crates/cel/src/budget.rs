@@ -5,7 +5,7 @@
 //! builds is charged before it is built, so memory is bounded too. A deadline is the caller's
 //! business: the [`Interrupt`] callback is asked now and then.
 
-use crate::error::{EvalError, EvalErrorKind, Failure};
+use crate::error::{EvalError, EvalErrorKind, EvalFailure};
 
 /// Limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl<'i> Meter<'i> {
 
     /// Charges for work about to be done.
     #[inline]
-    pub(crate) fn charge(&mut self, units: u64) -> Result<(), Failure> {
+    pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalFailure> {
         self.spent = self.spent.saturating_add(units);
         if self.spent > self.checkpoint { self.over() } else { Ok(()) }
     }
@@ -87,12 +87,12 @@ impl<'i> Meter<'i> {
     /// Charges a tenth of a unit per byte or element.
     // Kubernetes: the cost of looking at text is a tenth of its length, rounded up.
     #[inline]
-    pub(crate) fn charge_text(&mut self, size: u64) -> Result<(), Failure> {
+    pub(crate) fn charge_text(&mut self, size: u64) -> Result<(), EvalFailure> {
         self.charge(size.div_ceil(10))
     }
 
     #[cold]
-    fn over(&mut self) -> Result<(), Failure> {
+    fn over(&mut self) -> Result<(), EvalFailure> {
         let stop = |kind, message: &str| {
             Err(Box::new(EvalError {
                 kind,

@@ -13,11 +13,11 @@ use kiln_value::Str;
 use crate::check::{self, Checked};
 use crate::error::{CompileError, Issue};
 use crate::eval::Program;
-use crate::library::{self, Run};
+use crate::library::{self, FunctionBody};
 use crate::reads::reads;
 use crate::syntax::{self, Dialect};
 use crate::written::written;
-use crate::{Asker, PolicyScope, Span, Type, Val, Written};
+use crate::{Asker, PolicyScope, Span, Type, Val, WrittenValue};
 
 /// What expressions may mention.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(crate) struct Overload {
     pub(crate) result: Type,
     /// Called as `receiver.name(…)`; the receiver is the first parameter.
     pub(crate) member: bool,
-    pub(crate) run: Run,
+    pub(crate) run: FunctionBody,
     /// Overloads with the same number share one implementation.
     pub(crate) group: u32,
 }
@@ -182,7 +182,7 @@ impl Env {
 
     /// The maps, structures and lists that an expression writes out, outermost ones only, each with its place; none when
     /// it cannot be read, which compiling it reports.
-    pub fn written(&self, source: &str) -> Vec<(Span, Written)> {
+    pub fn written(&self, source: &str) -> Vec<(Span, WrittenValue)> {
         syntax::parse(source, &self.0.dialect).map_or_else(|_| Vec::new(), |ast| written(&ast))
     }
 
@@ -307,7 +307,7 @@ impl EnvBuilder {
     pub fn function(mut self, name: &str, params: Vec<Type>, result: Type, member: bool) -> Self {
         let functions = Arc::make_mut(&mut self.0.functions);
         let overloads = functions.entry(Str::new(name)).or_default();
-        let run: Run = |_, _| Err(crate::error::no_such_overload());
+        let run: FunctionBody = |_, _| Err(crate::error::no_such_overload());
         overloads.push(Overload { params, result, member, run, group: u32::MAX });
         self
     }

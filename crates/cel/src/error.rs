@@ -99,10 +99,10 @@ impl fmt::Display for EvalError {
 impl std::error::Error for EvalError {}
 
 /// An error that passes through the evaluator; boxed, because success is the common case.
-pub(crate) type Failure = Box<EvalError>;
+pub(crate) type EvalFailure = Box<EvalError>;
 
 /// An ordinary CEL error.
-pub(crate) fn failure(message: impl Into<String>) -> Failure {
+pub(crate) fn failure(message: impl Into<String>) -> EvalFailure {
     Box::new(EvalError {
         kind: EvalErrorKind::Value,
         message: message.into(),
@@ -113,7 +113,7 @@ pub(crate) fn failure(message: impl Into<String>) -> Failure {
 }
 
 /// The error of a call for which no overload fits the values.
-pub(crate) fn no_such_overload() -> Failure {
+pub(crate) fn no_such_overload() -> EvalFailure {
     failure("no such overload")
 }
 

@@ -41,9 +41,9 @@ pub use host::{
     HttpResponse, NoHost, Resource, ResourceRef,
 };
 pub use library::PolicyScope;
-pub use library::authz::{Answer, Asker};
+pub use library::authz::{Asker, AuthzAnswer};
 pub use span::Span;
 pub use syntax::{Token, lex};
 pub use types::Type;
 pub use value::{List, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};
-pub use written::Written;
+pub use written::WrittenValue;

@@ -9,41 +9,41 @@ use crate::syntax::ast::{Ast, ExprId, ExprKind, Literal};
 
 /// A value that is written out in an expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Written {
+pub enum WrittenValue {
     /// A map, or a structure such as `Object{…}`. Entries whose keys are computed are left out.
     Map {
         /// The name of a structure; none for a map.
         name: Option<Str>,
         /// The keys, each with its place and value.
-        entries: Vec<(Str, Span, Written)>,
+        entries: Vec<(Str, Span, WrittenValue)>,
         /// Whether entries were left out.
         open: bool,
     },
     /// A list.
-    List(Vec<Written>),
+    List(Vec<WrittenValue>),
     /// Text, a number, a boolean or null.
     Scalar(Value),
     /// What only shows when the expression runs.
     Computed,
 }
 
-impl Written {
+impl WrittenValue {
     /// The value as far as it is known, with null for what is not.
     pub fn known(&self) -> Value {
         match self {
-            Written::Map { entries, .. } => {
+            WrittenValue::Map { entries, .. } => {
                 let entries = entries.iter().map(|(key, _, value)| (key.as_str(), value.known()));
                 Value::Map(entries.collect())
             }
-            Written::List(items) => items.iter().map(Written::known).collect(),
-            Written::Scalar(value) => value.clone(),
-            Written::Computed => Value::Null,
+            WrittenValue::List(items) => items.iter().map(WrittenValue::known).collect(),
+            WrittenValue::Scalar(value) => value.clone(),
+            WrittenValue::Computed => Value::Null,
         }
     }
 }
 
 /// The maps, structures and lists of an expression that stand in no other one, each with its place.
-pub(crate) fn written(ast: &Ast) -> Vec<(Span, Written)> {
+pub(crate) fn written(ast: &Ast) -> Vec<(Span, WrittenValue)> {
     let mut inner = HashSet::new();
     for expr in &ast.exprs {
         let children: Vec<ExprId> = match &expr.kind {
@@ -74,11 +74,11 @@ fn undressed(ast: &Ast, mut id: ExprId) -> ExprId {
 }
 
 /// The parser has seen to it that nothing nests too deep.
-fn value(ast: &Ast, id: ExprId) -> Written {
+fn value(ast: &Ast, id: ExprId) -> WrittenValue {
     let id = undressed(ast, id);
     match ast.kind(id) {
         ExprKind::List(items) => {
-            Written::List(items.iter().map(|item| value(ast, item.value)).collect())
+            WrittenValue::List(items.iter().map(|item| value(ast, item.value)).collect())
         }
         ExprKind::Map(written) => {
             let key = |key: ExprId| match ast.kind(undressed(ast, key)) {
@@ -92,24 +92,24 @@ fn value(ast: &Ast, id: ExprId) -> Written {
                     Some((key, span, value(ast, entry.value)))
                 })
                 .collect();
-            Written::Map { name: None, open: entries.len() < written.len(), entries }
+            WrittenValue::Map { name: None, open: entries.len() < written.len(), entries }
         }
         ExprKind::Struct { name, fields } => {
             let field = |field: &crate::syntax::ast::Field| {
                 (field.name.clone(), field.span, value(ast, field.value))
             };
             let entries = fields.iter().map(field).collect();
-            Written::Map { name: Some(name.clone()), entries, open: false }
+            WrittenValue::Map { name: Some(name.clone()), entries, open: false }
         }
         ExprKind::Literal(literal) => match literal {
-            Literal::Null => Written::Scalar(Value::Null),
-            Literal::Bool(flag) => Written::Scalar(Value::from(*flag)),
-            Literal::Int(number) => Written::Scalar(Value::from(*number)),
-            Literal::UInt(number) => Written::Scalar(Value::from(*number)),
-            Literal::Double(number) => Written::Scalar(Value::from(*number)),
-            Literal::String(text) => Written::Scalar(Value::from(text.as_str())),
-            Literal::Bytes(_) => Written::Computed,
+            Literal::Null => WrittenValue::Scalar(Value::Null),
+            Literal::Bool(flag) => WrittenValue::Scalar(Value::from(*flag)),
+            Literal::Int(number) => WrittenValue::Scalar(Value::from(*number)),
+            Literal::UInt(number) => WrittenValue::Scalar(Value::from(*number)),
+            Literal::Double(number) => WrittenValue::Scalar(Value::from(*number)),
+            Literal::String(text) => WrittenValue::Scalar(Value::from(text.as_str())),
+            Literal::Bytes(_) => WrittenValue::Computed,
         },
-        _ => Written::Computed,
+        _ => WrittenValue::Computed,
     }
 }

@@ -15,7 +15,7 @@ use crate::interrupt;
 /// What was fetched, for as long as it is needed.
 #[derive(Default)]
 pub(crate) struct Fetched {
-    folder: Option<TempDir>,
+    directory: Option<TempDir>,
     git: Option<Remote>,
     files: usize,
 }
@@ -60,16 +60,16 @@ impl Fetched {
             address.starts_with("http") && matches!(ending, Some("yaml" | "yml" | "json"));
         if is_file {
             let bytes = fetch::get(address, most_bytes).map_err(failed)?;
-            let folder = match &self.folder {
-                Some(folder) => folder,
-                None => self.folder.insert(
-                    tempfile::tempdir()
-                        .map_err(|error| input::cannot("write", "a temporary folder", &error))?,
-                ),
-            };
+            let directory =
+                match &self.directory {
+                    Some(directory) => directory,
+                    None => self.directory.insert(tempfile::tempdir().map_err(|error| {
+                        input::cannot("write", "a temporary directory", &error)
+                    })?),
+                };
             self.files += 1;
             let name = bare.rsplit('/').next().unwrap_or("fetched.yaml");
-            let path = folder.path().join(format!("{}-{name}", self.files));
+            let path = directory.path().join(format!("{}-{name}", self.files));
             input::write_file(&path, &String::from_utf8_lossy(&bytes))?;
             return Ok(path.display().to_string());
         }
@@ -85,10 +85,10 @@ impl Fetched {
             self.git = Some(Remote::new(false, most_bytes, running));
         }
         let Some(git) = &self.git else { return Ok(address.to_owned()) };
-        let folder = git.clone_repository(&repository).map_err(failed)?;
+        let directory = git.clone_repository(&repository).map_err(failed)?;
         Ok(match repository.path() {
-            "" => folder,
-            path => format!("{folder}/{path}"),
+            "" => directory,
+            path => format!("{directory}/{path}"),
         })
     }
 }

@@ -62,6 +62,8 @@ pub(crate) enum Format {
     Junit,
     /// Markdown table
     Markdown,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
 }
 
 impl Format {
@@ -74,6 +76,7 @@ impl Format {
             Format::Json => "json",
             Format::Junit => "junit",
             Format::Markdown => "markdown",
+            Format::Sarif => "sarif",
         }
     }
 }

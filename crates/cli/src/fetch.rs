@@ -115,8 +115,8 @@ fn redirected(from: &str, to: &str) -> Result<String> {
         format!("{scheme}://{host}{to}")
     } else {
         let path = rest.split(['?', '#']).next().unwrap_or(rest);
-        let folder = path.rfind('/').map_or(host, |end| &path[..end]);
-        format!("{scheme}://{folder}/{to}")
+        let directory = path.rfind('/').map_or(host, |end| &path[..end]);
+        format!("{scheme}://{directory}/{to}")
     };
     let allowed: &[&str] =
         if scheme.eq_ignore_ascii_case("https") { &["https://"] } else { &["http://", "https://"] };

@@ -42,13 +42,13 @@ fn look(paths: &[String]) -> Seen {
     let mut seen = Seen::new();
     for path in paths {
         // A suite's files lie beside it.
-        let folder = match Path::new(path) {
+        let directory = match Path::new(path) {
             path if path.is_dir() => path,
             path => {
                 path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
             }
         };
-        let files = input::files_below(&folder.display().to_string()).unwrap_or_default();
+        let files = input::files_below(&directory.display().to_string()).unwrap_or_default();
         for file in files {
             let metadata = fs::metadata(&file).ok();
             let written = metadata.and_then(|m| Some((m.modified().ok()?, m.len())));

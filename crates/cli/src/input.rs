@@ -38,7 +38,7 @@ pub(crate) fn read(path: &str, limit: u64) -> Result<Input, Diagnostic> {
         }
     })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Diagnostic::error(format!("{path} is a folder"))
+        return Err(Diagnostic::error(format!("{path} is a directory"))
             .hint("name the files in it, or use a command that takes directories"));
     }
     read_limited(file, path, limit)
@@ -104,18 +104,18 @@ fn is_special(path: &Path) -> bool {
 /// What is named like a YAML or JSON file below a directory, in the order of names.
 fn entries_below(path: &str) -> Result<Vec<String>, Diagnostic> {
     let mut files = Vec::new();
-    let mut folders = vec![PathBuf::from(path)];
-    while let Some(folder) = folders.pop() {
-        let shown = folder.display().to_string();
-        let entries = fs::read_dir(&folder).map_err(|error| cannot("read", &shown, &error))?;
+    let mut directories = vec![PathBuf::from(path)];
+    while let Some(directory) = directories.pop() {
+        let shown = directory.display().to_string();
+        let entries = fs::read_dir(&directory).map_err(|error| cannot("read", &shown, &error))?;
         for entry in entries {
             let entry = entry.map_err(|error| cannot("read", &shown, &error))?.path();
             let ending = entry.extension().and_then(|ending| ending.to_str());
             if entry.is_symlink() && entry.is_dir() {
-                // A link to a folder above would never end.
+                // A link to a directory above would never end.
                 continue;
             } else if entry.is_dir() {
-                folders.push(entry);
+                directories.push(entry);
             } else if matches!(ending, Some("yaml" | "yml" | "json")) {
                 files.push(entry.display().to_string());
             }
@@ -183,7 +183,7 @@ impl Drop for Replacement {
 
 pub(crate) fn cannot(verb: &str, path: &str, error: &io::Error) -> Diagnostic {
     let problem = match error.kind() {
-        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
     };
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn new_text_is_private_until_it_has_the_mode_of_the_old() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let path = folder.path().join("new");
+        let path = directory.path().join("new");
         drop(new_private(&path).unwrap());
         assert_eq!(mode(&path), 0o600);
         assert!(new_private(&path).is_err(), "an existing file is not opened");
-        let old = folder.path().join("old.yaml");
+        let old = directory.path().join("old.yaml");
         fs::write(&old, "a").unwrap();
         fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
         Replacement::prepare(&old.display().to_string(), "b").unwrap().put().unwrap();

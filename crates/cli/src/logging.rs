@@ -5,6 +5,12 @@ use kiln_diagnostic::Diagnostic;
 /// The names of levels, from the rarest to all.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// The part of the program that talks to a cluster, as log filters name it.
+const RUNTIME: &str = "kiln_runtime";
+
+/// Its name up to 0.1: filters in environments and charts keep their meaning.
+const FORMER_RUNTIME: &str = "kiln_live";
+
 /// Begins to log.
 ///
 /// # Errors
@@ -12,7 +18,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 pub(crate) fn begin(levels: &str, as_json: bool) -> Result<(), Diagnostic> {
     let refused = |problem: &str| {
         Diagnostic::error(format!("--log {levels:?}: {problem}")).hint(format!(
-            "give a level ({}), or levels per part, such as warn,kiln_live=debug",
+            "give a level ({}), or levels per part, such as warn,kiln_runtime=debug",
             LEVELS.join(", ")
         ))
     };
@@ -20,7 +26,7 @@ pub(crate) fn begin(levels: &str, as_json: bool) -> Result<(), Diagnostic> {
         return Err(refused(&format!("{word:?} is not a level")));
     }
     let directives: Vec<String> = levels.split(',').map(|word| own(word.trim())).collect();
-    kiln_live::logs(&directives.join(","), as_json).map_err(|problem| refused(&problem))
+    kiln_runtime::logs(&directives.join(","), as_json).map_err(|problem| refused(&problem))
 }
 
 /// A level that is given for everything means the lines of Kiln: libraries that it is built on fill the log with
@@ -29,7 +35,12 @@ fn own(word: &str) -> String {
     match word.to_ascii_lowercase().as_str() {
         "debug" | "4" => "warn,kiln=debug".to_owned(),
         "trace" | "5" => "warn,kiln=trace".to_owned(),
-        _ => word.to_owned(),
+        _ => match word.strip_prefix(FORMER_RUNTIME) {
+            Some(rest) if rest.is_empty() || rest.starts_with([':', '=', '[']) => {
+                format!("{RUNTIME}{rest}")
+            }
+            _ => word.to_owned(),
+        },
     }
 }
 
@@ -52,6 +63,10 @@ mod tests {
             ("debug", "warn,kiln=debug"),
             ("TRACE", "warn,kiln=trace"),
             ("hyper=debug", "hyper=debug"),
+            ("kiln_live=debug", "kiln_runtime=debug"),
+            ("kiln_live::lease=trace", "kiln_runtime::lease=trace"),
+            ("kiln_live", "kiln_runtime"),
+            ("kiln_lively=debug", "kiln_lively=debug"),
         ] {
             assert_eq!(own(given), meant);
         }
@@ -65,11 +80,11 @@ mod tests {
             "WARN",
             "off",
             "3",
-            "kiln_live",
+            "kiln_runtime",
             "hyper::proto",
             "hyper=debug",
             "[request{method=GET}]=debug",
-            "kiln_live[pass]",
+            "kiln_runtime[pass]",
         ] {
             assert!(!is_stray(good), "{good}");
         }

@@ -160,10 +160,10 @@ impl FunctionArgs {
 }
 
 fn below(variable: &str, path: &str) -> Option<String> {
-    let folder = std::env::var(variable).ok().filter(|folder| !folder.is_empty())?;
-    // Plugins run in other folders than this one.
-    let folder = std::path::absolute(format!("{folder}{path}")).ok()?;
-    folder.to_str().map(str::to_owned)
+    let directory = std::env::var(variable).ok().filter(|directory| !directory.is_empty())?;
+    // Plugins run in other directories than this one.
+    let directory = std::path::absolute(format!("{directory}{path}")).ok()?;
+    directory.to_str().map(str::to_owned)
 }
 
 /// Where kustomize looks for exec plugins, the first that exists, and those before it that do not.

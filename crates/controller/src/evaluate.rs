@@ -9,7 +9,7 @@ use kiln_engine::{
     ContentHash, Cost, Effect, Ensure, EvalEnv, Event, Failure, FailureKind, Lineage, Loop,
     PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
 };
-use kiln_jmespath::Sources;
+use kiln_jmespath::AmbientSources;
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{ApplyRules, Mutate, Policy, Program, Rule, Targets};
 use kiln_value::Value;
@@ -362,7 +362,7 @@ struct Chance {
     next: Cell<u64>,
 }
 
-impl Sources for Chance {
+impl AmbientSources for Chance {
     fn now(&self) -> Option<SystemTime> {
         Some(SystemTime::UNIX_EPOCH + Duration::from_millis(self.now))
     }

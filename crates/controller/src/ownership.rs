@@ -76,6 +76,11 @@ impl Ownership {
     }
 
     /// Whether a rule made it.
+    ///
+    /// The annotation names one rule of one policy. Labels cannot: their values are limited to 63 characters and
+    /// Kyverno's hold only names, so they may mean several rules. The reach of the policy is checked in both cases,
+    /// because a user who can write the object can write its annotations: a policy of a namespace must not own objects
+    /// elsewhere by a claim that names it.
     pub(crate) fn is_of(&self, rule: &RuleId) -> bool {
         match &self.rule {
             Some(named) => *named == rule.to_string() && self.labels.is_in_reach_of(&rule.policy),
@@ -94,6 +99,10 @@ impl Ownership {
     }
 
     /// Whether it comes from this life of the policy. Claims of others say nothing about it.
+    ///
+    /// A policy that was deleted and stored again under its name is another policy: what the first one left behind on
+    /// purpose (`orphanDownstreamOnPolicyDelete`) must not be deleted by the second. Other engines write no UID, and
+    /// counting their objects as foreign would make adoption impossible.
     pub(crate) fn is_of_life(&self, policy_uid: &str) -> bool {
         self.policy_uid.as_ref().is_none_or(|uid| uid == policy_uid)
     }
@@ -125,6 +134,8 @@ pub(crate) fn marked(
     keys: &ClaimKeys,
 ) -> Value {
     let mut object = ensure.object.clone();
+    // Before anything is added: a clone takes over the labels of its source, which may be a downstream itself, and
+    // signing a claim that was copied would prove something that is not true.
     strip_foreign(&mut object, &ensure.claim.labels(rule.lifecycle.labels));
     let mut annotations = ensure.claim.annotations();
     annotations.push((PATTERN.into(), pattern_of(ensure, rule)));

@@ -18,8 +18,6 @@ use crate::ownership::Ownership;
 use crate::retry::backoff;
 use crate::work_queue::{Condition, Key, Waiting};
 
-/// Who reports, in Kyverno's words.
-const SOURCE: &str = "KyvernoGeneratingPolicy";
 /// The group of reports.
 const GROUP: &str = "wgpolicyk8s.io";
 /// How often a write is tried that the cluster refuses.
@@ -218,7 +216,7 @@ impl Controller {
         if let Some(severity) = about("severity").filter(|word| SEVERITIES.contains(word)) {
             map.insert("severity", severity);
         }
-        map.insert("source", SOURCE);
+        map.insert("source", Dialect::GeneratingPolicy.report_source());
         map.insert("timestamp", value!({"nanos": 0, "seconds": self.now / 1000}));
         Value::Map(map)
     }
@@ -352,7 +350,8 @@ fn results(report: &Value) -> impl Iterator<Item = &Value> {
 
 /// The policy of a result, if it is one of ours.
 fn policy_of(result: &Value) -> Option<&str> {
-    result.str_at(["policy"]).filter(|_| result.str_at(["source"]) == Some(SOURCE))
+    let source = Dialect::GeneratingPolicy.report_source();
+    result.str_at(["policy"]).filter(|_| result.str_at(["source"]) == Some(source))
 }
 
 /// A result without when it came.

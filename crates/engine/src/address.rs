@@ -17,7 +17,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::protected_namespaces;
 
 /// A part of a text that was filled.
-enum Part {
+enum FilledPart {
     /// What the policy says.
     Own(String),
     /// What a variable says, and its expression.
@@ -35,18 +35,18 @@ pub(crate) struct FilledPath {
 
 /// What is filled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AddressKind {
     ApiPath,
     Service,
     Expression,
 }
 
-impl Kind {
+impl AddressKind {
     fn what(self) -> &'static str {
         match self {
-            Kind::ApiPath => "urlPath",
-            Kind::Service => "the address of a service",
-            Kind::Expression => "an expression",
+            AddressKind::ApiPath => "urlPath",
+            AddressKind::Service => "the address of a service",
+            AddressKind::Expression => "an expression",
         }
     }
 }
@@ -99,12 +99,16 @@ impl Quote {
 impl Layer<'_> {
     /// The path of a request to the API server.
     pub(crate) fn api_path(&self, template: &Template) -> Result<FilledPath, Failure> {
-        Address::joined(Kind::ApiPath, &self.parts(template, Kind::ApiPath)?)
+        AddressBuilder::joined(AddressKind::ApiPath, &self.parts(template, AddressKind::ApiPath)?)
     }
 
     /// The address of a service.
     pub(crate) fn service_url(&self, template: &Template) -> Result<String, Failure> {
-        Ok(Address::joined(Kind::Service, &self.parts(template, Kind::Service)?)?.text)
+        Ok(AddressBuilder::joined(
+            AddressKind::Service,
+            &self.parts(template, AddressKind::Service)?,
+        )?
+        .text)
     }
 
     /// A name, or a part of one, in which some characters mean something if the policy writes them.
@@ -119,10 +123,10 @@ impl Layer<'_> {
         if template.is_plain() || !(name.is_empty() || name.contains(meaningful)) {
             return Ok(name);
         }
-        let parts = self.parts(template, Kind::ApiPath)?;
-        let said = |part: &Part| match part {
-            Part::Own(_) => false,
-            Part::Said(text, _) | Part::Structure(text) => {
+        let parts = self.parts(template, AddressKind::ApiPath)?;
+        let said = |part: &FilledPart| match part {
+            FilledPart::Own(_) => false,
+            FilledPart::Said(text, _) | FilledPart::Structure(text) => {
                 name.is_empty() || text.contains(meaningful)
             }
         };
@@ -141,20 +145,20 @@ impl Layer<'_> {
     pub(crate) fn expression_text(&self, template: &Template) -> Result<String, Failure> {
         let mut text = String::new();
         let mut quote = Quote::None;
-        for part in self.parts(template, Kind::Expression)? {
+        for part in self.parts(template, AddressKind::Expression)? {
             match part {
-                Part::Own(own) => {
+                FilledPart::Own(own) => {
                     quote = quote.after(&own);
                     text.push_str(&own);
                 }
                 // A list or a map is asked for as one: its texts are between quotes of its own.
-                Part::Structure(json)
+                FilledPart::Structure(json)
                     if quote == Quote::None
                         || (quote == Quote::Within('`') && !json.contains('`')) =>
                 {
                     text.push_str(&json);
                 }
-                Part::Said(said, _) | Part::Structure(said) => {
+                FilledPart::Said(said, _) | FilledPart::Structure(said) => {
                     let said = quote.quoted(&said).ok_or_else(|| {
                         let message = format!("a variable brings {said:?} into an expression, which is more than a value or a name");
                         Failure::new(FailureKind::Value, message)
@@ -167,66 +171,68 @@ impl Layer<'_> {
         Ok(text)
     }
 
-    fn parts(&self, template: &Template, kind: Kind) -> Result<Vec<Part>, Failure> {
+    fn parts(&self, template: &Template, kind: AddressKind) -> Result<Vec<FilledPart>, Failure> {
         let what = kind.what();
         if template.is_plain() {
             let text = text_of(template.document().clone(), what)?;
-            return Ok(vec![Part::Own(text.to_string())]);
+            return Ok(vec![FilledPart::Own(text.to_string())]);
         }
         let filled = self.fill_text(template)?;
         let mut parts = Vec::new();
         let mut done = 0;
         for FilledValue { at, value, expression } in filled.values {
             if at.start > done {
-                parts.push(Part::Own(filled.text[done..at.start].to_owned()));
+                parts.push(FilledPart::Own(filled.text[done..at.start].to_owned()));
             }
             done = at.end;
             let is_all = at == (0..filled.text.len());
             let is_structure = matches!(value, Value::Map(_) | Value::List(_));
-            if (is_structure && kind != Kind::Expression)
+            if (is_structure && kind != AddressKind::Expression)
                 || (is_all && !matches!(value, Value::String(_)))
             {
                 return Err(not_text(&value, what));
             }
             let text = filled.text[at.clone()].to_owned();
             match self.source(&expression) {
-                Some(Source::Written) => parts.push(Part::Own(text)),
-                _ if is_structure => parts.push(Part::Structure(text)),
-                Some(Source::Named) if kind == Kind::Service && at.start == 0 => {
-                    parts.push(Part::Own(text));
+                Some(ValueSource::Written) => parts.push(FilledPart::Own(text)),
+                _ if is_structure => parts.push(FilledPart::Structure(text)),
+                Some(ValueSource::Named) if kind == AddressKind::Service && at.start == 0 => {
+                    parts.push(FilledPart::Own(text));
                 }
-                Some(Source::Text(layer, template)) => parts.extend(layer.parts(template, kind)?),
-                _ => parts.push(Part::Said(text, expression)),
+                Some(ValueSource::Text(layer, template)) => {
+                    parts.extend(layer.parts(template, kind)?);
+                }
+                _ => parts.push(FilledPart::Said(text, expression)),
             }
         }
         if done < filled.text.len() {
-            parts.push(Part::Own(filled.text[done..].to_owned()));
+            parts.push(FilledPart::Own(filled.text[done..].to_owned()));
         }
         Ok(parts)
     }
 
     /// Where the value of a variable comes from, if that is the policy itself.
-    fn source(&self, expression: &str) -> Option<Source<'_>> {
+    fn source(&self, expression: &str) -> Option<ValueSource<'_>> {
         let path = Some(expression.trim()).filter(|path| protected_namespaces::is_path(path))?;
         let (layer, entry) = self.entry(path)?;
         match &entry.load {
-            _ if protected_namespaces::written(entry).is_some() => Some(Source::Written),
+            _ if protected_namespaces::written(entry).is_some() => Some(ValueSource::Written),
             Load::Variable { value: Some(value), query: None, default: None }
                 if path == entry.name && value.document().as_str().is_some() =>
             {
-                Some(Source::Text(layer, value))
+                Some(ValueSource::Text(layer, value))
             }
             Load::ConfigMap { name, namespace }
                 if name.is_plain() && namespace.as_ref().is_none_or(Template::is_plain) =>
             {
-                Some(Source::Named)
+                Some(ValueSource::Named)
             }
             _ => None,
         }
     }
 }
 
-enum Source<'s> {
+enum ValueSource<'s> {
     /// It is written down as it is.
     Written,
     /// It is a text with variables of its own.
@@ -237,7 +243,7 @@ enum Source<'s> {
 
 /// What the next character is a part of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AddressPart {
     Scheme,
     Authority,
     Step,
@@ -247,10 +253,10 @@ enum Place {
 }
 
 /// An address that is being built.
-struct Address {
-    kind: Kind,
+struct AddressBuilder {
+    kind: AddressKind,
     text: String,
-    place: Place,
+    place: AddressPart,
     /// Where the step or the value began, whether a variable is in it, and whether text of the policy is.
     began: usize,
     said: bool,
@@ -259,24 +265,27 @@ struct Address {
     said_steps: Vec<String>,
 }
 
-impl Address {
-    fn joined(kind: Kind, parts: &[Part]) -> Result<FilledPath, Failure> {
-        let place = if kind == Kind::Service { Place::Scheme } else { Place::Step };
+impl AddressBuilder {
+    fn joined(kind: AddressKind, parts: &[FilledPart]) -> Result<FilledPath, Failure> {
+        let place =
+            if kind == AddressKind::Service { AddressPart::Scheme } else { AddressPart::Step };
         let (text, said_steps) = (String::new(), Vec::new());
         let mut address =
-            Address { kind, text, place, began: 0, said: false, own: false, said_steps };
+            AddressBuilder { kind, text, place, began: 0, said: false, own: false, said_steps };
         for (at, part) in parts.iter().enumerate() {
             match part {
-                Part::Own(text) => text.chars().try_for_each(|c| address.own(c))?,
-                Part::Said(said, expression) => {
+                FilledPart::Own(text) => text.chars().try_for_each(|c| address.own(c))?,
+                FilledPart::Said(said, expression) => {
                     let next = match parts.get(at + 1) {
                         None => Some(""),
-                        Some(Part::Own(text)) => Some(text.as_str()),
-                        Some(Part::Said(..) | Part::Structure(_)) => None,
+                        Some(FilledPart::Own(text)) => Some(text.as_str()),
+                        Some(FilledPart::Said(..) | FilledPart::Structure(_)) => None,
                     };
                     address.said(said, expression, next)?;
                 }
-                Part::Structure(json) => return Err(address.refused(json, "which is not text")),
+                FilledPart::Structure(json) => {
+                    return Err(address.refused(json, "which is not text"));
+                }
             }
         }
         address.end_step()?;
@@ -285,16 +294,17 @@ impl Address {
 
     fn own(&mut self, c: char) -> Result<(), Failure> {
         let next = match (self.place, c) {
-            (Place::Scheme, '/') if self.text.ends_with(":/") => Some(Place::Authority),
-            (Place::Authority | Place::Step, '/') => Some(Place::Step),
-            (Place::Authority | Place::Step, '?') | (Place::Key | Place::Value, '&') => {
-                Some(Place::Key)
-            }
+            (AddressPart::Scheme, '/') if self.text.ends_with(":/") => Some(AddressPart::Authority),
+            (AddressPart::Authority | AddressPart::Step, '/') => Some(AddressPart::Step),
+            (AddressPart::Authority | AddressPart::Step, '?')
+            | (AddressPart::Key | AddressPart::Value, '&') => Some(AddressPart::Key),
             // A slip for `&` in a path of the API server.
-            (Place::Key | Place::Value, '?') if self.kind == Kind::ApiPath => Some(Place::Key),
-            (Place::Key, '=') => Some(Place::Value),
-            (Place::Scheme | Place::Fragment, _) => None,
-            (_, '#') if self.kind == Kind::Service => Some(Place::Fragment),
+            (AddressPart::Key | AddressPart::Value, '?') if self.kind == AddressKind::ApiPath => {
+                Some(AddressPart::Key)
+            }
+            (AddressPart::Key, '=') => Some(AddressPart::Value),
+            (AddressPart::Scheme | AddressPart::Fragment, _) => None,
+            (_, '#') if self.kind == AddressKind::Service => Some(AddressPart::Fragment),
             _ => None,
         };
         if next.is_some() {
@@ -312,13 +322,13 @@ impl Address {
     /// A step that a variable is in has to be one.
     fn end_step(&mut self) -> Result<(), Failure> {
         let step = &self.text[self.began..];
-        if self.place == Place::Step && self.said {
+        if self.place == AddressPart::Step && self.said {
             if ["", ".", ".."].contains(&step) {
                 return Err(self.refused(step, "which is not a step of a path"));
             }
             self.said_steps.push(step.to_owned());
         }
-        if self.place == Place::Authority && self.said && !self.own {
+        if self.place == AddressPart::Authority && self.said && !self.own {
             return Err(self.refused(step, "where the policy has to say which host is asked"));
         }
         Ok(())
@@ -331,25 +341,25 @@ impl Address {
         };
         self.said = true;
         match self.place {
-            Place::Scheme => {
+            AddressPart::Scheme => {
                 return Err(self.refused(said, "where the policy has to say which host is asked"));
             }
-            Place::Authority if !within(&['-'], said) => {
+            AddressPart::Authority if !within(&['-'], said) => {
                 return Err(self.refused(said, "which is more than a part of a host's name"));
             }
-            Place::Key if !within(&['-', '.', '_'], said) => {
+            AddressPart::Key if !within(&['-', '.', '_'], said) => {
                 return Err(self.refused(said, "which is more than a name"));
             }
-            Place::Authority | Place::Key => self.text.push_str(said),
-            Place::Step if self.takes_api_version(said, next) => self.text.push_str(said),
-            Place::Step => {
+            AddressPart::Authority | AddressPart::Key => self.text.push_str(said),
+            AddressPart::Step if self.takes_api_version(said, next) => self.text.push_str(said),
+            AddressPart::Step => {
                 let is_more = |c: char| matches!(c, '/' | '?' | '#' | '%' | '\\') || c.is_control();
                 if said.contains(is_more) {
                     return Err(self.refused(said, "which is more than one step of a path"));
                 }
                 encode(&mut self.text, said, b"-._~!$&'()*+,;=:@");
             }
-            Place::Value => {
+            AddressPart::Value => {
                 let is_all = self.text.len() == self.began
                     && next
                         .is_some_and(|next| next.is_empty() || next.starts_with(['&', '?', '#']));
@@ -363,12 +373,12 @@ impl Address {
                 if said.is_empty() && is_all && key.ends_with("Selector") {
                     return Err(self.refused(said, "which would select everything"));
                 }
-                if self.kind == Kind::ApiPath && !is_all && said.contains(is_more) {
+                if self.kind == AddressKind::ApiPath && !is_all && said.contains(is_more) {
                     return Err(self.refused(said, "which is more than one value of a selector"));
                 }
                 encode(&mut self.text, said, b"-._~!$'()*,=:@/");
             }
-            Place::Fragment => encode(&mut self.text, said, b"-._~"),
+            AddressPart::Fragment => encode(&mut self.text, said, b"-._~"),
         }
         Ok(())
     }
@@ -384,7 +394,7 @@ impl Address {
         let step = step.and_then(|rest| rest.split_once('/')).map(|(step, _)| step);
         // Otherwise the policy says the version itself.
         let follows = step.is_some_and(|step| step == "namespaces");
-        self.kind == Kind::ApiPath
+        self.kind == AddressKind::ApiPath
             && self.text == "/apis/"
             && follows
             && said

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use kiln_jmespath::{Expression, Meter, Root};
 use kiln_rules::{ContextEntry, Load, QueryText, Rule};
 use kiln_value::{MAX_DEPTH, Map, Path, Str, Value};
-use kiln_variables::conditions::{Effort, Outcome as ConditionsOutcome};
+use kiln_variables::conditions::{ConditionsOutcome, Effort};
 use kiln_variables::{
     Conditions, FilledText, Limits as TemplateLimits, Query, QueryError, Scope, Substitution,
     Template,

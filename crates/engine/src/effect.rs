@@ -2,6 +2,7 @@
 
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
+use kiln_pattern::Fix;
 use kiln_rules::{Actions, Existing, RuleId, Write};
 use kiln_value::{Str, Value};
 
@@ -41,6 +42,9 @@ pub struct Violation {
     pub actions: Actions,
     /// It counts as a failure in reports; otherwise as a warning.
     pub scored: bool,
+    /// The smallest change of the object with which the rule passes, if it was asked for and there is one that leaves no
+    /// choice.
+    pub fix: Option<Fix>,
 }
 
 /// An object is to be there.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kiln_jmespath::{NoSources, Sources};
+use kiln_jmespath::{AmbientSources, NoAmbientSources};
 use kiln_object::Kinds;
 use kiln_value::Str;
 
@@ -18,7 +18,7 @@ pub struct EvalEnv<'w> {
     /// The kinds that are known: their scopes and plurals.
     pub kinds: &'w Kinds,
     /// The time, chance, and addresses of names.
-    pub sources: &'w dyn Sources,
+    pub sources: &'w dyn AmbientSources,
     /// Services and registries.
     pub external_data: &'w dyn ExternalData,
     /// What the evaluation of one rule may cost.
@@ -35,7 +35,7 @@ impl<'w> EvalEnv<'w> {
         EvalEnv {
             view,
             kinds,
-            sources: &NoSources,
+            sources: &NoAmbientSources,
             external_data: &NoExternalData,
             limits: Limits::default(),
             protected_namespaces: &[],

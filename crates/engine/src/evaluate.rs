@@ -14,11 +14,12 @@ use std::sync::Arc;
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
+use kiln_pattern::Fix;
 use kiln_rules::{
     Check, Exception, Exempts, Modify, ModifyAction, Mutate, Operation, Payload, PodSecurity,
     Program, Rule, Script, Unmet, Validate,
 };
-use kiln_value::{Map, Str, Value};
+use kiln_value::{Map, Str, Value, json};
 
 use crate::claim::ObjectRef;
 use crate::context::{Context, EvalShared, place};
@@ -27,7 +28,7 @@ use crate::eval_env::EvalEnv;
 use crate::event::{Event, User};
 use crate::failure::{Failure, FailureKind};
 use crate::generate::GenerateRun;
-use crate::limits::Counters;
+use crate::limits::{Counters, Limits};
 use crate::lineage::Lineage;
 use crate::matching::{Compare, Matcher};
 use crate::modify::Modifying;
@@ -316,6 +317,7 @@ impl<'e> Evaluation<'e> {
         if !self.guards_hold(&context, "preconditions")? {
             return Ok(self.because(Verdict::Skip, "preconditions not met"));
         }
+        self.add_report_properties(&context);
         self.shared.tracer.acts();
         if program.changes_trigger() {
             self.state.lineage = event.lineage.clone();
@@ -393,7 +395,7 @@ impl<'e> Evaluation<'e> {
         let patches = changed.patches.into_iter();
         self.state.effects.extend(patches.map(|patch| Effect::Patch(Box::new(patch))));
         self.state.failures.extend(changed.failures);
-        self.state.properties = changed.properties;
+        self.state.properties.extend(changed.properties);
         self.mutated(program)
     }
 
@@ -462,6 +464,7 @@ impl<'e> Evaluation<'e> {
                 return Ok(self.because(Verdict::Skip, why));
             }
         }
+        self.add_report_properties(&context);
         self.state.lineage = event.lineage.clone();
         let deleting = event.object.is_none();
         let checked = if let Check::PodSecurity(wanted) = &program.check {
@@ -503,14 +506,33 @@ impl<'e> Evaluation<'e> {
             return Ok(self.because(Verdict::Skip, why));
         }
         let actions = matcher.actions(&program.on_failure)?;
+        let fix = failed.fix.and_then(|fix| self.verified(fix, object));
         self.state.why = Some(failed.message.clone().into());
         self.state.effects.push(Effect::Violation(Box::new(Violation {
             message: failed.message,
             faults: failed.faults,
             actions,
             scored: program.scored,
+            fix,
         })));
         Ok(Verdict::Pass)
+    }
+
+    /// A fix with which the rule passes. It may take further changes, which the next evaluation finds: a loop ends at the
+    /// first element that fails.
+    fn verified(&self, fix: Fix, object: &Value) -> Option<Fix> {
+        self.event.object.as_ref()?;
+        let event = Event { object: Some(fix.applied(object)?), ..self.event.clone() };
+        let eval_env = self.shared.eval_env;
+        let limits = eval_env.limits;
+        let limits = Limits { trace: 0, fixes: limits.fixes.checked_sub(1)?, ..limits };
+        let eval_env = EvalEnv { limits, ..*eval_env };
+        let after = evaluate_except(self.rule, self.exceptions, &event, &eval_env);
+        match after.status() {
+            Status::Pass => Some(fix),
+            Status::Fail | Status::Warn => fix.then(after.violation()?.fix.clone()?),
+            Status::Skip | Status::Error | Status::NoMatch => None,
+        }
     }
 
     /// Holds an object against the Pod Security Standards, with what exceptions leave out.
@@ -537,7 +559,7 @@ impl<'e> Evaluation<'e> {
             self.state.exceptions = names;
             return Ok(Err(self.because(Verdict::Skip, why)));
         }
-        self.state.properties = secured.properties;
+        self.state.properties.extend(secured.properties);
         Ok(Ok(secured.checked))
     }
 
@@ -566,11 +588,11 @@ impl<'e> Evaluation<'e> {
                 Ok(Err(verdict))
             }
             Judged::Checked(checked, properties) => {
-                self.state.properties = properties;
+                self.state.properties.extend(properties);
                 Ok(Ok(checked))
             }
             Judged::Error(failure, said, properties) => {
-                self.state.properties = properties;
+                self.state.properties.extend(properties);
                 self.state.failures.push(*failure);
                 Ok(Err(self.because(Verdict::Error, said)))
             }
@@ -724,6 +746,7 @@ impl<'e> Evaluation<'e> {
                 Ok(false) | Err(_) => Verdict::Skip,
             });
         }
+        self.add_report_properties(&context);
         self.make(object, &context, None)
     }
 
@@ -810,6 +833,19 @@ impl<'e> Evaluation<'e> {
         self.state.effects.extend(run.made.into_iter().map(|made| Effect::Ensure(Box::new(made))));
         self.state.failures.extend(run.failures);
         Ok(Verdict::Pass)
+    }
+
+    /// Fills in what the rule adds to reports.
+    fn add_report_properties(&mut self, context: &Context<'_>) {
+        for (key, template) in &self.rule.report_properties {
+            let filled = match context.fill(template) {
+                Ok(Value::String(text)) => text,
+                Ok(other) => json::to_string(&other).into(),
+                // Kyverno: a property that cannot be filled in does not stop the rule.
+                Err(_) => template.document().as_str().unwrap_or_default().into(),
+            };
+            self.state.properties.push((key.clone(), filled));
+        }
     }
 
     fn guards_hold(&self, context: &Context<'_>, what: &str) -> Result<bool, Failure> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_jmespath::{Environment, Expression, Limits, NoSources};
+use kiln_jmespath::{Environment, Expression, Limits, NoAmbientSources};
 use kiln_value::{Str, Value};
 
 use crate::external_data::{ExternalData, ExternalDataError, ServiceAnswer, ServiceRequest};
@@ -28,7 +28,7 @@ impl CachedGlobal {
     /// # Errors
     /// When an expression does not work; which one, and why.
     pub fn of(value: Value, projections: &[(Str, Expression)]) -> Result<Self, String> {
-        let environment = Environment { sources: &NoSources, limits: Limits::default() };
+        let environment = Environment { sources: &NoAmbientSources, limits: Limits::default() };
         let found = projections.iter().map(|(name, expression)| {
             let found = expression.search(&value, &environment);
             let found = found.map_err(|error| {

@@ -1,7 +1,7 @@
 //! Evaluates rules: rules, an event and a view of objects in, effects and a trace out.
 //!
 //! Evaluation is pure. Objects come through a [`View`], time and chance through
-//! [`Sources`](kiln_jmespath::Sources), everything beyond through [`ExternalData`]; what is to be done leaves as
+//! [`AmbientSources`](kiln_jmespath::AmbientSources), everything beyond through [`ExternalData`]; what is to be done leaves as
 //! [`Effect`]s, and a host carries them out or shows them. Each evaluation has [`Limits`].
 //!
 //! ```text
@@ -80,4 +80,5 @@ pub use view::{
     is_own_secret,
 };
 
+pub use kiln_pattern::{FieldChange, FieldValue, Fix};
 pub use kiln_rules::Existing;

@@ -33,6 +33,9 @@ pub struct Limits {
     pub trace: usize,
     /// What the trace is about.
     pub traced: Traced,
+    /// How often an object that fails is changed and evaluated again, to find what would make it pass; none for not at
+    /// all.
+    pub fixes: usize,
 }
 
 /// What a trace is about.
@@ -62,6 +65,7 @@ impl Default for Limits {
             chain: 32,
             trace: 0,
             traced: Traced::All,
+            fixes: 0,
         }
     }
 }
@@ -71,6 +75,12 @@ impl Limits {
     #[must_use]
     pub fn traced(self) -> Self {
         Limits { trace: 10_000, ..self }
+    }
+
+    /// The same limits, with the smallest change for objects that fail.
+    #[must_use]
+    pub fn fixing(self) -> Self {
+        Limits { fixes: 16, ..self }
     }
 
     /// The same limits, with enough of a trace to say why a rule that matched did nothing.

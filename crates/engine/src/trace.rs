@@ -71,7 +71,7 @@ impl fmt::Display for TraceAnswer {
 }
 
 impl fmt::Display for TraceStep {
-    /// A tree, one step per line, as tools for folders draw them.
+    /// A tree, one step per line, as tools for directories draw them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The depth of a trace is that of the code that made it, so recursion is bounded.
         fn line(step: &TraceStep, f: &mut fmt::Formatter<'_>) -> fmt::Result {

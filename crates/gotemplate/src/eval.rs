@@ -9,13 +9,13 @@ use crate::functions::{Function, Type};
 use crate::marked::keeps_marks;
 use crate::methods;
 use crate::number::Number;
-use crate::tree::{Command, Part, Pipe, Term, TermKind};
+use crate::tree::{Command, Pipe, Term, TermKind, TreePart};
 use crate::value::Dyn;
 
 impl<'e> Exec<'e> {
     /// The value of a pipeline, after its variables are set.
     pub(crate) fn pipe(&mut self, dot: &Operand, pipe: &'e Pipe) -> Result<Operand, Error> {
-        self.look_at(Part::Pipe(pipe));
+        self.look_at(TreePart::Pipe(pipe));
         self.enter()?;
         let mut value = None;
         for command in &pipe.commands {
@@ -44,24 +44,24 @@ impl<'e> Exec<'e> {
         let arguments = &command.terms[1..];
         match &first.kind {
             TermKind::Field(names) => {
-                self.look_at(Part::Term(first));
+                self.look_at(TreePart::Term(first));
                 return self.fields(dot, dot.clone(), names, arguments, last);
             }
             TermKind::Chain(inner, names) => {
-                self.look_at(Part::Term(first));
+                self.look_at(TreePart::Term(first));
                 let receiver = self.chained(dot, inner, first)?;
                 return self.fields(dot, receiver, names, arguments, last);
             }
             TermKind::Function(function) => {
-                self.look_at(Part::Term(first));
-                return self.function(dot, function, Part::Command(command), arguments, last);
+                self.look_at(TreePart::Term(first));
+                return self.function(dot, function, TreePart::Command(command), arguments, last);
             }
             TermKind::Pipe(pipe) => {
                 self.refuse_arguments(first, arguments, last.as_ref())?;
                 return self.pipe(dot, pipe);
             }
             TermKind::Variable(names) => {
-                self.look_at(Part::Term(first));
+                self.look_at(TreePart::Term(first));
                 let value = self.variable(&names[0])?;
                 if names.len() == 1 {
                     self.refuse_arguments(first, arguments, last.as_ref())?;
@@ -71,7 +71,7 @@ impl<'e> Exec<'e> {
             }
             _ => {}
         }
-        self.look_at(Part::Term(first));
+        self.look_at(TreePart::Term(first));
         self.refuse_arguments(first, arguments, last.as_ref())?;
         match &first.kind {
             TermKind::Nil => Err(self.error("nil is not a command")),
@@ -100,7 +100,7 @@ impl<'e> Exec<'e> {
         if let TermKind::Nil = inner.kind {
             return Err(self.error(format!("indirection through explicit nil in {whole}")));
         }
-        self.look_at(Part::Term(inner));
+        self.look_at(TreePart::Term(inner));
         self.term(dot, inner)
     }
 
@@ -210,7 +210,7 @@ impl<'e> Exec<'e> {
         &mut self,
         dot: &Operand,
         function: &'static Function,
-        node: Part<'e>,
+        node: TreePart<'e>,
         arguments: &'e [Term],
         last: Option<Operand>,
     ) -> Result<Operand, Error> {
@@ -299,7 +299,7 @@ impl<'e> Exec<'e> {
     }
 
     fn argument(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
-        self.look_at(Part::Term(term));
+        self.look_at(TreePart::Term(term));
         match &term.kind {
             TermKind::Dot => self.checked(dot.value.clone(), declared),
             TermKind::Nil => match declared {
@@ -375,7 +375,7 @@ impl<'e> Exec<'e> {
 
     /// A term on its own.
     fn term(&mut self, dot: &Operand, term: &'e Term) -> Result<Operand, Error> {
-        self.look_at(Part::Term(term));
+        self.look_at(TreePart::Term(term));
         match &term.kind {
             TermKind::Field(names) => self.fields(dot, dot.clone(), names, &[], None),
             TermKind::Variable(names) => {
@@ -383,7 +383,7 @@ impl<'e> Exec<'e> {
                 self.fields(dot, value, &names[1..], &[], None)
             }
             TermKind::Function(function) => {
-                self.function(dot, function, Part::Term(term), &[], None)
+                self.function(dot, function, TreePart::Term(term), &[], None)
             }
             TermKind::Chain(inner, names) => {
                 let receiver = self.chained(dot, inner, term)?;

@@ -7,9 +7,9 @@ use crate::format::{self, Sink};
 use crate::functions::Call;
 use crate::marked::Marked;
 use crate::meter::Meter;
-use crate::tree::{Branch, Node, Part, Pipe, Trees};
+use crate::tree::{Branch, Node, Pipe, TreePart, Trees};
 use crate::value::Dyn;
-use crate::{MissingKey, Sources};
+use crate::{AmbientSources, MissingKey};
 
 /// A value, and whether its declared type is `interface {}` rather than its own.
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ pub(crate) struct Exec<'e> {
     pub(crate) name: &'e str,
     pub(crate) missing_key: MissingKey,
     pub(crate) meter: &'e Meter,
-    pub(crate) sources: &'e dyn Sources,
+    pub(crate) sources: &'e dyn AmbientSources,
     pub(crate) depth_limit: usize,
     pub(crate) out: Sink<'e>,
     /// The template that is being rendered, and the part that was looked at last.
     pub(crate) template: &'e str,
-    pub(crate) at: Part<'e>,
+    pub(crate) at: TreePart<'e>,
     /// Where Go says an error is: after a call at its last argument, not at the call.
-    pub(crate) go_at: Part<'e>,
+    pub(crate) go_at: TreePart<'e>,
     pub(crate) variables: Vec<(Str, Operand)>,
     pub(crate) depth: usize,
 }
@@ -71,7 +71,7 @@ impl<'e> Exec<'e> {
         Call { meter: self.meter, sources: self.sources }
     }
 
-    pub(crate) fn look_at(&mut self, part: Part<'e>) {
+    pub(crate) fn look_at(&mut self, part: TreePart<'e>) {
         (self.at, self.go_at) = (part, part);
     }
 
@@ -81,7 +81,7 @@ impl<'e> Exec<'e> {
     }
 
     fn error_of(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
-        let place = |part: Part<'_>| (part.at().min(self.source.len()), part.to_string());
+        let place = |part: TreePart<'_>| (part.at().min(self.source.len()), part.to_string());
         let (at, context) = place(self.go_at);
         let before = &self.source[..at];
         let line = before.matches('\n').count() + 1;
@@ -169,7 +169,7 @@ impl<'e> Exec<'e> {
                 return flow;
             }
             Node::Template(at, name, pipe) => {
-                self.look_at(Part::Template(*at, name, pipe.as_ref()));
+                self.look_at(TreePart::Template(*at, name, pipe.as_ref()));
                 self.template(dot, name, pipe.as_ref())?;
             }
             Node::Break => return Ok(Flow::Break),
@@ -179,12 +179,12 @@ impl<'e> Exec<'e> {
     }
 
     fn action(&mut self, dot: &Operand, at: u32, pipe: &'e Pipe) -> Result<(), Error> {
-        self.look_at(Part::Action(at, pipe));
+        self.look_at(TreePart::Action(at, pipe));
         let value = self.pipe(dot, pipe)?;
         if !pipe.variables.is_empty() {
             return Ok(());
         }
-        self.look_at(Part::Action(at, pipe));
+        self.look_at(TreePart::Action(at, pipe));
         match &value.value {
             Dyn::Missing | Dyn::Nil => self.write("<no value>"),
             Dyn::Text(text) => self.write_marked(text),

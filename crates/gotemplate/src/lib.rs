@@ -1,6 +1,6 @@
 //! Go's `text/template` with sprig's functions, over shared values.
 //!
-//! A [`Template`] is parsed once and rendered many times. A rendering is a pure function of its data unless [`Sources`]
+//! A [`Template`] is parsed once and rendered many times. A rendering is a pure function of its data unless [`AmbientSources`]
 //! say otherwise, and it counts what it costs.
 //!
 //! The language, its messages and the way values print are Go's: numbers of the data are `float64` (so that 1000000 prints
@@ -41,7 +41,6 @@ mod number;
 mod parse;
 mod semver;
 mod sketch;
-mod sources;
 mod sprig;
 mod tree;
 mod value;
@@ -52,10 +51,10 @@ use std::sync::Arc;
 use kiln_value::Value;
 
 pub use error::{Error, ErrorKind};
-pub use marked::Part;
+pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
+pub use marked::DataPart;
 pub use meter::Limits;
 pub use sketch::Action;
-pub use sources::{NoSources, Sources};
 
 /// Which functions a template can call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +106,7 @@ pub struct Rendering {
     pub text: String,
     /// The parts of it that the data said, in order; everything else is the template's own text. Numbers and truths
     /// count as the template's own: they cannot say anything else.
-    pub data: Vec<Part>,
+    pub data: Vec<DataPart>,
 }
 
 /// A named value of the data; see [`Template::render_fields`].
@@ -125,7 +124,7 @@ pub struct Field<'f> {
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     /// The time and chance.
-    pub sources: &'e dyn Sources,
+    pub sources: &'e dyn AmbientSources,
     /// The budget.
     pub limits: Limits,
 }
@@ -133,7 +132,7 @@ pub struct Environment<'e> {
 impl Default for Environment<'_> {
     /// No sources, and the default limits.
     fn default() -> Self {
-        Environment { sources: &NoSources, limits: Limits::default() }
+        Environment { sources: &NoAmbientSources, limits: Limits::default() }
     }
 }
 
@@ -224,8 +223,8 @@ impl Template {
             depth_limit: environment.limits.depth,
             out: format::Sink::new(&meter),
             template: &self.0.name,
-            at: tree::Part::None,
-            go_at: tree::Part::None,
+            at: tree::TreePart::None,
+            go_at: tree::TreePart::None,
             variables: Vec::new(),
             depth: 0,
         };

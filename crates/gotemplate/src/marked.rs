@@ -11,14 +11,14 @@ use kiln_value::Str;
 
 /// A stretch of a rendering that came from the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct DataPart {
     /// Where it stands, in bytes.
     pub at: Range<usize>,
     /// What it says, where `quote` or `toJson` wrote it with escapes.
     pub unescaped: Option<Str>,
 }
 
-impl Part {
+impl DataPart {
     /// How many bytes it counts for.
     pub(crate) const COST: u64 = 32;
 }
@@ -37,7 +37,7 @@ enum Marks {
     /// It came from the data.
     Whole,
     /// In order, apart from each other.
-    Parts(Rc<[Part]>),
+    Parts(Rc<[DataPart]>),
 }
 
 impl Marked {
@@ -51,7 +51,7 @@ impl Marked {
         Marked { text: text.into(), marks: Marks::Whole }
     }
 
-    pub(crate) fn with_parts(text: impl Into<Str>, parts: Vec<Part>) -> Self {
+    pub(crate) fn with_parts(text: impl Into<Str>, parts: Vec<DataPart>) -> Self {
         let marks = if parts.is_empty() { Marks::None } else { Marks::Parts(parts.into()) };
         Marked { text: text.into(), marks }
     }
@@ -74,12 +74,12 @@ impl Marked {
     }
 
     /// The parts that lie in a range, as they lie in a text that this range begins at `start` of.
-    pub(crate) fn parts_of(&self, range: Range<usize>, start: usize) -> Vec<Part> {
+    pub(crate) fn parts_of(&self, range: Range<usize>, start: usize) -> Vec<DataPart> {
         let moved = |at: Range<usize>| at.start - range.start + start..at.end - range.start + start;
         match &self.marks {
             Marks::None => Vec::new(),
             Marks::Whole if range.is_empty() => Vec::new(),
-            Marks::Whole => vec![Part { at: moved(range.clone()), unescaped: None }],
+            Marks::Whole => vec![DataPart { at: moved(range.clone()), unescaped: None }],
             Marks::Parts(parts) => {
                 let first = parts.partition_point(|part| part.at.end <= range.start);
                 let near = parts[first..].iter().take_while(|part| part.at.start < range.end);
@@ -87,7 +87,7 @@ impl Marked {
                     let at = part.at.start.max(range.start)..part.at.end.min(range.end);
                     // A piece of an escaped text says what it says.
                     let unescaped = part.unescaped.clone().filter(|_| at == part.at);
-                    (at.start < at.end).then(|| Part { at: moved(at), unescaped })
+                    (at.start < at.end).then(|| DataPart { at: moved(at), unescaped })
                 });
                 inside.collect()
             }

@@ -41,7 +41,7 @@ impl Ending {
 }
 
 /// A node, or what ends a list of them.
-enum Step {
+enum ParsedItem {
     Node(Node),
     Ending(Ending),
 }
@@ -82,8 +82,8 @@ pub(crate) fn parse(
             parser.at = before;
         }
         match parser.text_or_action()? {
-            Step::Node(node) => root.push(node),
-            Step::Ending(ending) => {
+            ParsedItem::Node(node) => root.push(node),
+            ParsedItem::Ending(ending) => {
                 return Err(parser.error(format!("unexpected {}", ending.as_str())));
             }
         }
@@ -212,8 +212,8 @@ impl<'t> Parser<'t> {
         let mut list = Vec::new();
         while self.peek_after_space().kind != Kind::Eof {
             match self.text_or_action()? {
-                Step::Node(node) => list.push(node),
-                Step::Ending(ending) => return Ok((list, ending)),
+                ParsedItem::Node(node) => list.push(node),
+                ParsedItem::Ending(ending) => return Ok((list, ending)),
             }
         }
         let token = self.peek();
@@ -221,10 +221,10 @@ impl<'t> Parser<'t> {
         Err(self.error_at(token, "unexpected EOF").maybe_hint(hint))
     }
 
-    fn text_or_action(&mut self) -> Result<Step, Error> {
+    fn text_or_action(&mut self) -> Result<ParsedItem, Error> {
         let token = self.next_after_space();
         match token.kind {
-            Kind::Text => Ok(Step::Node(Node::Text(Str::new(token.text)))),
+            Kind::Text => Ok(ParsedItem::Node(Node::Text(Str::new(token.text)))),
             Kind::LeftDelim => {
                 self.action_line = token.line;
                 let step = self.action()?;
@@ -235,7 +235,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn action(&mut self) -> Result<Step, Error> {
+    fn action(&mut self) -> Result<ParsedItem, Error> {
         let token = self.peek_after_space();
         self.at += 1;
         let node = match token.kind {
@@ -253,11 +253,11 @@ impl<'t> Parser<'t> {
                 if !matches!(self.peek_after_space().kind, Kind::If | Kind::With) {
                     self.expect(Kind::RightDelim, "else")?;
                 }
-                return Ok(Step::Ending(Ending::Else));
+                return Ok(ParsedItem::Ending(Ending::Else));
             }
             Kind::End => {
                 self.expect(Kind::RightDelim, "end")?;
-                return Ok(Step::Ending(Ending::End));
+                return Ok(ParsedItem::Ending(Ending::End));
             }
             Kind::If => Node::If(self.deeper(|p| p.control("if"))?),
             Kind::With => Node::With(self.deeper(|p| p.control("with"))?),
@@ -269,7 +269,7 @@ impl<'t> Parser<'t> {
                 Node::Action(position(token), pipe)
             }
         };
-        Ok(Step::Node(node))
+        Ok(ParsedItem::Node(node))
     }
 
     fn in_loop(&mut self, context: &str) -> Result<(), Error> {

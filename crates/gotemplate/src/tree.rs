@@ -75,7 +75,7 @@ pub(crate) enum TermKind {
 
 /// A part of the tree that messages point at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'t> {
+pub(crate) enum TreePart<'t> {
     None,
     Pipe(&'t Pipe),
     Command(&'t Command),
@@ -84,28 +84,28 @@ pub(crate) enum Part<'t> {
     Template(Pos, &'t str, Option<&'t Pipe>),
 }
 
-impl Part<'_> {
+impl TreePart<'_> {
     pub(crate) fn at(&self) -> usize {
         let at = match self {
-            Part::None => 0,
-            Part::Pipe(pipe) => pipe.at,
-            Part::Command(command) => command.at,
-            Part::Term(term) => term.at,
-            Part::Action(at, _) | Part::Template(at, ..) => *at,
+            TreePart::None => 0,
+            TreePart::Pipe(pipe) => pipe.at,
+            TreePart::Command(command) => command.at,
+            TreePart::Term(term) => term.at,
+            TreePart::Action(at, _) | TreePart::Template(at, ..) => *at,
         };
         at as usize
     }
 }
 
-impl Display for Part<'_> {
+impl Display for TreePart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::None => Ok(()),
-            Part::Pipe(pipe) => pipe.fmt(f),
-            Part::Command(command) => command.fmt(f),
-            Part::Term(term) => term.fmt(f),
-            Part::Action(_, pipe) => write!(f, "{{{{{pipe}}}}}"),
-            Part::Template(_, name, pipe) => {
+            TreePart::None => Ok(()),
+            TreePart::Pipe(pipe) => pipe.fmt(f),
+            TreePart::Command(command) => command.fmt(f),
+            TreePart::Term(term) => term.fmt(f),
+            TreePart::Action(_, pipe) => write!(f, "{{{{{pipe}}}}}"),
+            TreePart::Template(_, name, pipe) => {
                 write!(f, "{{{{template {}", kiln_text::quote::quote(name))?;
                 if let Some(pipe) = pipe {
                     write!(f, " {pipe}")?;

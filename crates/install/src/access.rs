@@ -55,25 +55,30 @@ fn webhooks(kind: &str) -> (String, Vec<&'static str>) {
     (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| *name).collect())
 }
 
+/// The resources of policies with Kyverno's rules. Kiln does not run the last two, and says so in their status.
+const RULES: &[&str] =
+    &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"];
+
+/// The resources of policies in CEL; likewise of all behind the first four.
+const CEL_POLICIES: &[&str] = &[
+    "generatingpolicies",
+    "namespacedgeneratingpolicies",
+    "mutatingpolicies",
+    "namespacedmutatingpolicies",
+    "deletingpolicies",
+    "namespaceddeletingpolicies",
+    "imagevalidatingpolicies",
+    "namespacedimagevalidatingpolicies",
+    "validatingpolicies",
+    "namespacedvalidatingpolicies",
+];
+
 /// What both acting accounts read to know which rules there are and whom they are about.
 fn common() -> Vec<Value> {
+    let with = |resources: &[&'static str], more: &[&'static str]| [resources, more].concat();
     vec![
-        rule(
-            &["kyverno.io"],
-            &["clusterpolicies", "policies", "policyexceptions", "globalcontextentries"],
-            READ,
-        ),
-        rule(
-            &["policies.kyverno.io"],
-            &[
-                "generatingpolicies",
-                "namespacedgeneratingpolicies",
-                "mutatingpolicies",
-                "namespacedmutatingpolicies",
-                "policyexceptions",
-            ],
-            READ,
-        ),
+        rule(&["kyverno.io"], &with(RULES, &["policyexceptions", "globalcontextentries"]), READ),
+        rule(&["policies.kyverno.io"], &with(CEL_POLICIES, &["policyexceptions"]), READ),
         rule(&["api.kubemod.io"], &["modrules"], READ),
         rule(&[""], &["namespaces", "configmaps"], READ),
         rule(
@@ -89,23 +94,17 @@ fn common() -> Vec<Value> {
 }
 
 fn status(verbs: &[&str]) -> Vec<Value> {
+    let of = |group: &str, resources: &[&str]| {
+        let resources: Vec<String> =
+            resources.iter().map(|resource| format!("{resource}/status")).collect();
+        let resources: Vec<&str> = resources.iter().map(String::as_str).collect();
+        rule(&[group], &resources, verbs)
+    };
     vec![
-        rule(
-            &["kyverno.io"],
-            &["clusterpolicies/status", "policies/status", "globalcontextentries/status"],
-            verbs,
-        ),
-        rule(
-            &["policies.kyverno.io"],
-            &[
-                "generatingpolicies/status",
-                "namespacedgeneratingpolicies/status",
-                "mutatingpolicies/status",
-                "namespacedmutatingpolicies/status",
-            ],
-            verbs,
-        ),
-        rule(&["api.kubemod.io"], &["modrules/status"], verbs),
+        of("kyverno.io", RULES),
+        of("kyverno.io", &["globalcontextentries"]),
+        of("policies.kyverno.io", CEL_POLICIES),
+        of("api.kubemod.io", &["modrules"]),
     ]
 }
 
@@ -153,11 +152,7 @@ fn standard(component: &str) -> Vec<Value> {
     let policies = rule(&["kyverno.io"], &["clusterpolicies/status", "policies/status"], KEEP);
     match component {
         "admission-controller" => vec![rule(&["*"], &["secrets"], KEEP), policies],
-        // Rules that make cleanup policies follow them; to write them is for users to grant.
-        "background-controller" => {
-            let cleanup = &["cleanuppolicies", "clustercleanuppolicies"];
-            vec![rule(&["*"], COMMON_TARGETS, KEEP), policies, rule(&["kyverno.io"], cleanup, READ)]
-        }
+        "background-controller" => vec![rule(&["*"], COMMON_TARGETS, KEEP), policies],
         _ => Vec::new(),
     }
 }

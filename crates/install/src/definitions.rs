@@ -58,7 +58,13 @@ const REPORT_COLUMNS: &[Column] = &[
     AGE,
 ];
 
-const CLEANUP_COLUMNS: &[Column] = &[("SCHEDULE", ".spec.schedule", "string", 0), AGE];
+const CLEANUP_COLUMNS: &[Column] = &[
+    ("SCHEDULE", ".spec.schedule", "string", 0),
+    // Kiln does not run them, and says so here.
+    ("READY", r#".status.conditions[?(@.type == "Ready")].status"#, "string", 0),
+    AGE,
+    ("MESSAGE", r#".status.conditions[?(@.type == "Ready")].message"#, "string", 0),
+];
 const CEL_COLUMNS: &[Column] = &[AGE, ("READY", ".status.conditionStatus.ready", "string", 0)];
 const ENTRY_COLUMNS: &[Column] = &[
     AGE,

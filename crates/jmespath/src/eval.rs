@@ -1,7 +1,7 @@
 //! Evaluation of a tree on a root.
 //!
 //! Values are borrowed from the root and from the literals of the tree for as long as they are only
-//! looked at; what has to be made is owned. A missing key is a [`Fault`] that costs next to nothing, because
+//! looked at; what has to be made is owned. A missing key is a [`EvalFault`] that costs next to nothing, because
 //! projections throw away thousands of them.
 
 use std::borrow::Cow;
@@ -9,17 +9,17 @@ use std::borrow::Cow;
 use kiln_diagnostic::did_you_mean;
 use kiln_value::{Key, List, Map, Value};
 
+use crate::AmbientSources;
 use crate::error::{Error, ErrorKind};
 use crate::functions::{self, Argument};
 use crate::meter::{Exhausted, Meter};
 use crate::root::Root;
-use crate::sources::Sources;
 use crate::tree::{Call, Comparison, Node, NodeId, Slice, Tree};
 use crate::weight;
 
 /// Why a part of an expression has no value.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum EvalFault {
     /// A map has not the key that this node names. The map is kept for the question what was meant, which copies a
     /// pointer; names at the top have none.
     NotFound(NodeId, Value),
@@ -27,13 +27,13 @@ pub(crate) enum Fault {
     Raised(Error),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for EvalFault {
     fn from(error: Error) -> Self {
-        Fault::Raised(error)
+        EvalFault::Raised(error)
     }
 }
 
-pub(crate) type Outcome<'a> = Result<Cow<'a, Value>, Fault>;
+pub(crate) type EvalOutcome<'a> = Result<Cow<'a, Value>, EvalFault>;
 
 /// What `@` is.
 #[derive(Clone, Copy)]
@@ -49,14 +49,14 @@ static NULL: Value = Value::Null;
 const COPIES_TO_WEIGH: u64 = 4;
 
 /// One search.
-pub(crate) struct Search<'s> {
+pub(crate) struct SearchRun<'s> {
     pub(crate) tree: &'s Tree,
     pub(crate) root: &'s dyn Root,
-    pub(crate) sources: &'s dyn Sources,
+    pub(crate) sources: &'s dyn AmbientSources,
     pub(crate) meter: &'s Meter,
 }
 
-impl<'s> Search<'s> {
+impl<'s> SearchRun<'s> {
     pub(crate) fn run(&'s self, top: NodeId) -> Result<Cow<'s, Value>, Error> {
         let current = self.root.as_value().map_or(Current::Root, Current::Value);
         let result = self.eval(top, current).map_err(|fault| self.surface(fault))?;
@@ -67,10 +67,10 @@ impl<'s> Search<'s> {
         Ok(result)
     }
 
-    fn surface(&self, fault: Fault) -> Error {
+    fn surface(&self, fault: EvalFault) -> Error {
         match fault {
-            Fault::Raised(error) => error,
-            Fault::NotFound(id, map) => {
+            EvalFault::Raised(error) => error,
+            EvalFault::NotFound(id, map) => {
                 let key = match self.tree.node(id) {
                     Node::Field(key) => key.as_str(),
                     _ => "",
@@ -94,13 +94,13 @@ impl<'s> Search<'s> {
     }
 
     /// Evaluates a part on a value.
-    pub(crate) fn eval_on<'a>(&'a self, id: NodeId, value: &'a Value) -> Outcome<'a> {
+    pub(crate) fn eval_on<'a>(&'a self, id: NodeId, value: &'a Value) -> EvalOutcome<'a> {
         self.eval(id, Current::Value(value))
     }
 
     /// The nodes that paths are made of; small, because projections call it for every element.
     #[inline]
-    fn eval<'a>(&'a self, id: NodeId, current: Current<'a>) -> Outcome<'a> {
+    fn eval<'a>(&'a self, id: NodeId, current: Current<'a>) -> EvalOutcome<'a> {
         match (self.tree.node(id), current) {
             (Node::Field(key), Current::Value(value)) => {
                 self.step(id, 1)?;
@@ -116,7 +116,7 @@ impl<'s> Search<'s> {
     }
 
     #[inline]
-    fn step(&self, id: NodeId, count: u64) -> Result<(), Fault> {
+    fn step(&self, id: NodeId, count: u64) -> Result<(), EvalFault> {
         match self.meter.step(count) {
             Ok(()) => Ok(()),
             Err(exhausted) => Err(self.exhausted(id, exhausted).into()),
@@ -124,14 +124,19 @@ impl<'s> Search<'s> {
     }
 
     #[inline(never)]
-    fn eval_node<'a>(&'a self, id: NodeId, node: &'a Node, current: Current<'a>) -> Outcome<'a> {
+    fn eval_node<'a>(
+        &'a self,
+        id: NodeId,
+        node: &'a Node,
+        current: Current<'a>,
+    ) -> EvalOutcome<'a> {
         self.step(id, 1)?;
         match node {
             Node::Field(key) => match current {
                 Current::Value(value) => field(id, key, value),
                 Current::Root => match self.root.field(key) {
                     Ok(Some(value)) => Ok(value),
-                    Ok(None) => Err(Fault::NotFound(id, Value::Null)),
+                    Ok(None) => Err(EvalFault::NotFound(id, Value::Null)),
                     Err(failure) => {
                         let message = format!("loading {:?} failed: {failure}", key.as_str());
                         Err(self.root_failed(id, message).caused_by(failure).into())
@@ -224,14 +229,16 @@ impl<'s> Search<'s> {
     }
 
     /// Like [`Self::eval`], where the dialect turns a missing key into null.
-    fn eval_or_null<'a>(&'a self, id: NodeId, current: Current<'a>) -> Outcome<'a> {
+    fn eval_or_null<'a>(&'a self, id: NodeId, current: Current<'a>) -> EvalOutcome<'a> {
         or_null(self.eval(id, current))
     }
 
     /// Like [`Self::eval`], where the dialect turns any error into null.
-    fn eval_softly<'a>(&'a self, id: NodeId, current: Current<'a>) -> Outcome<'a> {
+    fn eval_softly<'a>(&'a self, id: NodeId, current: Current<'a>) -> EvalOutcome<'a> {
         match self.eval(id, current) {
-            Err(Fault::Raised(error)) if !error.kind().is_soft() => Err(Fault::Raised(error)),
+            Err(EvalFault::Raised(error)) if !error.kind().is_soft() => {
+                Err(EvalFault::Raised(error))
+            }
             Err(_) => Ok(Cow::Borrowed(&NULL)),
             found => found,
         }
@@ -241,7 +248,7 @@ impl<'s> Search<'s> {
         Error::new(ErrorKind::Root, self.tree.span(id), message)
     }
 
-    fn whole<'a>(&'a self, id: NodeId, current: Current<'a>) -> Outcome<'a> {
+    fn whole<'a>(&'a self, id: NodeId, current: Current<'a>) -> EvalOutcome<'a> {
         match current {
             Current::Value(value) => Ok(Cow::Borrowed(value)),
             Current::Root => self.root.whole().map_err(|failure| {
@@ -263,7 +270,12 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn chain<'a>(&'a self, id: NodeId, steps: &'a [NodeId], current: Current<'a>) -> Outcome<'a> {
+    fn chain<'a>(
+        &'a self,
+        id: NodeId,
+        steps: &'a [NodeId],
+        current: Current<'a>,
+    ) -> EvalOutcome<'a> {
         self.step(id, steps.len() as u64)?;
         let mut steps = self.skip_current(steps);
         let Current::Value(mut value) = current else {
@@ -281,7 +293,7 @@ impl<'s> Search<'s> {
         self.follow(Cow::Borrowed(value), steps)
     }
 
-    fn chain_from_root<'a>(&'a self, steps: &'a [NodeId], current: Current<'a>) -> Outcome<'a> {
+    fn chain_from_root<'a>(&'a self, steps: &'a [NodeId], current: Current<'a>) -> EvalOutcome<'a> {
         match steps {
             [first, rest @ ..] => {
                 self.follow(self.eval_node(*first, self.tree.node(*first), current)?, rest)
@@ -290,7 +302,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn follow<'a>(&'a self, mut result: Cow<'a, Value>, steps: &'a [NodeId]) -> Outcome<'a> {
+    fn follow<'a>(&'a self, mut result: Cow<'a, Value>, steps: &'a [NodeId]) -> EvalOutcome<'a> {
         for step in steps {
             result = match result {
                 Cow::Borrowed(value) => match self.tree.node(*step) {
@@ -303,7 +315,7 @@ impl<'s> Search<'s> {
         Ok(result)
     }
 
-    fn pipe<'a>(&'a self, stages: &[NodeId], current: Current<'a>) -> Outcome<'a> {
+    fn pipe<'a>(&'a self, stages: &[NodeId], current: Current<'a>) -> EvalOutcome<'a> {
         let Some((first, rest)) = self.skip_current(stages).split_first() else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -318,11 +330,11 @@ impl<'s> Search<'s> {
     }
 
     /// Evaluates on a value that is about to be dropped.
-    fn eval_inside<'a>(&'a self, id: NodeId, value: &Value) -> Outcome<'a> {
+    fn eval_inside<'a>(&'a self, id: NodeId, value: &Value) -> EvalOutcome<'a> {
         self.eval_on(id, value).map(|result| Cow::Owned(result.into_owned()))
     }
 
-    fn and<'a>(&'a self, parts: &[NodeId], current: Current<'a>) -> Outcome<'a> {
+    fn and<'a>(&'a self, parts: &[NodeId], current: Current<'a>) -> EvalOutcome<'a> {
         let Some((last, before)) = parts.split_last() else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -346,7 +358,7 @@ impl<'s> Search<'s> {
         comparison: Comparison,
         left: &Value,
         right: &Value,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, EvalFault> {
         let holds = match comparison {
             Comparison::Equal => self.equal(id, left, right)?,
             Comparison::NotEqual => !self.equal(id, left, right)?,
@@ -367,7 +379,7 @@ impl<'s> Search<'s> {
         Ok(Value::Bool(holds))
     }
 
-    fn slice<'a>(&'a self, id: NodeId, slice: Slice, value: &Value) -> Outcome<'a> {
+    fn slice<'a>(&'a self, id: NodeId, slice: Slice, value: &Value) -> EvalOutcome<'a> {
         let Value::List(list) = value else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -392,7 +404,7 @@ impl<'s> Search<'s> {
         list: &Value,
         condition: Option<NodeId>,
         right: NodeId,
-    ) -> Outcome<'a> {
+    ) -> EvalOutcome<'a> {
         let Value::List(list) = list else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -412,7 +424,7 @@ impl<'s> Search<'s> {
         Ok(Cow::Owned(Value::List(List::from(results))))
     }
 
-    fn project_values<'a>(&'a self, map: &Value, right: NodeId) -> Outcome<'a> {
+    fn project_values<'a>(&'a self, map: &Value, right: NodeId) -> EvalOutcome<'a> {
         let Value::Map(map) = map else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -435,7 +447,7 @@ impl<'s> Search<'s> {
         Ok(Cow::Owned(Value::List(List::from(results))))
     }
 
-    fn flatten<'a>(&'a self, id: NodeId, list: Cow<'a, Value>) -> Outcome<'a> {
+    fn flatten<'a>(&'a self, id: NodeId, list: Cow<'a, Value>) -> EvalOutcome<'a> {
         let Value::List(elements) = &*list else {
             return Ok(Cow::Borrowed(&NULL));
         };
@@ -454,7 +466,7 @@ impl<'s> Search<'s> {
         Ok(Cow::Owned(Value::List(List::from(flat))))
     }
 
-    fn call(&self, id: NodeId, call: &Call, current: Current<'_>) -> Result<Value, Fault> {
+    fn call(&self, id: NodeId, call: &Call, current: Current<'_>) -> Result<Value, EvalFault> {
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for argument in &call.arguments {
             arguments.push(match self.tree.node(*argument) {
@@ -466,22 +478,22 @@ impl<'s> Search<'s> {
     }
 }
 
-fn or_null(outcome: Outcome<'_>) -> Outcome<'_> {
+fn or_null(outcome: EvalOutcome<'_>) -> EvalOutcome<'_> {
     match outcome {
-        Err(Fault::NotFound(..)) => Ok(Cow::Borrowed(&NULL)),
+        Err(EvalFault::NotFound(..)) => Ok(Cow::Borrowed(&NULL)),
         other => other,
     }
 }
 
-fn field<'a>(id: NodeId, key: &str, value: &'a Value) -> Outcome<'a> {
+fn field<'a>(id: NodeId, key: &str, value: &'a Value) -> EvalOutcome<'a> {
     find(id, key, value).map(Cow::Borrowed)
 }
 
 // Kyverno: only a map can lack a key; a field of anything else is null.
 #[inline]
-fn find<'a>(id: NodeId, key: &str, value: &'a Value) -> Result<&'a Value, Fault> {
+fn find<'a>(id: NodeId, key: &str, value: &'a Value) -> Result<&'a Value, EvalFault> {
     match value {
-        Value::Map(map) => map.get(key).ok_or_else(|| Fault::NotFound(id, value.clone())),
+        Value::Map(map) => map.get(key).ok_or_else(|| EvalFault::NotFound(id, value.clone())),
         _ => Ok(&NULL),
     }
 }

@@ -36,7 +36,6 @@ mod number;
 mod parse;
 mod print;
 mod root;
-mod sources;
 mod tree;
 mod weight;
 
@@ -47,15 +46,15 @@ use std::sync::Arc;
 use kiln_value::Value;
 
 pub use error::{Error, ErrorKind, Failure};
+pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
 pub use meter::{Limits, Meter};
 pub use root::Root;
-pub use sources::{NoSources, Sources};
 
 /// A compiled expression. Cloning copies a pointer.
 #[derive(Clone)]
-pub struct Expression(Arc<Compiled>);
+pub struct Expression(Arc<CompiledExpression>);
 
-struct Compiled {
+struct CompiledExpression {
     source: String,
     tree: tree::Tree,
     top: tree::NodeId,
@@ -65,7 +64,7 @@ struct Compiled {
 #[derive(Clone, Copy)]
 pub struct Environment<'e> {
     /// The time, chance and addresses.
-    pub sources: &'e dyn Sources,
+    pub sources: &'e dyn AmbientSources,
     /// The budget of each search.
     pub limits: Limits,
 }
@@ -73,7 +72,7 @@ pub struct Environment<'e> {
 impl Default for Environment<'_> {
     /// No sources, and the default limits.
     fn default() -> Self {
-        Environment { sources: &NoSources, limits: Limits::default() }
+        Environment { sources: &NoAmbientSources, limits: Limits::default() }
     }
 }
 
@@ -101,7 +100,7 @@ impl Expression {
     /// As [`Expression::compile`].
     pub fn compile_within(source: &str, limits: &Limits) -> Result<Expression, Error> {
         let (tree, top) = parse::parse(source, limits)?;
-        Ok(Expression(Arc::new(Compiled { source: source.to_owned(), tree, top })))
+        Ok(Expression(Arc::new(CompiledExpression { source: source.to_owned(), tree, top })))
     }
 
     /// The text it was compiled from.
@@ -131,10 +130,10 @@ impl Expression {
     pub fn search_metered(
         &self,
         root: &dyn Root,
-        sources: &dyn Sources,
+        sources: &dyn AmbientSources,
         meter: &Meter,
     ) -> Result<Value, Error> {
-        let search = eval::Search { tree: &self.0.tree, root, sources, meter };
+        let search = eval::SearchRun { tree: &self.0.tree, root, sources, meter };
         search.run(self.0.top).map(Cow::into_owned)
     }
 

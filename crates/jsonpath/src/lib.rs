@@ -44,7 +44,7 @@ pub use error::{Error, ErrorKind};
 pub use item::Item;
 pub use placeholder::{NoSuchKey, fill_placeholders};
 
-use tree::{Function, Node, NodeKind, Operator, StepKind};
+use tree::{Function, Node, NodeKind, Operator, PathStepKind};
 
 /// The functions of the language: each as it is called, and what it gives.
 pub fn functions() -> impl Iterator<Item = (String, &'static str)> {
@@ -70,9 +70,9 @@ impl Default for Limits {
 
 /// A compiled expression. Cloning copies a pointer.
 #[derive(Clone)]
-pub struct Expression(Arc<Compiled>);
+pub struct Expression(Arc<CompiledPath>);
 
-struct Compiled {
+struct CompiledPath {
     source: String,
     tree: Node,
 }
@@ -102,7 +102,7 @@ impl Expression {
     /// As [`Expression::compile`].
     pub fn compile_within(source: &str, limits: &Limits) -> Result<Expression, Error> {
         let tree = parse::parse(source, limits)?;
-        Ok(Expression(Arc::new(Compiled { source: source.to_owned(), tree })))
+        Ok(Expression(Arc::new(CompiledPath { source: source.to_owned(), tree })))
     }
 
     /// The text it was compiled from.
@@ -148,7 +148,7 @@ impl Expression {
         let eval = eval::Eval { root, steps: Cell::new(limits.steps), limit: limits.steps };
         let mut selected: Vec<Selection> = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for path::Found { keys, item } in eval.matches(path, None)? {
+        for path::FoundItem { keys, item } in eval.matches(path, None)? {
             let keys: Vec<Str> = keys.iter().flat_map(path::Captured::parts).cloned().collect();
             if seen.insert(keys.clone()) {
                 selected.push(Selection { keys, item });
@@ -170,10 +170,12 @@ impl Inequalities {
         match &node.kind {
             NodeKind::Constant(_) => {}
             NodeKind::Path(path) => path.steps.iter().for_each(|step| match &step.kind {
-                StepKind::Filter(inner) | StepKind::Script(inner) | StepKind::Key(inner) => {
+                PathStepKind::Filter(inner)
+                | PathStepKind::Script(inner)
+                | PathStepKind::Key(inner) => {
                     self.collect(inner);
                 }
-                StepKind::Keys(keys) => keys.iter().for_each(|key| self.collect(key)),
+                PathStepKind::Keys(keys) => keys.iter().for_each(|key| self.collect(key)),
                 _ => {}
             }),
             NodeKind::Name(keys, arguments) => {

@@ -11,7 +11,9 @@ use crate::Limits;
 use crate::error::{Error, ErrorKind};
 use crate::item::Item;
 use crate::scan::{Kind, Scanner, Token};
-use crate::tree::{Function, Node, NodeKind, ObjectKey, Operator, Path, Prefix, Step, StepKind};
+use crate::tree::{
+    Function, Node, NodeKind, ObjectKey, Operator, Path, PathStep, PathStepKind, Prefix,
+};
 
 pub(crate) struct Parser<'t> {
     scanner: Scanner<'t>,
@@ -337,7 +339,7 @@ impl<'t> Parser<'t> {
                 Kind::Char('.') => self.after_dot(token, &mut steps)?,
                 Kind::Char('[') => {
                     let kind = self.bracket()?;
-                    steps.push(Step { kind, span: token.at..self.scanner.at });
+                    steps.push(PathStep { kind, span: token.at..self.scanner.at });
                 }
                 Kind::Char('(') => self.script(token, &mut steps)?,
                 _ => {
@@ -349,23 +351,23 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn script(&mut self, open: Token<'_>, steps: &mut Vec<Step>) -> Result<()> {
+    fn script(&mut self, open: Token<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
         let script = self.expression()?;
         self.expect(')')?;
-        steps.push(Step { kind: StepKind::Script(script), span: open.at..self.scanner.at });
+        steps.push(PathStep { kind: PathStepKind::Script(script), span: open.at..self.scanner.at });
         Ok(())
     }
 
-    fn after_dot(&mut self, dot: Token<'_>, steps: &mut Vec<Step>) -> Result<()> {
+    fn after_dot(&mut self, dot: Token<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
         let token = self.next();
         let span = dot.at..token.end();
         match token.kind {
             Kind::Ident => {
-                steps.push(Step { kind: StepKind::Field(Str::new(token.text)), span });
+                steps.push(PathStep { kind: PathStepKind::Field(Str::new(token.text)), span });
             }
-            Kind::Char('*') => steps.push(Step { kind: StepKind::Star, span }),
+            Kind::Char('*') => steps.push(PathStep { kind: PathStepKind::Star, span }),
             Kind::Char('.') => {
-                steps.push(Step { kind: StepKind::Descend, span });
+                steps.push(PathStep { kind: PathStepKind::Descend, span });
                 self.after_descent(steps)?;
             }
             _ => {
@@ -379,40 +381,40 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn after_descent(&mut self, steps: &mut Vec<Step>) -> Result<()> {
+    fn after_descent(&mut self, steps: &mut Vec<PathStep>) -> Result<()> {
         let token = self.next();
         let kind = match token.kind {
-            Kind::Ident => StepKind::Field(Str::new(token.text)),
-            Kind::Char('*') => StepKind::Star,
+            Kind::Ident => PathStepKind::Field(Str::new(token.text)),
+            Kind::Char('*') => PathStepKind::Star,
             Kind::Char('(') => return self.script(token, steps),
             Kind::Char('[') => match self.bracket()? {
-                StepKind::Slice(..) => {
+                PathStepKind::Slice(..) => {
                     let span = token.at..self.scanner.at;
                     return Err(syntax(span, "`..` cannot be joined with a slice"));
                 }
-                StepKind::Key(key) => StepKind::Keys(vec![key]),
+                PathStepKind::Key(key) => PathStepKind::Keys(vec![key]),
                 kind => kind,
             },
             _ => return Err(unexpected(token, "a name, `*` or `[`")),
         };
-        steps.push(Step { kind, span: token.at..self.scanner.at });
+        steps.push(PathStep { kind, span: token.at..self.scanner.at });
         Ok(())
     }
 
     /// What stands in brackets, and the closing one.
-    fn bracket(&mut self) -> Result<StepKind> {
+    fn bracket(&mut self) -> Result<PathStepKind> {
         let token = self.peek();
         match token.kind {
             Kind::Char('*') => {
                 self.next();
                 self.expect(']')?;
-                return Ok(StepKind::Star);
+                return Ok(PathStepKind::Star);
             }
             Kind::Char('?') => {
                 self.next();
                 let filter = self.expression()?;
                 self.expect(']')?;
-                return Ok(StepKind::Filter(filter));
+                return Ok(PathStepKind::Filter(filter));
             }
             _ => {}
         }
@@ -447,14 +449,14 @@ impl<'t> Parser<'t> {
             parts.resize_with(3, || None);
             let mut parts = parts.into_iter();
             let mut part = || parts.next().flatten();
-            return Ok(StepKind::Slice(part(), part(), part()));
+            return Ok(PathStepKind::Slice(part(), part(), part()));
         }
         let mut keys: Vec<Node> = parts.into_iter().flatten().collect();
         Ok(match keys.pop() {
-            Some(only) if keys.is_empty() => StepKind::Key(only),
+            Some(only) if keys.is_empty() => PathStepKind::Key(only),
             last => {
                 keys.extend(last);
-                StepKind::Keys(keys)
+                PathStepKind::Keys(keys)
             }
         })
     }

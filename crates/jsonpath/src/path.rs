@@ -6,11 +6,11 @@ use kiln_value::{Str, Value};
 use crate::error::ErrorKind;
 use crate::eval::{Current, Eval, Result, failed};
 use crate::item::Item;
-use crate::tree::{Node, Path, Step, StepKind};
+use crate::tree::{Node, Path, PathStep, PathStepKind};
 
 /// What a path found, and the keys it took where it had a choice.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundItem {
     pub(crate) keys: Vec<Captured>,
     pub(crate) item: Item,
 }
@@ -55,14 +55,19 @@ impl Eval<'_> {
     }
 
     /// Everything that a path finds; nothing where it cannot go on.
-    pub(crate) fn matches(&self, path: &Path, current: Current<'_>) -> Result<Vec<Found>> {
-        let begin = Found { keys: Vec::new(), item: self.begin(path, current) };
+    pub(crate) fn matches(&self, path: &Path, current: Current<'_>) -> Result<Vec<FoundItem>> {
+        let begin = FoundItem { keys: Vec::new(), item: self.begin(path, current) };
         let mut found = Vec::new();
         self.follow(&path.steps, begin, &mut found)?;
         Ok(found)
     }
 
-    fn follow(&self, steps: &[Step], from: Found, found: &mut Vec<Found>) -> Result<()> {
+    fn follow(
+        &self,
+        steps: &[PathStep],
+        from: FoundItem,
+        found: &mut Vec<FoundItem>,
+    ) -> Result<()> {
         let Some((step, rest)) = steps.split_first() else {
             if from.item != Item::Undefined {
                 found.push(from);
@@ -72,7 +77,7 @@ impl Eval<'_> {
         if !step.is_ambiguous() {
             return match self.plain(step, &from.item) {
                 Ok(Item::Undefined) => Ok(()),
-                Ok(item) => self.follow(rest, Found { keys: from.keys, item }, found),
+                Ok(item) => self.follow(rest, FoundItem { keys: from.keys, item }, found),
                 Err(error) if error.kind() == ErrorKind::Limit => Err(error),
                 Err(_) => Ok(()),
             };
@@ -81,16 +86,16 @@ impl Eval<'_> {
             self.step(&step.span, 1)?;
             let mut keys = from.keys.clone();
             keys.extend(key.map(Captured::Key));
-            self.follow(rest, Found { keys, item }, found)
+            self.follow(rest, FoundItem { keys, item }, found)
         };
         match &step.kind {
-            StepKind::Star => {
+            PathStepKind::Star => {
                 for (key, item) in children(&from.item) {
                     go_on(Some(key), item)?;
                 }
                 Ok(())
             }
-            StepKind::Filter(filter) => {
+            PathStepKind::Filter(filter) => {
                 for (key, item) in children(&from.item) {
                     self.step(&step.span, 1)?;
                     match self.node(filter, Some(&item)) {
@@ -101,7 +106,7 @@ impl Eval<'_> {
                 }
                 Ok(())
             }
-            StepKind::Keys(keys) => {
+            PathStepKind::Keys(keys) => {
                 for key in keys {
                     match self.select(key, &from.item, step) {
                         Ok((_, Item::Undefined)) => {}
@@ -112,7 +117,7 @@ impl Eval<'_> {
                 }
                 Ok(())
             }
-            StepKind::Slice(min, max, by) => {
+            PathStepKind::Slice(min, max, by) => {
                 let Item::Value(Value::List(list)) = &from.item else { return Ok(()) };
                 let bound = |part: &Option<Node>, otherwise: i64| match part {
                     None => Ok(Some(otherwise)),
@@ -129,13 +134,18 @@ impl Eval<'_> {
                 }
                 Ok(())
             }
-            StepKind::Descend => self.descend(rest, from.clone(), found),
-            StepKind::Field(_) | StepKind::Key(_) | StepKind::Script(_) => Ok(()),
+            PathStepKind::Descend => self.descend(rest, from.clone(), found),
+            PathStepKind::Field(_) | PathStepKind::Key(_) | PathStepKind::Script(_) => Ok(()),
         }
     }
 
     /// The value itself, then everything below it.
-    fn descend(&self, rest: &[Step], from: Found, found: &mut Vec<Found>) -> Result<()> {
+    fn descend(
+        &self,
+        rest: &[PathStep],
+        from: FoundItem,
+        found: &mut Vec<FoundItem>,
+    ) -> Result<()> {
         let span = rest.first().map_or(0..0, |step| step.span.clone());
         let mut pending = vec![(Vec::new(), from.item)];
         while let Some((way, item)) = pending.pop() {
@@ -144,7 +154,7 @@ impl Eval<'_> {
             self.step(&span, below.len() as u64 * (1 + way.len() as u64 / 4))?;
             let mut keys = from.keys.clone();
             keys.push(Captured::Way(way.clone()));
-            self.follow(rest, Found { keys, item }, found)?;
+            self.follow(rest, FoundItem { keys, item }, found)?;
             pending.extend(below.into_iter().rev().map(|(key, item)| {
                 let mut way = way.clone();
                 way.push(key);
@@ -155,19 +165,19 @@ impl Eval<'_> {
     }
 
     /// A step that gives one value.
-    fn plain(&self, step: &Step, from: &Item) -> Result {
+    fn plain(&self, step: &PathStep, from: &Item) -> Result {
         self.step(&step.span, 1)?;
         match &step.kind {
-            StepKind::Field(name) => {
+            PathStepKind::Field(name) => {
                 self.member(from, step, || Ok(Item::Value(Value::from(name.clone()))))
             }
-            StepKind::Key(key) => self.member(from, step, || self.node(key, Some(from))),
-            StepKind::Script(script) => self.node(script, Some(from)),
+            PathStepKind::Key(key) => self.member(from, step, || self.node(key, Some(from))),
+            PathStepKind::Script(script) => self.node(script, Some(from)),
             _ => Ok(Item::Undefined),
         }
     }
 
-    fn select(&self, key: &Node, from: &Item, step: &Step) -> Result<(Str, Item)> {
+    fn select(&self, key: &Node, from: &Item, step: &PathStep) -> Result<(Str, Item)> {
         let key = self.node(key, Some(from))?;
         let name = match from {
             Item::Value(Value::List(_)) => {
@@ -179,7 +189,7 @@ impl Eval<'_> {
         Ok((name, self.member(from, step, || Ok(key.clone()))?))
     }
 
-    fn member(&self, from: &Item, step: &Step, key: impl Fn() -> Result) -> Result {
+    fn member(&self, from: &Item, step: &PathStep, key: impl Fn() -> Result) -> Result {
         match from {
             Item::Undefined | Item::Value(Value::Null) => Ok(Item::Undefined),
             Item::Value(Value::Map(map)) => {

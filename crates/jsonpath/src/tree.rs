@@ -40,24 +40,24 @@ pub(crate) enum ObjectKey {
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) from_root: bool,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<PathStep>,
 }
 
 impl Path {
     /// Whether it can give several values.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.steps.iter().any(Step::is_ambiguous)
+        self.steps.iter().any(PathStep::is_ambiguous)
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) kind: StepKind,
+pub(crate) struct PathStep {
+    pub(crate) kind: PathStepKind,
     pub(crate) span: Range<usize>,
 }
 
 #[derive(Debug)]
-pub(crate) enum StepKind {
+pub(crate) enum PathStepKind {
     Field(Str),
     Key(Node),
     Keys(Vec<Node>),
@@ -69,9 +69,12 @@ pub(crate) enum StepKind {
     Script(Node),
 }
 
-impl Step {
+impl PathStep {
     pub(crate) fn is_ambiguous(&self) -> bool {
-        !matches!(self.kind, StepKind::Field(_) | StepKind::Key(_) | StepKind::Script(_))
+        !matches!(
+            self.kind,
+            PathStepKind::Field(_) | PathStepKind::Key(_) | PathStepKind::Script(_)
+        )
     }
 }
 

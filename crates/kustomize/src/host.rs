@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::remote::Repository;
+use crate::load::remote::Repository;
 
 /// Brings in what lies elsewhere.
 pub trait Fetch {
@@ -31,7 +31,7 @@ pub struct Command {
     pub arguments: Vec<Argument>,
     /// Variables to add to the environment.
     pub environment: Vec<(String, String)>,
-    /// Where to run it; nothing stands for a temporary folder of its own.
+    /// Where to run it; nothing stands for a temporary directory of its own.
     pub directory: String,
     /// What it reads from standard input.
     pub input: Vec<u8>,
@@ -54,7 +54,7 @@ pub enum Trust {
     Plugin(Vec<String>),
     /// A program that the kustomization itself names: likewise, but its author need not be the user.
     Function {
-        /// Where it really lies, if that is not in the folder of the kustomization, and it may.
+        /// Where it really lies, if that is not in the directory of the kustomization, and it may.
         elsewhere: Option<String>,
     },
 }
@@ -148,15 +148,15 @@ pub trait Programs {
         commands.iter().map(|command| self.run(command)).collect()
     }
 
-    /// The folder with exec plugins, if there is one.
+    /// The directory with exec plugins, if there is one.
     fn plugin_home(&self) -> Option<String>;
 
-    /// The folders that would be taken before it if they were there.
+    /// The directories that would be taken before it if they were there.
     fn absent_plugin_homes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The folders in which executables named after an API group may lie.
+    /// The directories in which executables named after an API group may lie.
     fn group_plugin_homes(&self) -> Vec<String> {
         Vec::new()
     }

@@ -9,16 +9,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `accumulate` | the flow above, kustomization by kustomization |
-//! | `kustomization`, `decode` | the file as types, read as Go reads JSON |
-//! | `loader`, [`fs`], `paths`, `remote` | files confined to their root, and the trees they come from |
-//! | `objects`, `resource`, `resources` | documents to objects, their history, the index by id |
-//! | `shared`, `empty_keys` | what kustomize's nodes remember besides their value |
-//! | `budget` | what steps may make |
-//! | `id`, `scope`, `selector` | who an object is, and which ones are meant |
-//! | `field_spec`, `field_path`, `config` | which fields steps change, and the way to them |
+//! | `build/` | the flow above (`accumulate`, `steps`), the session, budgets, and what runs at the end (`name_reference`, `vars`) |
+//! | `load/` | files confined to their root and the trees they come from ([`fs`]), the kustomization file as types, read as Go reads JSON (`decode`) |
+//! | `model/` | documents to objects, their identity, history and index, what kustomize's nodes remember besides their value, and their text |
+//! | `fields/` | which fields steps change, the way to them, and where they stand in files |
 //! | `generators/`, `transformers/` | one file for each step |
-//! | `name_reference`, `vars`, `origin` | what runs at the end |
 //! | `plugins/` | steps configured as objects: built in, functions, programs |
 //! | [`edit`] | changes to a kustomization file |
 //! | `localize` | a copy with all that a kustomization names |
@@ -37,64 +32,35 @@
 //! assert_eq!(output.yaml, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x-a\n");
 //! ```
 
-mod accumulate;
-mod annotations;
-mod at;
-mod budget;
+mod build;
 pub mod cfg;
-mod config;
-mod decode;
 pub mod edit;
-mod empty_keys;
 mod error;
-mod explain;
-mod field_path;
-mod field_spec;
-pub mod fs;
+mod fields;
 mod generators;
-mod helm;
 mod host;
-mod id;
-mod kept;
-mod kustomization;
-mod loader;
+mod load;
 pub mod local;
 mod localize;
 mod messages;
-mod name_reference;
-mod objects;
-mod origin;
-mod output;
-mod paths;
+mod model;
 mod plugins;
-mod remote;
-mod resource;
-mod resources;
-mod restyle;
-mod scope;
-mod selector;
-mod session;
-mod shared;
-mod stats;
-mod steps;
-mod target;
 mod transformers;
-mod vars;
 
 use std::time::Duration;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_value::Value;
 
+pub use build::explain::{Touch, What};
+pub use build::stats::{Phase, Stats};
 pub use error::{Error, Result};
-pub use explain::{Touch, What};
-pub use fs::FileSystem;
 pub use host::{Argument, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
-pub use loader::LoadRestrictions;
+pub use load::fs::{self, FileSystem};
+pub use load::loader::LoadRestrictions;
+pub use load::remote::Repository;
 pub use localize::Localized;
 pub use plugins::BUILTIN_PLUGINS;
-pub use remote::Repository;
-pub use stats::{Phase, Stats};
 
 /// The version of kustomize whose output this gives.
 pub const KUSTOMIZE_VERSION: &str = "v5.8.1";
@@ -273,10 +239,10 @@ impl<'h> Build<'h> {
     /// When something in it is wrong.
     pub fn run(&self, directory: &str) -> std::result::Result<Output, Box<Failed>> {
         let session = self.session();
-        let built = accumulate::build(directory, &session);
+        let built = build::accumulate::build(directory, &session);
         let warnings = session.take_warnings();
         match built {
-            Ok(accumulate::Built { objects, file_names, yaml }) => Ok(Output {
+            Ok(build::accumulate::Built { objects, file_names, yaml }) => Ok(Output {
                 stats: Stats {
                     kustomizations: session.files.roots_entered(),
                     documents: session.documents_read(),
@@ -298,12 +264,12 @@ impl<'h> Build<'h> {
 }
 
 impl Build<'_> {
-    fn session(&self) -> session::Session<'_> {
-        session::Session::new(
+    fn session(&self) -> build::session::Session<'_> {
+        build::session::Session::new(
             self.options,
-            loader::Files::new(self.files, self.fetch, self.options.max_file_size),
+            load::loader::Files::new(self.files, self.fetch, self.options.max_file_size),
             self.programs,
-            stats::Clock::new(self.now),
+            build::stats::Clock::new(self.now),
         )
     }
 
@@ -327,9 +293,11 @@ impl Build<'_> {
 pub fn are_objects(bytes: &[u8]) -> bool {
     let options = kiln_yaml::ReadOptions::kustomize_resource();
     kiln_yaml::read_bytes("", bytes, options).is_ok_and(|documents| {
-        let scopes = scope::Scopes::default();
-        objects::from_documents(documents, objects::Purpose::Object, &scopes, |_| None)
-            .is_ok_and(|objects| !objects.is_empty())
+        let scopes = model::scope::Scopes::default();
+        model::objects::from_documents(documents, model::objects::Purpose::Object, &scopes, |_| {
+            None
+        })
+        .is_ok_and(|objects| !objects.is_empty())
     })
 }
 

@@ -16,11 +16,11 @@ pub use confinement::{CARRIED, Confinement, Confiner};
 use process::Job;
 pub use programs::{Limits, Local};
 pub use running::Running;
-use running::{Kind, TemporaryFolder, new_name};
+use running::{Kind, TemporaryDirectory, new_name};
 
 use crate::error::{Error, Result};
 use crate::host::Fetch;
-use crate::remote::Repository;
+use crate::load::remote::Repository;
 
 /// `git` has little to say: what it fetches goes to files.
 const MAX_OUTPUT: u64 = 64 << 20;
@@ -53,10 +53,10 @@ const TRANSPORTS: &str = "file:git:http:https:ssh";
 /// And one that a repository names as its submodule: the files of this machine are not for it to choose.
 const TRANSPORTS_OF_SUBMODULES: &str = "git:http:https:ssh";
 
-/// Clones repositories with `git`, each once, into temporary folders that go away with it.
+/// Clones repositories with `git`, each once, into temporary directories that go away with it.
 #[derive(Debug, Default)]
 pub struct Git {
-    clones: RefCell<Vec<(String, TemporaryFolder)>>,
+    clones: RefCell<Vec<(String, TemporaryDirectory)>>,
     running: Running,
 }
 
@@ -147,18 +147,18 @@ impl Fetch for Git {
 
     fn clone_repository(&self, repository: &Repository) -> Result<String> {
         let key = format!("{}?{}", repository.url(), repository.reference());
-        let shown = |folder: &TemporaryFolder| folder.path().display().to_string();
+        let shown = |clone: &TemporaryDirectory| clone.path().display().to_string();
         let known = self.clones.borrow().iter().find(|(k, _)| *k == key).map(|(_, f)| shown(f));
         if let Some(directory) = known {
             return Ok(directory);
         }
-        let folder = self
+        let clone = self
             .running
-            .folder()
-            .map_err(|error| Error::new(format!("cannot make a folder: {error}")))?;
-        self.clone_into(repository, folder.path())?;
-        let directory = shown(&folder);
-        self.clones.borrow_mut().push((key, folder));
+            .directory()
+            .map_err(|error| Error::new(format!("cannot make a directory: {error}")))?;
+        self.clone_into(repository, clone.path())?;
+        let directory = shown(&clone);
+        self.clones.borrow_mut().push((key, clone));
         Ok(directory)
     }
 }

@@ -1,6 +1,6 @@
 //! `kustomize localize`: a copy of a kustomization with everything that it names beside it.
 //!
-//! What lies elsewhere is fetched, files and folders of the machine are copied, and every path of the copy
+//! What lies elsewhere is fetched, files and directories of the machine are copied, and every path of the copy
 //! leads into the copy. Nothing is written here: the host gets texts by path. Kustomization files
 //! change at these paths and nowhere else, so their comments stay.
 
@@ -14,27 +14,27 @@ use kiln_diagnostic::Source;
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
 
+use crate::build::session::Session;
 use crate::edit::FILE_NAMES;
 use crate::error::{Context, Error, Result};
-use crate::loader::{LoadRestrictions, Root};
-use crate::objects::Purpose;
-use crate::paths;
-use crate::remote::Repository;
-use crate::session::Session;
+use crate::load::loader::{LoadRestrictions, Root};
+use crate::load::paths;
+use crate::load::remote::Repository;
+use crate::model::objects::Purpose;
 
-/// The folder of a copy for what was fetched, beside the kustomization that names it.
+/// The directory of a copy for what was fetched, beside the kustomization that names it.
 const FETCHED: &str = "localized-files";
-/// The folder of charts, unless a kustomization says otherwise.
+/// The directory of charts, unless a kustomization says otherwise.
 const CHARTS: &str = "charts";
 
 /// A copy, to be written.
 #[derive(Clone, Debug, Default)]
 pub struct Localized {
-    /// The contents of its files by path, relative to the folder that they shall be in.
+    /// The contents of its files by path, relative to the directory that they shall be in.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Where in it the kustomization lies that was asked for.
     pub root: String,
-    /// What kustomize would call the folder.
+    /// What kustomize would call the directory.
     pub name: String,
 }
 
@@ -78,24 +78,32 @@ pub(crate) fn localize(
         }
     };
     let mut copy = Copy { session, files: BTreeMap::new(), done: BTreeSet::new() };
-    let place = Place {
-        folder: paths::relative(&scope, root.path()),
+    let place = CopiedKustomization {
+        directory: paths::relative(&scope, root.path()),
         root: Rc::clone(&root),
         scope: Some(scope),
     };
     copy.kustomization(&place).context(format_args!("unable to localize target {target:?}"))?;
-    Ok(Localized { name: name(&root, repository.as_ref()), root: place.folder, files: copy.files })
+    Ok(Localized {
+        name: name(&root, repository.as_ref()),
+        root: place.directory,
+        files: copy.files,
+    })
 }
 
 fn name(root: &Root, repository: Option<&Repository>) -> String {
-    let mut folder = paths::base(root.path());
+    let mut directory = paths::base(root.path());
     let Some(repository) = repository else {
-        return if folder == "/" { "localized".to_owned() } else { format!("localized-{folder}") };
+        return if directory == "/" {
+            "localized".to_owned()
+        } else {
+            format!("localized-{directory}")
+        };
     };
     if root.clone_directory() == Some(root.path()) {
-        folder = paths::base(repository.repository());
+        directory = paths::base(repository.repository());
     }
-    format!("localized-{folder}-{}", repository.reference().replace('/', "-"))
+    format!("localized-{directory}-{}", repository.reference().replace('/', "-"))
 }
 
 fn refuse_without_revision(repository: &Repository) -> Result<()> {
@@ -110,10 +118,10 @@ fn refuse_without_revision(repository: &Repository) -> Result<()> {
 }
 
 /// A kustomization to be copied.
-struct Place {
+struct CopiedKustomization {
     root: Rc<Root>,
-    /// Its folder in the copy.
-    folder: String,
+    /// Its directory in the copy.
+    directory: String,
     /// What it may refer to on the machine; nothing for those that were fetched, which are kept in already.
     scope: Option<String>,
 }
@@ -121,24 +129,24 @@ struct Place {
 struct Copy<'s, 'h> {
     session: &'s Session<'h>,
     files: BTreeMap<String, Vec<u8>>,
-    /// Folders whose kustomization is copied.
+    /// Directories whose kustomization is copied.
     done: BTreeSet<String>,
 }
 
 impl Copy<'_, '_> {
     /// Copies a kustomization with all that it names.
-    fn kustomization(&mut self, at: &Place) -> Result<()> {
-        if !self.done.insert(at.folder.clone()) {
+    fn kustomization(&mut self, at: &CopiedKustomization) -> Result<()> {
+        if !self.done.insert(at.directory.clone()) {
             return Ok(());
         }
         let (name, contents) = self.find(at)?;
         let shown = self.session.shown(&paths::join(at.root.path(), name));
         let options = self.session.files.limited(ReadOptions::kustomization());
         let documents = kiln_yaml::read_bytes(&shown, &contents, options)
-            .map_err(|diagnostic| crate::output::yaml_error(&diagnostic))
+            .map_err(|diagnostic| crate::model::output::yaml_error(&diagnostic))
             .context("invalid Kustomization")?;
         let Some(document) = documents.into_iter().next() else {
-            return self.write(&at.folder, name, contents.to_vec());
+            return self.write(&at.directory, name, contents.to_vec());
         };
         let mut value = document.value().clone();
         self.fields(at, &mut value).map_err(|error| error.at(Some(document.place())))?;
@@ -146,10 +154,10 @@ impl Copy<'_, '_> {
         let text = kiln_yaml::rewrite(&source, ReadOptions::kustomization(), &value).map_err(
             |refused| Error::new(refused.message).at(refused.place).maybe_hint(refused.hint),
         )?;
-        self.write(&at.folder, name, text.into_bytes())
+        self.write(&at.directory, name, text.into_bytes())
     }
 
-    fn find(&self, at: &Place) -> Result<(&'static str, Arc<[u8]>)> {
+    fn find(&self, at: &CopiedKustomization) -> Result<(&'static str, Arc<[u8]>)> {
         let mut found = None;
         for name in FILE_NAMES {
             let Ok(contents) = self.session.files.load(&at.root, name) else { continue };
@@ -169,8 +177,8 @@ impl Copy<'_, '_> {
     }
 
     /// Puts a file into the copy.
-    fn write(&mut self, folder: &str, path: &str, contents: Vec<u8>) -> Result<()> {
-        let path = paths::join(folder, path);
+    fn write(&mut self, directory: &str, path: &str, contents: Vec<u8>) -> Result<()> {
+        let path = paths::join(directory, path);
         // Paths come from addresses and from links that were followed.
         if path.starts_with('/') || path == ".." || path.starts_with("../") {
             return Err(Error::new(format!("{path} would lie outside of the copy")));
@@ -180,7 +188,7 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a file; the path that leads to it in the copy.
-    fn file(&mut self, at: &Place, path: &str) -> Result<String> {
+    fn file(&mut self, at: &CopiedKustomization, path: &str) -> Result<String> {
         if path.is_empty() {
             return Ok(String::new());
         }
@@ -188,7 +196,12 @@ impl Copy<'_, '_> {
         self.file_with(at, path, contents.to_vec())
     }
 
-    fn file_with(&mut self, at: &Place, path: &str, contents: Vec<u8>) -> Result<String> {
+    fn file_with(
+        &mut self,
+        at: &CopiedKustomization,
+        path: &str,
+        contents: Vec<u8>,
+    ) -> Result<String> {
         let copied = match path.split_once("://") {
             Some((_, address)) => {
                 self.refuse_taken(at, path)?;
@@ -205,11 +218,11 @@ impl Copy<'_, '_> {
                 paths::relative(at.root.path(), &within)
             }
         };
-        self.write(&at.folder, &copied, contents)?;
+        self.write(&at.directory, &copied, contents)?;
         Ok(copied)
     }
 
-    fn refuse_taken(&self, at: &Place, what: &str) -> Result<()> {
+    fn refuse_taken(&self, at: &CopiedKustomization, what: &str) -> Result<()> {
         let there = self.session.files.system().resolve(&paths::join(at.root.path(), FETCHED));
         if there.is_ok() {
             return Err(Error::new(format!(
@@ -221,7 +234,7 @@ impl Copy<'_, '_> {
     }
 
     /// Copies another kustomization; the path that leads to it in the copy.
-    fn root(&mut self, at: &Place, path: &str) -> Result<String> {
+    fn root(&mut self, at: &CopiedKustomization, path: &str) -> Result<String> {
         if path.is_empty() {
             return Ok(String::new());
         }
@@ -232,8 +245,8 @@ impl Copy<'_, '_> {
                 self.refuse_taken(at, path)?;
                 let inside = paths::relative(top, root.path());
                 let name = repository.repository().trim_end_matches(".git");
-                let folder = format!("/{}/{}/{inside}", name, repository.reference());
-                (format!("{FETCHED}/{}{}", repository.host_name(), paths::clean(&folder)), None)
+                let directory = format!("/{}/{}/{inside}", name, repository.reference());
+                (format!("{FETCHED}/{}{}", repository.host_name(), paths::clean(&directory)), None)
             }
             _ => {
                 if let Some(scope) = &at.scope
@@ -243,18 +256,19 @@ impl Copy<'_, '_> {
                         "root {:?} outside localize scope {scope:?}",
                         root.path()
                     ))
-                    .hint("name a folder that holds both with --scope"));
+                    .hint("name a directory that holds both with --scope"));
                 }
                 (paths::relative(at.root.path(), root.path()), at.scope.clone())
             }
         };
-        let inner = Place { root, folder: paths::join(&at.folder, &copied), scope };
+        let inner =
+            CopiedKustomization { root, directory: paths::join(&at.directory, &copied), scope };
         self.kustomization(&inner).context(format_args!("unable to localize root {path:?}"))?;
         Ok(copied)
     }
 
     /// Copies what may be a file with objects, or a kustomization.
-    fn resource(&mut self, at: &Place, path: &str) -> Result<String> {
+    fn resource(&mut self, at: &CopiedKustomization, path: &str) -> Result<String> {
         let objects = self.session.files.load(&at.root, path).and_then(|contents| {
             let read = self.session.read_objects(path, &contents, Purpose::Object);
             read.context(format_args!("invalid resource at file {path:?}")).map(|_| contents)
@@ -273,7 +287,7 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a file unless the entry is an object itself.
-    fn inline_or_file(&mut self, at: &Place, entry: &str) -> Result<String> {
+    fn inline_or_file(&mut self, at: &CopiedKustomization, entry: &str) -> Result<String> {
         match self.session.read_objects("<inline>", entry.as_bytes(), Purpose::Patch) {
             Ok(_) => Ok(entry.to_owned()),
             Err(_) => self.file(at, entry),
@@ -281,35 +295,35 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a file of a generator, which may name its key.
-    fn file_source(&mut self, at: &Place, source: &str) -> Result<String> {
+    fn file_source(&mut self, at: &CopiedKustomization, source: &str) -> Result<String> {
         match source.split_once('=') {
             Some((key, path)) => Ok(format!("{key}={}", self.file(at, path)?)),
             None => self.file(at, source),
         }
     }
 
-    /// Copies a folder of charts, if it is there: helm may be about to make it.
-    fn charts(&mut self, at: &Place, home: &str) -> Result<String> {
-        let folder = if home.is_empty() { CHARTS } else { home };
-        if folder.starts_with('/') {
-            return Err(Error::new(format!("absolute path {folder:?} cannot be copied"))
+    /// Copies a directory of charts, if it is there: helm may be about to make it.
+    fn charts(&mut self, at: &CopiedKustomization, home: &str) -> Result<String> {
+        let directory = if home.is_empty() { CHARTS } else { home };
+        if directory.starts_with('/') {
+            return Err(Error::new(format!("absolute path {directory:?} cannot be copied"))
                 .hint("write the path relative to this kustomization"));
         }
-        if self.session.files.system().resolve(&paths::join(at.root.path(), folder)).is_err() {
+        if self.session.files.system().resolve(&paths::join(at.root.path(), directory)).is_err() {
             return Ok(home.to_owned());
         }
-        let within = self.session.files.within(&at.root, folder)?;
+        let within = self.session.files.within(&at.root, directory)?;
         let within = within.ok_or_else(|| {
-            Error::new(format!("the chart home {folder:?} is not below {:?}", at.root.path()))
+            Error::new(format!("the chart home {directory:?} is not below {:?}", at.root.path()))
         })?;
         let copied = paths::relative(at.root.path(), &within);
-        self.folder(at, &copied, 0)?;
+        self.directory(at, &copied, 0)?;
         Ok(if home.is_empty() { String::new() } else { copied })
     }
 
-    /// Copies a folder as it is, without links.
-    fn folder(&mut self, at: &Place, path: &str, depth: usize) -> Result<()> {
-        if depth > crate::loader::MAX_NESTING {
+    /// Copies a directory as it is, without links.
+    fn directory(&mut self, at: &CopiedKustomization, path: &str, depth: usize) -> Result<()> {
+        if depth > crate::load::loader::MAX_NESTING {
             return Err(Error::new(format!("{path} is too deep")));
         }
         let absolute = paths::join(at.root.path(), path);
@@ -317,17 +331,17 @@ impl Copy<'_, '_> {
         for entry in entries.map_err(|error| Error::new(error.to_string()))? {
             let path = paths::join(path, &entry.name);
             if entry.is_directory {
-                self.folder(at, &path, depth + 1)?;
+                self.directory(at, &path, depth + 1)?;
             } else {
                 let contents = self.session.files.load(&at.root, &path)?;
-                self.write(&at.folder, &path, contents.to_vec())?;
+                self.write(&at.directory, &path, contents.to_vec())?;
             }
         }
         Ok(())
     }
 
     /// Copies what the configuration of a plugin names; an entry is such a text itself, or a path to one.
-    fn plugin(&mut self, at: &Place, entry: &str) -> Result<String> {
+    fn plugin(&mut self, at: &CopiedKustomization, entry: &str) -> Result<String> {
         let inline = self.session.read_documents("<inline>", entry.as_bytes());
         let inline = inline.ok().filter(|read| read.iter().any(|d| d.value().as_map().is_some()));
         let is_inline = inline.is_some();

@@ -1,12 +1,12 @@
 //! What the patch engines say, in the words that kustomize's users know.
 
 use kiln_patch::{JsonPatchError, JsonPatchProblem, Merged, StrategicProblem, StrategicRules};
-use kiln_patch::{Written, strategic_merge_into_written};
+use kiln_patch::{WrittenScalars, strategic_merge_into_written};
 use kiln_schema::Schema;
 use kiln_value::{Path, Value};
 
 use crate::error::{Error, Result};
-use crate::output::wrong_node_kind;
+use crate::model::output::wrong_node_kind;
 
 /// A JSON patch that does not apply.
 pub(crate) fn json_patch(error: &JsonPatchError) -> String {
@@ -60,7 +60,7 @@ pub(crate) fn strategic_merge(
     schema: &Schema,
     object: &mut Value,
     patch: &Value,
-    written: Written<'_>,
+    written: WrittenScalars<'_>,
 ) -> Result<()> {
     let rules = StrategicRules::kustomize();
     match strategic_merge_into_written(object, patch, schema, &rules, written) {

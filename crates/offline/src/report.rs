@@ -31,7 +31,7 @@ pub struct RuleResult {
     pub trigger: ObjectId,
     /// Whether the resource was given, and not made by a rule.
     pub given: bool,
-    /// The number of the resource among those that were given.
+    /// The number of the resource among those that were given; data and requests follow the resources.
     pub number: Option<usize>,
     /// How it ended.
     pub status: Status,
@@ -43,6 +43,8 @@ pub struct RuleResult {
     pub violation: Option<Violation>,
     /// What the rule adds to reports.
     pub properties: Vec<(Str, Str)>,
+    /// The exceptions that mean the resource.
+    pub exceptions: Vec<Str>,
     /// What it made.
     pub made: Vec<Made>,
     /// For a rule that may change the resource: the resource as all rules of its policy left it.

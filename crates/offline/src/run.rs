@@ -63,7 +63,7 @@ impl Given {
 }
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
-pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
+pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::AmbientSources) -> Report {
     let mut state = State {
         job,
         sources,
@@ -97,8 +97,8 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
             handled.push(object);
         }
     }
-    for given in &job.payloads {
-        state.judge(given);
+    for (at, given) in job.payloads.iter().enumerate() {
+        state.judge(given, job.resources.len() + at);
     }
     state.report.resources = job
         .resources
@@ -111,7 +111,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::Sources) -> Report {
 
 struct State<'r> {
     job: &'r Job<'r>,
-    sources: &'r dyn kiln_jmespath::Sources,
+    sources: &'r dyn kiln_jmespath::AmbientSources,
     objects: Objects,
     /// Which rule made an object, and of what.
     made_by: HashMap<ObjectId, (RuleId, ObjectId)>,
@@ -149,7 +149,7 @@ impl State<'_> {
     }
 
     /// Data passes every rule that judges such data.
-    fn judge(&mut self, given: &Given) {
+    fn judge(&mut self, given: &Given, number: usize) {
         let value = payload::completed(given.payload, &given.value);
         let event = Event::brought(given.payload, &given.name, value);
         let trigger = given.id();
@@ -157,7 +157,7 @@ impl State<'_> {
             self.prepare(event, &rule.id, &trigger)
         });
         for outcome in judged.outcomes {
-            self.carry_out(outcome, None, (true, None), &trigger, &mut VecDeque::new());
+            self.carry_out(outcome, None, (true, Some(number)), &trigger, &mut VecDeque::new());
         }
     }
 
@@ -358,6 +358,7 @@ impl State<'_> {
             refusal,
             violation,
             properties: outcome.properties,
+            exceptions: outcome.exceptions,
             made,
             left,
             problems,

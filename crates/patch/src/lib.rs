@@ -26,5 +26,5 @@ pub use json6902::{Operation, Pointer, WholeDocument};
 pub use merge7396::{MergeRules, merge_patch};
 pub use strategic::strategic_merge_into_written;
 pub use strategic::{ListMerge, Merged, NewValues, StrategicMergeError, StrategicProblem};
-pub use strategic::{StrategicRules, TextScalars, Written, strategic_merge};
+pub use strategic::{StrategicRules, TextScalars, WrittenScalars, strategic_merge};
 pub use structured::{Atomic, StructuredError, structured_merge};

@@ -73,7 +73,7 @@ fn text(pattern: &str, value: &Value, numbers: Numbers) -> bool {
 
 /// What stands before the rest of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+pub(crate) enum Operator {
     Equal,
     NotEqual,
     More,
@@ -84,7 +84,7 @@ enum Operator {
 
 impl Operator {
     /// The operator of a pattern, and the rest. One character alone is not an operator.
-    fn split(pattern: &str) -> (Self, &str) {
+    pub(crate) fn split(pattern: &str) -> (Self, &str) {
         let table = [
             (">=", Operator::MoreEqual),
             ("<=", Operator::LessEqual),

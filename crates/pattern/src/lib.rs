@@ -10,6 +10,8 @@
 //! | `leaf` | one value against one pattern |
 //! | `anchor` | keys such as `(name)`, `+(name)` and `<(name)` |
 //! | `tree` | an object against a tree of patterns |
+//! | `explain` | the same, with every step |
+//! | `fix` | the smallest change that makes an object meet a pattern |
 //! | `resolve` | the anchors of a patch, worked off against an object |
 //! | `effort` | how much work that may take |
 //!
@@ -26,12 +28,16 @@
 
 mod anchor;
 mod effort;
+mod explain;
+mod fix;
 mod leaf;
 mod resolve;
 mod tree;
 
 pub use anchor::{Anchor, AnchorKind, anchors_in};
 pub use effort::{Limits, TooMuchWork};
+pub use explain::{Explained, MatchStep, StepOutcome, explain};
+pub use fix::{FieldChange, FieldValue, Fix, fix};
 pub use leaf::value_matches;
 pub use resolve::{Cancelled, ResolveError, Resolved, resolve_anchors};
 pub use tree::{Mismatch, matches};

@@ -11,6 +11,7 @@ use kiln_value::{Key, List, Map, Path, Segment, Value};
 
 use crate::anchor::{Anchor, AnchorKind};
 use crate::effort::{Effort, Limits, TooMuchWork};
+use crate::explain::{Log, Question};
 use crate::leaf::{Numbers, leaf_matches};
 
 /// Where an object does not meet a pattern, and why.
@@ -70,27 +71,33 @@ pub(crate) fn matches_within(
     Matcher::new(effort, Numbers::Floats).value(pattern, value)
 }
 
-struct Matcher<'m> {
+pub(crate) struct Matcher<'m> {
     /// Where in the object.
-    path: Path,
+    pub(crate) path: Path,
     /// Where in the pattern.
-    pattern: Path,
+    pub(crate) pattern: Path,
     effort: &'m mut Effort,
     numbers: Numbers,
+    /// The steps, if they are wanted.
+    pub(crate) log: Option<Log>,
 }
 
 impl<'m> Matcher<'m> {
-    fn new(effort: &'m mut Effort, numbers: Numbers) -> Self {
-        Matcher { path: Path::root(), pattern: Path::root(), effort, numbers }
+    pub(crate) fn new(effort: &'m mut Effort, numbers: Numbers) -> Self {
+        Matcher { path: Path::root(), pattern: Path::root(), effort, numbers, log: None }
     }
 
-    fn value(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
+    pub(crate) fn value(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
         self.spend()?;
         match (pattern, value) {
             (Value::Map(pattern), Value::Map(map)) => self.map(pattern, map),
             (Value::List(patterns), Value::List(list)) => self.list(patterns, list),
             (Value::Map(_) | Value::List(_), _) => {
-                Err(self.wants(|| format!("a {} is wanted", pattern.type_name())))
+                let wanted = format!("a {} is wanted", pattern.type_name());
+                Err(self.wants(|| match value {
+                    Value::Null => format!("it is missing, and {wanted}"),
+                    _ => wanted,
+                }))
             }
             // A leaf is asked of every element.
             (_, Value::List(list)) => {
@@ -127,7 +134,10 @@ impl<'m> Matcher<'m> {
         let (mut met, mut passed_over) = (false, None);
         for (key, wanted, anchor) in order.anchors {
             self.enter(anchor.key, key.as_str());
-            match self.anchor(anchor, wanted, map.get(anchor.key)) {
+            let found = map.get(anchor.key);
+            let question =
+                || Question { what: key.to_string(), anchor: Some(anchor.kind), wanted, found };
+            match self.logged(question, |matcher| matcher.anchor(anchor, wanted, found)) {
                 Ok(()) => met = true,
                 Err(mismatch) if mismatch.passes_over() && mismatch.below => {
                     passed_over.get_or_insert(mismatch);
@@ -140,16 +150,15 @@ impl<'m> Matcher<'m> {
             return Err(mismatch);
         }
         for (key, wanted, anchor) in order.fields {
-            match anchor {
-                Some(anchor) => {
-                    self.enter(anchor.key, key.as_str());
-                    self.anchor(anchor, wanted, map.get(anchor.key))?;
-                }
-                None => {
-                    self.enter(key.as_str(), key.as_str());
-                    self.field(key, wanted, map.get(key))?;
-                }
-            }
+            let name = anchor.map_or(key.as_str(), |anchor| anchor.key);
+            let found = map.get(name);
+            self.enter(name, key.as_str());
+            let kind = anchor.map(|anchor| anchor.kind);
+            let question = || Question { what: key.to_string(), anchor: kind, wanted, found };
+            self.logged(question, |matcher| match anchor {
+                Some(anchor) => matcher.anchor(anchor, wanted, found),
+                None => matcher.field(key, wanted, found),
+            })?;
             self.back_to(depth);
         }
         Ok(())
@@ -206,7 +215,8 @@ impl<'m> Matcher<'m> {
             for (at, element) in list.iter().enumerate() {
                 let depth = self.depth();
                 self.enter(at, number);
-                let outcome = self.value(pattern, element);
+                let question = || Question::element(at, pattern, element);
+                let outcome = self.logged(question, |matcher| matcher.value(pattern, element));
                 self.back_to(depth);
                 match outcome {
                     Ok(()) => {
@@ -257,7 +267,8 @@ impl<'m> Matcher<'m> {
         for (at, (number, pattern, element)) in pairs.enumerate() {
             let depth = self.depth();
             self.enter(at, number);
-            let outcome = self.value(pattern, element);
+            let question = || Question::element(at, pattern, element);
+            let outcome = self.logged(question, |matcher| matcher.value(pattern, element));
             self.back_to(depth);
             match outcome {
                 Ok(()) => met = true,

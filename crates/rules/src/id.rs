@@ -40,6 +40,19 @@ impl Dialect {
             Dialect::ValidatingPolicy => "vpol",
         }
     }
+
+    /// The source of results in policy reports, as readers of reports filter by it.
+    pub fn report_source(self) -> &'static str {
+        match self {
+            Dialect::Kyverno => "kyverno",
+            Dialect::GeneratingPolicy => "KyvernoGeneratingPolicy",
+            Dialect::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
+            Dialect::MutatingPolicy => "KyvernoMutatingPolicy",
+            Dialect::ModRule => "kiln",
+            Dialect::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
+            Dialect::ValidatingPolicy => "KyvernoValidatingPolicy",
+        }
+    }
 }
 
 /// The name of a policy: language, namespace when it lives in one, and name.
@@ -76,6 +89,30 @@ pub struct RuleId {
     pub policy: PolicyId,
     /// The name of the rule; that of the policy where rules have no names of their own.
     pub rule: Str,
+}
+
+impl RuleId {
+    /// The rule in policy reports, as Kyverno names it there: policies with one nameless rule have none, Kubernetes' own
+    /// have the name of the policy.
+    pub fn in_reports(&self) -> Option<&str> {
+        match self.policy.dialect {
+            Dialect::ValidatingPolicy | Dialect::MutatingPolicy => None,
+            Dialect::ValidatingAdmissionPolicy | Dialect::MutatingAdmissionPolicy => {
+                Some(&self.policy.name)
+            }
+            Dialect::Kyverno | Dialect::GeneratingPolicy | Dialect::ModRule => Some(&self.rule),
+        }
+    }
+
+    /// The binding by which a policy of Kubernetes applies, if there is one, and the property of reports that names it.
+    pub fn binding(&self) -> Option<(&'static str, &str)> {
+        let key = match self.policy.dialect {
+            Dialect::ValidatingAdmissionPolicy => "binding",
+            Dialect::MutatingAdmissionPolicy => "mapBinding",
+            _ => return None,
+        };
+        (self.rule != self.policy.name).then_some((key, self.rule.as_str()))
+    }
 }
 
 impl fmt::Display for RuleId {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kiln_object::Kinds;
-use kiln_variables::Conditions;
+use kiln_value::Str;
+use kiln_variables::{Conditions, Template};
 
 use crate::{
     ContextEntry, Emission, KindPattern, Lifecycle, Origin, PolicyId, Program, RuleId, Scope,
@@ -32,6 +33,8 @@ pub struct Rule {
     pub program: Program,
     /// What happens to what it made.
     pub lifecycle: Lifecycle,
+    /// What it adds to its results in reports, to be filled in once the guards hold.
+    pub report_properties: Vec<(Str, Template)>,
     /// Where it was written.
     pub origin: Origin,
 }

@@ -55,20 +55,20 @@ fn text_of((group, plural, namespace, name): &Key) -> String {
 }
 
 impl Data {
-    /// Opens a folder, and reads what is in it. No other user may read these files: it holds Secrets.
-    pub(crate) fn open(folder: &Path) -> Result<(Self, Kept), StartError> {
-        let shown = folder.display();
+    /// Opens a directory, and reads what is in it. No other user may read these files: it holds Secrets.
+    pub(crate) fn open(directory: &Path) -> Result<(Self, Kept), StartError> {
+        let shown = directory.display();
         let wrong = |message: String, hint: &str| StartError { message, hint: hint.to_owned() };
-        if folder.exists() && !folder.is_dir() {
+        if directory.exists() && !directory.is_dir() {
             return Err(wrong(
-                format!("{shown} is not a folder"),
-                "give --data a folder, or a name that is not taken",
+                format!("{shown} is not a directory"),
+                "give --data a directory, or a name that is not taken",
             ));
         }
         let denied = |verb: &str, error: &std::io::Error| match error.kind() {
             ErrorKind::PermissionDenied => wrong(
                 format!("cannot {verb} {shown}: permission denied"),
-                "give --data a folder that you may write to",
+                "give --data a directory that you may write to",
             ),
             _ => wrong(format!("cannot {verb} {shown}: {error}"), "choose another --data"),
         };
@@ -76,13 +76,13 @@ impl Data {
         builder.recursive(true);
         #[cfg(unix)]
         builder.mode(0o700);
-        builder.create(folder).map_err(|error| denied("make the folder", &error))?;
-        let file = folder.join("objects.redb");
+        builder.create(directory).map_err(|error| denied("make the directory", &error))?;
+        let file = directory.join("objects.redb");
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         #[cfg(unix)]
         options.mode(0o600);
-        options.open(&file).map_err(|error| denied("write to the folder", &error))?;
+        options.open(&file).map_err(|error| denied("write to the directory", &error))?;
         let database = Database::create(&file).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => wrong(
                 format!("the data in {shown} is in use by another process"),
@@ -95,11 +95,11 @@ impl Data {
         })?;
         let kept = read(&database)
             .map_err(|message| wrong(message, "choose another --data, or begin anew"))?;
-        // The names of new files have to last, too. Windows has no such call for folders.
+        // The names of new files have to last, too. Windows has no such call for directories.
         #[cfg(unix)]
-        std::fs::File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|error| denied("write to the folder", &error))?;
+        std::fs::File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| denied("write to the directory", &error))?;
         Ok((Data { database }, kept))
     }
 
@@ -214,8 +214,8 @@ fn read(database: &Database) -> Result<Kept, String> {
 mod tests {
     use super::*;
 
-    fn written(folder: &Path, key: &str) {
-        let (data, _) = Data::open(folder).unwrap();
+    fn written(directory: &Path, key: &str) {
+        let (data, _) = Data::open(directory).unwrap();
         let transaction = data.database.begin_write().unwrap();
         {
             let mut objects = transaction.open_table(OBJECTS).unwrap();
@@ -226,15 +226,15 @@ mod tests {
 
     #[test]
     fn nothing_that_was_written_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let group = "rbac.authorization.k8s.io";
-        written(folder.path(), &format!("{group}\0clusterroles\0\0a\0b"));
-        let (data, kept) = Data::open(folder.path()).unwrap();
+        written(directory.path(), &format!("{group}\0clusterroles\0\0a\0b"));
+        let (data, kept) = Data::open(directory.path()).unwrap();
         let names: Vec<&str> = kept.records.iter().map(|record| record.name.as_str()).collect();
         assert_eq!(names, ["a\0b"], "a name that was once taken");
         drop(data);
-        written(folder.path(), "configmaps\0a");
-        let error = Data::open(folder.path()).unwrap_err();
+        written(directory.path(), "configmaps\0a");
+        let error = Data::open(directory.path()).unwrap_err();
         assert_eq!(
             error.message,
             r#"cannot understand the data: "configmaps\0a" is not the key of an object"#

@@ -189,9 +189,9 @@ fn who_writes_after_the_end_is_told_so() {
 
 #[test]
 fn the_revision_does_not_come_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let begin = || {
-        let (data, kept) = Data::open(folder.path()).unwrap();
+        let (data, kept) = Data::open(directory.path()).unwrap();
         let revision = kept.records.iter().map(|record| record.revision).max().unwrap_or(0);
         (Journal::new(Box::new(data)), revision)
     };

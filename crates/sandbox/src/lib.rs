@@ -130,8 +130,8 @@ impl Sandbox {
         let (listener, address) = bind(options.listen).await?;
         let (data, kept) = match &options.data {
             None => (None, data::Kept::default()),
-            Some(folder) => {
-                let (data, kept) = Data::open(folder)?;
+            Some(directory) => {
+                let (data, kept) = Data::open(directory)?;
                 (Some(data), kept)
             }
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_engine::{ExternalData, Limits};
-use kiln_jmespath::Sources;
+use kiln_jmespath::AmbientSources;
 use kiln_object::ObjectId;
 use kiln_offline::{
     Change, Job, Made, Report as NoExternalData, RuleResult, Status, run as run_offline,
@@ -28,7 +28,7 @@ use crate::select::Selector;
 /// How to run suites.
 pub struct Options<'o> {
     /// The time and chance that rules see.
-    pub sources: &'o dyn Sources,
+    pub sources: &'o dyn AmbientSources,
     /// Which expectations to look at.
     pub selector: Selector,
     /// How files are read.
@@ -273,6 +273,12 @@ impl Checking<'_> {
             let place = self.places.value(&path.join("rule"));
             let warning = Diagnostic::warning(format!("{message}, so nothing is tested here"));
             self.problems.push(warning.at(place).hint(hint));
+            // A resource that is not there either makes it a mistake, whatever the rule is called.
+            let missing =
+                expectation.resources.iter().find(|named| !self.given.contains_key(&named.name));
+            if let Some(missing) = missing {
+                return Err(Some(self.no_such_resource(missing)));
+            }
             // Kyverno: such a result is excluded.
             let names = expectation.resources.iter();
             let names = names.map(|n| shown(&n.kind, n.namespace.as_deref(), &n.name));

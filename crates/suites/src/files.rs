@@ -14,22 +14,22 @@ pub trait Files {
     /// When there is no such file or it cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic>;
 
-    /// The YAML and JSON files below a folder, sorted; none when it is not a folder.
-    fn below(&self, folder: &str) -> Option<Vec<String>>;
+    /// The YAML and JSON files below a directory, sorted; none when it is not a directory.
+    fn below(&self, directory: &str) -> Option<Vec<String>>;
 }
 
-/// The folder of a suite, from which its files are named.
-pub(crate) struct Folder<'f> {
+/// The directory of a suite, from which its files are named.
+pub(crate) struct Directory<'f> {
     files: &'f dyn Files,
     path: String,
     reader: Reader,
 }
 
-impl<'f> Folder<'f> {
-    /// The folder of the suite at this path.
+impl<'f> Directory<'f> {
+    /// The directory of the suite at this path.
     pub(crate) fn of(suite: &str, files: &'f dyn Files, reader: Reader) -> Self {
-        let path = suite.rsplit_once('/').map_or("", |(folder, _)| folder);
-        Folder { files, path: path.to_owned(), reader }
+        let path = suite.rsplit_once('/').map_or("", |(directory, _)| directory);
+        Directory { files, path: path.to_owned(), reader }
     }
 
     /// The documents of the suite itself.
@@ -38,7 +38,7 @@ impl<'f> Folder<'f> {
         self.reader.read_bytes(path, &bytes)
     }
 
-    /// The documents of what a suite names: a file, every file below a folder, or those that a pattern
+    /// The documents of what a suite names: a file, every file below a directory, or those that a pattern
     /// means. A problem with the name itself is shown where the suite has it.
     pub(crate) fn read(
         &mut self,
@@ -66,11 +66,11 @@ impl<'f> Folder<'f> {
         if !wildcard::contains_wildcard(name) {
             return Ok(vec![path]);
         }
-        let (folder, _) = path.split_at(path.find(['*', '?']).unwrap_or(path.len()));
-        let folder = folder.rsplit_once('/').map_or(".", |(folder, _)| folder);
+        let (directory, _) = path.split_at(path.find(['*', '?']).unwrap_or(path.len()));
+        let directory = directory.rsplit_once('/').map_or(".", |(directory, _)| directory);
         let depth = path.split('/').count();
-        let mut found = self.files.below(folder).unwrap_or_default();
-        // A star stays within its folder.
+        let mut found = self.files.below(directory).unwrap_or_default();
+        // A star stays within its directory.
         found.retain(|file| file.split('/').count() == depth && wildcard::matches(&path, file));
         if found.is_empty() {
             return Err(Diagnostic::error(format!("{name} means no file")).at(place.clone()));
@@ -137,8 +137,8 @@ mod tests {
             ("/a/kyverno-test.yaml", "p.yaml", "/a/p.yaml"),
             ("/a/kyverno-test.yaml", "/b/p.yaml", "/b/p.yaml"),
         ] {
-            let folder = Folder::of(suite, &Nothing, Reader::new(ReadOptions::kubernetes()));
-            assert_eq!(folder.path_of(name), path, "{suite} {name}");
+            let directory = Directory::of(suite, &Nothing, Reader::new(ReadOptions::kubernetes()));
+            assert_eq!(directory.path_of(name), path, "{suite} {name}");
         }
     }
 }

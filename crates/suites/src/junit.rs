@@ -2,99 +2,140 @@
 
 use std::fmt::Write as _;
 
-use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 
 use crate::report::{Report, Row, Suite, Verdict};
+
+/// A group of test cases.
+#[derive(Clone, Debug)]
+pub struct TestGroup {
+    /// What it is called.
+    pub name: String,
+    /// The test cases.
+    pub cases: Vec<TestCase>,
+}
+
+/// One test case.
+#[derive(Clone, Debug)]
+pub struct TestCase {
+    /// What is tested.
+    pub class: String,
+    /// On what.
+    pub name: String,
+    /// Where it was written.
+    pub place: Option<SourceLocation>,
+    /// How it ended.
+    pub ended: TestEnd,
+}
+
+/// How a test case ended.
+#[derive(Clone, Debug)]
+pub enum TestEnd {
+    /// As it should, perhaps with something to say.
+    Passed(Option<String>),
+    /// It was not run, and why.
+    Skipped(String),
+    /// Not as it should: in a few words, and in many.
+    Failed(String, String),
+    /// It could not be run: in a few words, and in many.
+    Broken(String, String),
+}
 
 /// The report as JUnit XML: a test suite for each suite, a test case for each expectation. What is wrong with
 /// a suite itself is a test case with an error.
 pub fn junit(report: &Report) -> String {
-    let counts = report.counts();
-    let errors: usize = report.suites.iter().map(|suite| wrong(suite).count()).sum();
-    let tests = counts.passed + counts.failed + counts.excluded + counts.not_run + errors;
+    let groups: Vec<TestGroup> = report.suites.iter().map(as_group).collect();
+    to_xml("kiln test", &groups)
+}
+
+/// Groups of test cases as JUnit XML.
+pub fn to_xml(name: &str, groups: &[TestGroup]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let _ = writeln!(
-        xml,
-        "<testsuites name=\"kiln test\" tests=\"{tests}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\">",
-        counts.failed, counts.not_run
-    );
-    for suite in &report.suites {
-        add_suite(&mut xml, suite);
+    let all: Vec<&TestCase> = groups.iter().flat_map(|group| &group.cases).collect();
+    let _ = writeln!(xml, "<testsuites name=\"{}\" {}>", escaped(name), counted(&all));
+    for group in groups {
+        let cases: Vec<&TestCase> = group.cases.iter().collect();
+        let _ =
+            writeln!(xml, "  <testsuite name=\"{}\" {}>", escaped(&group.name), counted(&cases));
+        cases.into_iter().for_each(|case| add_case(&mut xml, case));
+        xml.push_str("  </testsuite>\n");
     }
     xml.push_str("</testsuites>\n");
     xml
 }
 
-fn wrong(suite: &Suite) -> impl Iterator<Item = &Diagnostic> {
-    suite.problems.iter().filter(|problem| problem.severity == Severity::Error)
+/// The attributes that count test cases.
+fn counted(cases: &[&TestCase]) -> String {
+    let (mut failed, mut broken, mut skipped) = (0, 0, 0);
+    for case in cases {
+        match case.ended {
+            TestEnd::Passed(_) => {}
+            TestEnd::Skipped(_) => skipped += 1,
+            TestEnd::Failed(..) => failed += 1,
+            TestEnd::Broken(..) => broken += 1,
+        }
+    }
+    let tests = cases.len();
+    format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"{broken}\" skipped=\"{skipped}\"")
 }
 
-fn add_suite(xml: &mut String, suite: &Suite) {
-    let count = |verdict| suite.rows.iter().filter(|row| row.verdict == verdict).count();
-    let errors = wrong(suite).count();
-    let _ = writeln!(
+fn add_case(xml: &mut String, case: &TestCase) {
+    let _ = write!(
         xml,
-        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\">",
-        escaped(&suite.path),
-        suite.rows.len() + errors,
-        count(Verdict::Failed),
-        count(Verdict::NotRun),
+        "    <testcase classname=\"{}\" name=\"{}\"",
+        escaped(&case.class),
+        escaped(&case.name)
     );
-    for problem in wrong(suite) {
-        let _ = writeln!(
-            xml,
-            "    <testcase classname=\"{}\" name=\"suite\">\n      <error message=\"{}\">{}</error>\n    </testcase>",
-            escaped(&suite.path),
-            escaped(&problem.message),
-            escaped(&problem.to_string())
-        );
+    if let Some(place) = &case.place {
+        let (file, line) = (escaped(place.source().name()), place.position().line);
+        let _ = write!(xml, " file=\"{file}\" line=\"{line}\"");
     }
-    for row in &suite.rows {
-        add_row(xml, row);
-    }
-    xml.push_str("  </testsuite>\n");
+    let inner = match &case.ended {
+        TestEnd::Passed(None) => return xml.push_str("/>\n"),
+        TestEnd::Passed(Some(said)) => format!("<system-out>{}</system-out>", escaped(said)),
+        TestEnd::Skipped(why) => format!("<skipped message=\"{}\"/>", escaped(why)),
+        TestEnd::Failed(why, text) => {
+            format!("<failure message=\"{}\">{}</failure>", escaped(why), escaped(text))
+        }
+        TestEnd::Broken(why, text) => {
+            format!("<error message=\"{}\">{}</error>", escaped(why), escaped(text))
+        }
+    };
+    let _ = writeln!(xml, ">\n      {inner}\n    </testcase>");
 }
 
-fn add_row(xml: &mut String, row: &Row) {
+fn as_group(suite: &Suite) -> TestGroup {
+    let is_error = |problem: &&Diagnostic| problem.severity == Severity::Error;
+    let wrong = suite.problems.iter().filter(is_error).map(|problem| TestCase {
+        class: suite.path.clone(),
+        name: "suite".to_owned(),
+        place: None,
+        ended: TestEnd::Broken(problem.message.clone(), problem.to_string()),
+    });
+    TestGroup {
+        name: suite.path.clone(),
+        cases: wrong.chain(suite.rows.iter().map(as_case)).collect(),
+    }
+}
+
+fn as_case(row: &Row) -> TestCase {
     let class = match row.rule.as_str() {
         "" => row.policy.clone(),
         rule => format!("{}/{rule}", row.policy),
     };
-    let position = row.place.position();
-    let _ = write!(
-        xml,
-        "    <testcase classname=\"{}\" name=\"{}\" file=\"{}\" line=\"{}\"",
-        escaped(&class),
-        escaped(&row.resource),
-        escaped(row.place.source().name()),
-        position.line
-    );
-    match row.verdict {
-        Verdict::Passed => xml.push_str("/>\n"),
-        Verdict::Excluded => {
-            let _ = writeln!(
-                xml,
-                ">\n      <system-out>{}</system-out>\n    </testcase>",
-                escaped(&row.reason)
-            );
-        }
-        Verdict::NotRun => {
-            let reason = escaped(&row.reason);
-            let _ = writeln!(xml, ">\n      <skipped message=\"{reason}\"/>\n    </testcase>");
-        }
+    let ended = match row.verdict {
+        Verdict::Passed => TestEnd::Passed(None),
+        Verdict::Excluded => TestEnd::Passed(Some(row.reason.clone())),
+        Verdict::NotRun => TestEnd::Skipped(row.reason.clone()),
         Verdict::Failed => {
             let mut text = row.message.clone();
             for difference in &row.differences {
                 let _ = write!(text, "\n{}", difference.diff);
             }
-            let _ = writeln!(
-                xml,
-                ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>",
-                escaped(&row.reason),
-                escaped(&text)
-            );
+            TestEnd::Failed(row.reason.clone(), text)
         }
-    }
+    };
+    TestCase { class, name: row.resource.clone(), place: Some(row.place.clone()), ended }
 }
 
 /// A text for XML. Characters that XML 1.0 cannot hold at all are replaced.

@@ -39,6 +39,6 @@ mod select;
 pub use check::{Options, run};
 pub use compare::Difference;
 pub use files::Files;
-pub use junit::junit;
+pub use junit::{TestCase, TestEnd, TestGroup, junit, to_xml as junit_xml};
 pub use report::{Counts, Report, Row, Suite, Verdict};
 pub use select::{BadSelector, Selector};

@@ -12,7 +12,7 @@ use kiln_rules::usual_plural;
 use kiln_value::{Path, Str, Value, value};
 use kiln_yaml::{Document, Reader};
 
-use crate::files::{Files, Folder};
+use crate::files::{Directory, Files};
 use crate::format::{Expectation, GivenFile, TestFile};
 use crate::mock_responses::MockResponses;
 
@@ -55,7 +55,7 @@ pub(crate) fn read_suites(
     files: &dyn Files,
     reader: Reader,
 ) -> Result<Vec<Document>, Diagnostic> {
-    let documents = Folder::of(path, files, reader).read_suite(path)?;
+    let documents = Directory::of(path, files, reader).read_suite(path)?;
     match documents.is_empty() {
         true => Err(Diagnostic::error(format!("{path} is empty"))),
         false => Ok(documents),
@@ -73,14 +73,14 @@ pub(crate) fn load(
     reader: Reader,
     definitions: &[Document],
 ) -> Result<Loaded, Vec<Diagnostic>> {
-    let folder = Folder::of(path, files, reader);
+    let directory = Directory::of(path, files, reader);
     if document.value().as_map().is_none() {
         let problem = Diagnostic::error("a suite is a map of fields such as policies and results");
         return Err(vec![problem.at(document.place())]);
     }
     let (test, mut problems) = TestFile::read(document).map_err(|problem| vec![problem])?;
     problems.extend(test.remarks(document));
-    let mut reading = Reading { folder, document, definitions, problems };
+    let mut reading = Reading { directory, document, definitions, problems };
     let loaded = reading.everything(test);
     let problems = reading.problems;
     match loaded {
@@ -104,7 +104,7 @@ fn only(documents: Vec<Document>, path: &str) -> Result<Document, Diagnostic> {
 
 /// The reading of one suite.
 struct Reading<'r> {
-    folder: Folder<'r>,
+    directory: Directory<'r>,
     document: &'r Document,
     /// Definitions that were given for all suites.
     definitions: &'r [Document],
@@ -228,7 +228,7 @@ impl Reading<'_> {
     /// The documents that a name in the suite means.
     fn named(&mut self, name: &str, path: &Path) -> Vec<Document> {
         let place = self.document.locate(path);
-        match self.folder.read(name, &place) {
+        match self.directory.read(name, &place) {
             Ok(documents) => documents,
             Err(problem) => {
                 self.problems.push(problem);
@@ -335,7 +335,7 @@ impl Reading<'_> {
         }
         for (at, name) in file.spec.crds.iter().enumerate() {
             let place = document.locate(&Path::root().join("spec").join("crds").join(at));
-            match self.folder.read(name, &place) {
+            match self.directory.read(name, &place) {
                 Ok(read) => definitions.extend(read),
                 // Kinds that nothing defines are taken as the given objects have them.
                 Err(mut problem) => {

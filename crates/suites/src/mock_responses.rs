@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use kiln_engine::{
     CachedGlobal, ExternalData, ExternalDataError, Globals, ServiceAnswer, ServiceRequest,
 };
-use kiln_jmespath::{Environment, Expression, Limits, NoSources};
+use kiln_jmespath::{Environment, Expression, Limits, NoAmbientSources};
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
@@ -63,7 +63,8 @@ impl MockResponses {
         let root = match entry.field_path.as_str() {
             "" => root,
             path => {
-                let environment = Environment { sources: &NoSources, limits: Limits::default() };
+                let environment =
+                    Environment { sources: &NoAmbientSources, limits: Limits::default() };
                 let found = compile("fieldPath", path)?.search(&root, &environment);
                 found.map_err(|error| format!("fieldPath {path:?}: {error}"))?
             }

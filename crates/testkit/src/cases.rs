@@ -89,7 +89,7 @@ impl Case {
     }
 }
 
-/// Runs every case of the tables in a folder, and fails with every case that does not give what was recorded.
+/// Runs every case of the tables in a directory, and fails with every case that does not give what was recorded.
 ///
 /// `known` lists cases that fail, by [`Case::place`], with the reason; one that passes fails the test.
 ///
@@ -97,7 +97,7 @@ impl Case {
 /// When a case fails, a table cannot be read, or there is none.
 pub fn cases(
     name: &str,
-    folder: impl AsRef<Path>,
+    directory: impl AsRef<Path>,
     known: &[(&str, &str)],
     run: impl Fn(&Case) -> Result<(), String>,
 ) {
@@ -105,24 +105,25 @@ pub fn cases(
     for (case, reason) in known {
         tally.known_failure(*case, *reason);
     }
-    for case in read_cases(folder) {
+    for case in read_cases(directory) {
         tally.case(case.place(), || run(&case));
     }
     tally.finish();
 }
 
-/// Every case of the tables in a folder.
+/// Every case of the tables in a directory.
 ///
 /// # Panics
 /// When a table cannot be read.
-pub fn read_cases(folder: impl AsRef<Path>) -> Vec<Case> {
-    tables(folder.as_ref()).iter().flat_map(|file| read(file)).collect()
+pub fn read_cases(directory: impl AsRef<Path>) -> Vec<Case> {
+    tables(directory.as_ref()).iter().flat_map(|file| read(file)).collect()
 }
 
-fn tables(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+fn tables(directory: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry of the folder").path())
+        .map(|entry| entry.expect("an entry of the directory").path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
         .collect();
     files.sort();

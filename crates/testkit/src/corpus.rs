@@ -6,12 +6,12 @@ use kiln_value::Value;
 
 use crate::skip;
 
-/// The folder of the project.
+/// The directory of the project.
 pub fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .expect("this crate lies two folders below the project")
+        .expect("this crate lies two directories below the project")
         .to_owned()
 }
 
@@ -21,15 +21,15 @@ pub const RECORDED_CASES: (&str, &str) = (
     "they are not published; if you have them, set KILN_CORPUS to their directory",
 );
 
-/// The folder of all corpora, whether it is there or not.
-pub fn corpus_folder() -> PathBuf {
+/// The directory of all corpora, whether it is there or not.
+pub fn corpus_directory() -> PathBuf {
     std::env::var_os("KILN_CORPUS")
         .map_or_else(|| project_root().join("../shared/corpus"), PathBuf::from)
 }
 
-/// The folder or file of a corpus, or `None` after saying loudly that the test is skipped.
+/// The directory or file of a corpus, or `None` after saying loudly that the test is skipped.
 pub fn corpus(name: &str) -> Option<PathBuf> {
-    let path = corpus_folder().join(name);
+    let path = corpus_directory().join(name);
     if path.exists() {
         return Some(path);
     }

@@ -1,7 +1,7 @@
 //! What the tests of all crates share.
 //!
 //! Corpora are recorded cases that live outside the project (`../shared/corpus` beside a checkout, or
-//! the folder that `KILN_CORPUS` names). A test that needs one asks [`corpus`] for it and returns when it is
+//! the directory that `KILN_CORPUS` names). A test that needs one asks [`corpus`] for it and returns when it is
 //! not there; [`skip`] says so where `cargo xtask test` counts it, and fails where `KILN_REQUIRE_ALL` is set.
 //!
 //! Tables are cases that the repository has of its own, in `tests/cases` of a crate: [`cases`] runs them.
@@ -22,7 +22,7 @@ mod shape;
 mod tally;
 
 pub use cases::{Case, Expected, cases, read_cases};
-pub use corpus::{RECORDED_CASES, corpus, corpus_folder, corpus_json, project_root};
+pub use corpus::{RECORDED_CASES, corpus, corpus_directory, corpus_json, project_root};
 pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
 pub use missing::{skip, skip_named};
 pub use shape::Shape;

@@ -3,8 +3,9 @@
 //! JMESPath, CEL, Go templates, JSONPath and kustomize all meet the same texts: quantities, durations,
 //! regular expressions, versions, times. Each module reads and prints one of them as the Go libraries
 //! behind Kubernetes do, with exact arithmetic and bounded work. Nothing here knows of values,
-//! files or clocks.
+//! files or clocks; [`ambient`] is how a host hands its clock to the languages.
 
+pub mod ambient;
 pub mod case;
 pub mod duration;
 pub mod float;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Source, SourceLocation};
 
-use crate::event::Event;
-use crate::parse::Events;
+use crate::events::event::Event;
+use crate::events::parse::Events;
 
 /// The first comment of a source that can be read, if it has one.
 pub fn first_comment(source: &Arc<Source>) -> Option<SourceLocation> {

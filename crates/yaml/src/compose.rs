@@ -9,18 +9,18 @@ use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
 use crate::data::{Content, TextWithData};
-use crate::event::{Event, Form, Quoting, Scalar};
-use crate::float;
+use crate::emitter::float;
+use crate::events::event::{CollectionForm, Event, Quoting, Scalar};
+use crate::events::parse::Events;
+use crate::events::syntax;
 use crate::folded;
 use crate::merge::{self, Merge};
 use crate::options::{DuplicateKeys, ReadOptions, ScalarTable};
-use crate::parse::Events;
 use crate::resolve::{self, Typed};
 use crate::span::Track;
-use crate::syntax;
 
 /// Boxed, so that the way of success stays narrow.
-pub(crate) type Fault = Box<Diagnostic>;
+pub(crate) type YamlFault = Box<Diagnostic>;
 
 /// Composes the documents of one source, one after the other.
 pub(crate) struct Composer<'t, T> {
@@ -94,7 +94,7 @@ impl<'t, T: Track> Composer<'t, T> {
     }
 
     /// The next document, or `None` at the end of the source.
-    pub(crate) fn document(&mut self) -> Result<Option<Composed<T>>, Fault> {
+    pub(crate) fn document(&mut self) -> Result<Option<Composed<T>>, YamlFault> {
         self.anchors.clear();
         let (event, span) = self.event()?;
         let start = match event {
@@ -109,7 +109,7 @@ impl<'t, T: Track> Composer<'t, T> {
         Ok(Some(Composed { value, track, start, empty }))
     }
 
-    fn event(&mut self) -> Result<(Event<'t>, Range<usize>), Fault> {
+    fn event(&mut self) -> Result<(Event<'t>, Range<usize>), YamlFault> {
         self.events.next().map_err(|error| Box::new(syntax::explain(&error, self.source)))
     }
 
@@ -118,7 +118,7 @@ impl<'t, T: Track> Composer<'t, T> {
         event: Event<'t>,
         span: Range<usize>,
         at: Position,
-    ) -> Result<(Value, T), Fault> {
+    ) -> Result<(Value, T), YamlFault> {
         self.read.nodes += 1;
         match event {
             Event::Scalar(scalar) => {
@@ -126,12 +126,14 @@ impl<'t, T: Track> Composer<'t, T> {
                 self.scalar(scalar, span, at)
             }
             Event::MapStart(properties, form) => {
-                let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
+                let at =
+                    Position { depth: at.depth, flow: at.flow || form == CollectionForm::Flow };
                 self.check_depth(at.depth + 1, &span)?;
                 self.anchored(properties.anchor, at, |composer| composer.map(span, at))
             }
             Event::ListStart(properties, form) => {
-                let at = Position { depth: at.depth, flow: at.flow || form == Form::Flow };
+                let at =
+                    Position { depth: at.depth, flow: at.flow || form == CollectionForm::Flow };
                 self.check_depth(at.depth + 1, &span)?;
                 self.anchored(properties.anchor, at, |composer| composer.list(span, at))
             }
@@ -157,8 +159,8 @@ impl<'t, T: Track> Composer<'t, T> {
         &mut self,
         anchor: Option<&'t str>,
         at: Position,
-        compose: impl FnOnce(&mut Self) -> Result<(Value, T), Fault>,
-    ) -> Result<(Value, T), Fault> {
+        compose: impl FnOnce(&mut Self) -> Result<(Value, T), YamlFault>,
+    ) -> Result<(Value, T), YamlFault> {
         let Some(name) = anchor else {
             self.deepest = self.deepest.max(at.depth + 1);
             return compose(self);
@@ -185,7 +187,7 @@ impl<'t, T: Track> Composer<'t, T> {
         mut scalar: Scalar<'t>,
         span: Range<usize>,
         at: Position,
-    ) -> Result<(Value, T), Fault> {
+    ) -> Result<(Value, T), YamlFault> {
         match self.data.and_then(|data| data.content(&scalar)) {
             None => {}
             Some(Content::Text(text)) => scalar.text = text.into(),
@@ -222,7 +224,7 @@ impl<'t, T: Track> Composer<'t, T> {
         anchor: Option<&'t str>,
         span: Range<usize>,
         at: Position,
-    ) -> Result<(Value, T), Fault> {
+    ) -> Result<(Value, T), YamlFault> {
         let (height, nodes) = extent(&value);
         self.check_depth(at.depth + height, &span)?;
         self.deepest = self.deepest.max(at.depth + height);
@@ -244,7 +246,7 @@ impl<'t, T: Track> Composer<'t, T> {
             && matches!(scalar.properties.tag.as_deref(), None | Some("!"))
     }
 
-    fn list(&mut self, span: Range<usize>, at: Position) -> Result<(Value, T), Fault> {
+    fn list(&mut self, span: Range<usize>, at: Position) -> Result<(Value, T), YamlFault> {
         let first = self.elements.len();
         let first_track = self.element_tracks.len();
         let inside = Position { depth: at.depth + 1, flow: at.flow };
@@ -265,7 +267,7 @@ impl<'t, T: Track> Composer<'t, T> {
         Ok((Value::List(List::from(elements)), track))
     }
 
-    fn map(&mut self, span: Range<usize>, at: Position) -> Result<(Value, T), Fault> {
+    fn map(&mut self, span: Range<usize>, at: Position) -> Result<(Value, T), YamlFault> {
         let first = self.entries.len();
         let inside = Position { depth: at.depth + 1, flow: at.flow };
         let mut merges: Vec<Merge<T>> = Vec::new();
@@ -348,7 +350,7 @@ impl<'t, T: Track> Composer<'t, T> {
         scalar: &Scalar<'t>,
         span: &Range<usize>,
         at: Position,
-    ) -> Result<Key, Fault> {
+    ) -> Result<Key, YamlFault> {
         self.read.bytes += scalar.text.len();
         let typed = resolve::typed(scalar, self.options.scalars)
             .map_err(|problem| self.fault(span.clone(), problem))?;
@@ -381,7 +383,7 @@ impl<'t, T: Track> Composer<'t, T> {
         Ok(key)
     }
 
-    fn alias_key(&mut self, name: &str, span: &Range<usize>) -> Result<Key, Fault> {
+    fn alias_key(&mut self, name: &str, span: &Range<usize>) -> Result<Key, YamlFault> {
         let anchored = self.follow(name, span)?;
         match &anchored.value {
             Value::String(text) => Ok(self.keys.intern(text)),
@@ -401,7 +403,7 @@ impl<'t, T: Track> Composer<'t, T> {
         }
     }
 
-    fn follow(&mut self, name: &str, span: &Range<usize>) -> Result<Anchored<T>, Fault> {
+    fn follow(&mut self, name: &str, span: &Range<usize>) -> Result<Anchored<T>, YamlFault> {
         self.anchors.follow(name, &self.options.limits).map_err(|bad| match bad {
             BadAlias::Unknown => {
                 let meant = did_you_mean(name, self.anchors.names());
@@ -426,7 +428,7 @@ impl<'t, T: Track> Composer<'t, T> {
         })
     }
 
-    fn check_depth(&self, depth: usize, span: &Range<usize>) -> Result<(), Fault> {
+    fn check_depth(&self, depth: usize, span: &Range<usize>) -> Result<(), YamlFault> {
         let most = self.options.limits.depth;
         if depth <= most {
             return Ok(());
@@ -438,7 +440,7 @@ impl<'t, T: Track> Composer<'t, T> {
     }
 
     /// Makes the keys from `first` on unique, or says which is there twice.
-    fn settle_duplicates(&mut self, first: usize) -> Result<(), Fault> {
+    fn settle_duplicates(&mut self, first: usize) -> Result<(), YamlFault> {
         let Some((earlier, later)) = find_duplicate(&self.entries[first..]) else {
             return Ok(());
         };
@@ -485,36 +487,36 @@ impl<'t, T: Track> Composer<'t, T> {
     }
 
     #[cold]
-    fn fault(&self, span: Range<usize>, problem: impl Into<String>) -> Fault {
+    fn fault(&self, span: Range<usize>, problem: impl Into<String>) -> YamlFault {
         Box::new(self.diagnostic(span, problem))
     }
 
     #[cold]
-    fn hinted(&self, span: Range<usize>, problem: impl Into<String>, hint: String) -> Fault {
+    fn hinted(&self, span: Range<usize>, problem: impl Into<String>, hint: String) -> YamlFault {
         Box::new(self.diagnostic(span, problem).hint(hint))
     }
 
     #[cold]
-    fn merge_fault(&self, span: Range<usize>, problem: &'static str) -> Fault {
+    fn merge_fault(&self, span: Range<usize>, problem: &'static str) -> YamlFault {
         let hint = "<< takes a map, an alias of a map, or a list of those".to_owned();
         self.hinted(span, problem, hint)
     }
 
     #[cold]
-    fn collection_key_fault(&self, span: Range<usize>) -> Fault {
+    fn collection_key_fault(&self, span: Range<usize>) -> YamlFault {
         let hint = "a value that begins with { or [ needs quotes if it is meant as text, \
                     as in \"{{ x }}\"";
         self.hinted(span, "a map key must be a string", hint.to_owned())
     }
 
     #[cold]
-    fn null_key_fault(&self, span: Range<usize>) -> Fault {
+    fn null_key_fault(&self, span: Range<usize>) -> YamlFault {
         let hint = "put the key in quotes".to_owned();
         self.hinted(span, "a map key must be a string, not null", hint)
     }
 
     #[cold]
-    fn untyped_key_fault(&self, span: Range<usize>, text: &str) -> Fault {
+    fn untyped_key_fault(&self, span: Range<usize>, text: &str) -> YamlFault {
         self.hinted(span, "a map key must be a string", format!("put it in quotes: {text:?}"))
     }
 }

@@ -12,9 +12,9 @@ use kiln_diagnostic::{Diagnostic, Source};
 use kiln_value::{KeyTable, Map, Str, Value, json};
 
 use crate::compose::Composer;
-use crate::decode;
 use crate::document::Reader;
-use crate::event::{Quoting, Scalar};
+use crate::events::decode;
+use crate::events::event::{Quoting, Scalar};
 use crate::options::ReadOptions;
 use crate::span::Nowhere;
 

@@ -8,7 +8,7 @@ use kiln_value::{KeyTable, Path, TypeError, Value, from_value, json};
 use serde::de::DeserializeOwned;
 
 use crate::compose::Composer;
-use crate::decode;
+use crate::events::decode;
 use crate::options::{DuplicateKeys, ReadOptions, ScalarTable};
 use crate::span::{Nowhere, Places, Spot, Track};
 

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::event::Event;
-use crate::parse::Events;
-use crate::style::{is_break, is_printable};
+use crate::emitter::style::{is_break, is_printable};
+use crate::events::event::Event;
+use crate::events::parse::Events;
 
 /// The text after it was written as folded text and read again.
 pub(crate) fn as_kustomize_reads_it(text: Cow<'_, str>) -> Cow<'_, str> {

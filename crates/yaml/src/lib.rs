@@ -11,8 +11,7 @@
 //! |---|---|
 //! | `document` | [`Document`], [`Reader`], type errors with places |
 //! | `options` | scalar tables, duplicate keys, limits |
-//! | `decode` | bytes to text |
-//! | `event`, `parse`, `tag_handles`, `scan*` | text to tokens to events, as go-yaml has them |
+//! | `events/` | bytes to text to tokens to events, as go-yaml has them; what a syntax error means and what to do |
 //! | `compose` | events to values: keys, duplicates, depth |
 //! | `comments` | finding what a rewrite would lose |
 //! | `notes` | comments and what they belong to |
@@ -22,10 +21,8 @@
 //! | `resolve`, `timestamp` | the types of scalars in go-yaml v3 and v2 |
 //! | `folded` | what kustomize makes of folded text |
 //! | `span`, `align` | places, kept only on request, and those inside a text |
-//! | `syntax` | what a syntax error means and what to do |
-//! | `emit` | values to go-yaml v2's bytes |
+//! | `emitter/` | values to go-yaml v2's bytes: how strings, keys and numbers are written |
 //! | `rewrite/` | changing values in a text, and nothing else |
-//! | `style`, `scalar`, `order`, `float` | how strings, keys and numbers are written |
 //!
 //! ```
 //! use kiln_yaml::{ReadOptions, emit, read_bytes};
@@ -41,35 +38,24 @@ mod anchors;
 mod comments;
 mod compose;
 mod data;
-mod decode;
 mod document;
-mod emit;
-mod event;
-mod float;
+mod emitter;
+mod events;
 mod folded;
 mod merge;
 mod node;
 mod notes;
 mod options;
-mod order;
-mod parse;
 mod resolve;
 mod rewrite;
-mod scalar;
-mod scan;
-mod scan_property;
-mod scan_scalar;
 mod span;
-mod style;
-mod syntax;
-mod tag_handles;
 mod timestamp;
 
 pub use align::part_of;
 pub use comments::first_comment;
 pub use data::{Datum, TextWithData};
 pub use document::{Document, Reader, read, read_bytes};
-pub use emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
+pub use emitter::emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
 pub use node::{Comments, Node, NodeKind, NodeStyle, emit_node, emit_nodes, read_nodes};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
 pub use resolve::resolve_plain;

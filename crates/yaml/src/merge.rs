@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kiln_value::{Key, Value};
 
 use crate::compose::Entry;
-use crate::event::Scalar;
+use crate::events::event::Scalar;
 use crate::options::ScalarTable;
 use crate::span::Track;
 

@@ -3,7 +3,7 @@
 //! Only who asks for nodes pays for them: a scanner without [`Notes`] goes past comments. With them it looks two
 //! tokens further ahead, because a comment below something belongs to that only if nothing follows it.
 
-use crate::scan::{Kind, Scanner};
+use crate::events::scan::{Kind, Scanner};
 
 /// go-yaml looks this far for the next comment.
 const FARTHEST: usize = 512;
@@ -97,7 +97,7 @@ impl Scanner<'_> {
     fn newlines(&self) -> usize {
         let before = self.text[..self.at].chars().rev();
         before
-            .take_while(|c| matches!(c, ' ' | '\t') || crate::style::is_break(*c))
+            .take_while(|c| matches!(c, ' ' | '\t') || crate::emitter::style::is_break(*c))
             .filter(|c| !matches!(c, ' ' | '\t'))
             .count()
     }

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kiln_value::{Number, Value};
 
-use crate::event::Scalar;
+use crate::events::event::Scalar;
 use crate::options::{ReadOptions, ScalarTable};
 use crate::timestamp;
 

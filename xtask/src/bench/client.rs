@@ -39,7 +39,7 @@ impl Client {
             "--namespace=default",
             "--duration=12h",
         ])?;
-        let authority = fs::read(cluster.folder().join("ca.crt"))?;
+        let authority = fs::read(cluster.directory().join("ca.crt"))?;
         let certificate = Certificate::from_pem(&authority)?.to_owned();
         let tls = TlsConfig::builder().root_certs(RootCerts::from(vec![certificate])).build();
         let agent = Agent::config_builder().tls_config(tls).max_idle_connections_per_host(64);

@@ -1,6 +1,6 @@
 //! `kiln build` beside kustomize: the same trees, the same bytes.
 //!
-//! The peer is built once from its Go module, into the user's cache folder. Both outputs of a tree are compared; a
+//! The peer is built once from its Go module, into the user's cache directory. Both outputs of a tree are compared; a
 //! tree on which they differ is an error, not a figure.
 
 use std::fmt::Write as _;
@@ -29,10 +29,10 @@ pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
         Ok(_) => report.contender(PEER, VERSION),
         Err(error) => report.note(&format!("{PEER} is missing: {error:#}")),
     }
-    let folder = root().join("target/bench-kustomize");
+    let into = root().join("target/bench-kustomize");
     for (name, tree) in workloads() {
         eprintln!("   {name}");
-        let directory = folder.join(name.replace([' ', ','], "-"));
+        let directory = into.join(name.replace([' ', ','], "-"));
         tree.write(&directory)?;
         let directory = directory.join("root");
         measure_program(report, name, "kiln", &kiln, &directory, runs)?;
@@ -44,17 +44,17 @@ pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
             }
         }
     }
-    growth(&kiln, &folder, report)?;
-    origins(&kiln, &folder, report)
+    growth(&kiln, &into, report)?;
+    origins(&kiln, &into, report)
 }
 
 /// The exponent with which the work grows from 1,000 to 8,000 resources.
-fn growth(kiln: &Path, folder: &Path, report: &mut Report) -> Result<()> {
+fn growth(kiln: &Path, into: &Path, report: &mut Report) -> Result<()> {
     let (small, large) = (1_000, 8_000);
     for (name, overlay) in [("plain", ""), ("mixed", MIXED)] {
         let mut counts = Vec::new();
         for size in [small, large] {
-            let directory = folder.join(format!("growth-{name}-{size}"));
+            let directory = into.join(format!("growth-{name}-{size}"));
             Tree::new(&resources(size), overlay).write(&directory)?;
             counts.extend(instructions(&build(kiln, &directory.join("root"))));
         }
@@ -70,10 +70,10 @@ fn growth(kiln: &Path, folder: &Path, report: &mut Report) -> Result<()> {
 }
 
 /// What origin annotations cost for each byte that comes out.
-fn origins(kiln: &Path, folder: &Path, report: &mut Report) -> Result<()> {
+fn origins(kiln: &Path, into: &Path, report: &mut Report) -> Result<()> {
     let origin = "buildMetadata: [originAnnotations]\n";
     for (name, overlay) in [("without", ""), ("with", origin)] {
-        let directory = folder.join(format!("origin-{name}"));
+        let directory = into.join(format!("origin-{name}"));
         Tree::new(&resources(1_000), overlay).write(&directory)?;
         let mut command = build(kiln, &directory.join("root"));
         let bytes = command.output()?.stdout.len().max(1);
@@ -136,17 +136,17 @@ pub(super) fn kiln() -> Result<PathBuf> {
 
 /// The peer's binary, built if it is not there yet.
 pub(super) fn peer() -> Result<PathBuf> {
-    let folder = cache()?.join(format!("{PEER}-{VERSION}"));
-    let binary = folder.join(PEER);
+    let into = cache()?.join(format!("{PEER}-{VERSION}"));
+    let binary = into.join(PEER);
     if binary.exists() {
         return Ok(binary);
     }
-    fs::create_dir_all(&folder)?;
+    fs::create_dir_all(&into)?;
     let status = Command::new("go")
         .args(["install", &format!("{MODULE}@v{VERSION}")])
-        .env("GOBIN", &folder)
+        .env("GOBIN", &into)
         .env("GOFLAGS", "-mod=mod")
-        .current_dir(&folder)
+        .current_dir(&into)
         .status()
         .context("go is not installed")?;
     if !status.success() {
@@ -174,7 +174,7 @@ impl Tree {
         ];
         for (name, text) in files {
             let path = directory.join(name);
-            fs::create_dir_all(path.parent().expect("a file lies in a folder"))?;
+            fs::create_dir_all(path.parent().expect("a file lies in a directory"))?;
             fs::write(&path, text).with_context(|| path.display().to_string())?;
         }
         Ok(())

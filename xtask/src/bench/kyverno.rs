@@ -14,12 +14,12 @@ const MODULE: &str = "github.com/kyverno/kyverno";
 
 /// One of its programs, by its package below `cmd`; built as go.mod says, which takes minutes the first time.
 pub(crate) fn program(package: &str) -> Result<PathBuf> {
-    let binary = folder().join("target").join(package.replace('/', "-"));
+    let binary = directory().join("target").join(package.replace('/', "-"));
     let built = Command::new("go")
         .args(["build", "-p", "1", "-o"])
         .arg(&binary)
         .arg(format!("{MODULE}/cmd/{package}"))
-        .current_dir(folder())
+        .current_dir(directory())
         .status();
     match built {
         Ok(status) if status.success() => Ok(binary),
@@ -33,11 +33,11 @@ pub(crate) fn program(package: &str) -> Result<PathBuf> {
 pub(super) fn file(path: &str) -> Result<PathBuf> {
     let listed = Command::new("go")
         .args(["list", "-m", "-f", "{{.Dir}}", MODULE])
-        .current_dir(folder())
+        .current_dir(directory())
         .output()
         .context("cannot start go")?;
-    let folder = String::from_utf8(listed.stdout)?;
-    let file = PathBuf::from(folder.trim()).join(path);
+    let directory = String::from_utf8(listed.stdout)?;
+    let file = PathBuf::from(directory.trim()).join(path);
     if !file.is_file() {
         bail!("the module {MODULE} has no file {path}");
     }
@@ -46,13 +46,13 @@ pub(super) fn file(path: &str) -> Result<PathBuf> {
 
 /// The version that the module file names.
 pub(crate) fn version() -> Result<String> {
-    let path = folder().join("go.mod");
+    let path = directory().join("go.mod");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let line = text.lines().find(|line| line.contains(&format!("{MODULE} v")));
     let version = line.and_then(|line| line.split_whitespace().find(|word| word.starts_with('v')));
     Ok(version.context("go.mod names no version")?.trim_start_matches('v').to_owned())
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     root().join("xtask/kyverno")
 }

@@ -35,9 +35,9 @@ pub(crate) fn measure(report: &mut Report, runs: usize) -> Result<()> {
     if peer.is_some() {
         report.contender(PEER, &kyverno::version()?);
     }
-    let folder = root().join("target/bench-kyverno-cli");
+    let directory = root().join("target/bench-kyverno-cli");
     for workload in workloads() {
-        let files = Files::write(&folder, &workload)?;
+        let files = Files::write(&directory, &workload)?;
         eprintln!("   {}", workload.name);
         let ours = verdicts(&files.apply(&kiln))?;
         let runs = (workload.runs)(runs);
@@ -76,10 +76,10 @@ struct Files {
 }
 
 impl Files {
-    fn write(folder: &Path, workload: &Workload) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    fn write(directory: &Path, workload: &Workload) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let write = |name: &str, text: &str| -> Result<PathBuf> {
-            let path = folder.join(name);
+            let path = directory.join(name);
             fs::write(&path, text).with_context(|| path.display().to_string())?;
             Ok(path)
         };

@@ -18,9 +18,9 @@ use crate::root;
 
 /// A bench program.
 pub(crate) enum Program {
-    /// A folder below `benches` and the name of a binary in it.
+    /// A directory below `benches` and the name of a binary in it.
     Rust(&'static str, &'static str),
-    /// A folder below `benches`, which is also the name of its binary and of the peer in it.
+    /// A directory below `benches`, which is also the name of its binary and of the peer in it.
     Go(&'static str),
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn measure(programs: &[Program], report: &mut Report, runs: usize) ->
     let mut checks = Checks::new();
     for program in programs {
         match program {
-            Program::Rust(folder, name) => {
-                compete(&build(folder, name)?, &mut checks, report, runs)?;
+            Program::Rust(directory, name) => {
+                compete(&build(directory, name)?, &mut checks, report, runs)?;
             }
             Program::Go(name) => match build_go(name)? {
                 Some(binary) => compete(&binary, &mut checks, report, runs)?,
@@ -85,29 +85,29 @@ fn compete(binary: &Path, checks: &mut Checks, report: &mut Report, runs: usize)
     Ok(())
 }
 
-fn build(folder: &str, program: &str) -> Result<PathBuf> {
-    let folder = root().join("benches").join(folder);
+fn build(directory: &str, program: &str) -> Result<PathBuf> {
+    let directory = root().join("benches").join(directory);
     let built = Command::new("cargo")
         .args(["build", "--release", "--quiet", "--bin", program])
         .env_remove("CARGO_TARGET_DIR")
-        .current_dir(&folder)
+        .current_dir(&directory)
         .status()
         .context("cannot start cargo")?;
     if !built.success() {
         bail!("the bench program {program} does not build");
     }
-    Ok(folder.join("target/release").join(program))
+    Ok(directory.join("target/release").join(program))
 }
 
 /// The binary, or nothing where Go is not installed.
 fn build_go(program: &str) -> Result<Option<PathBuf>> {
-    let folder = root().join("benches").join(program);
-    let binary = folder.join("target").join(program);
+    let directory = root().join("benches").join(program);
+    let binary = directory.join("target").join(program);
     let built = Command::new("go")
         .args(["build", "-o"])
         .arg(&binary)
         .arg(".")
-        .current_dir(&folder)
+        .current_dir(&directory)
         .status();
     match built {
         Ok(status) if status.success() => Ok(Some(binary)),

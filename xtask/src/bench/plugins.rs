@@ -29,10 +29,10 @@ pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
         Ok(_) => report.contender(PEER, VERSION),
         Err(error) => report.note(&format!("{PEER} is missing: {error:#}")),
     }
-    let folder = root().join("target/bench-plugins");
+    let directory = root().join("target/bench-plugins");
     let trees = [
-        ("20 exec transformers, 500 resources", exec_tree(&folder.join("exec"))?),
-        ("20 functions, 500 resources", function_tree(&folder.join("functions"))?),
+        ("20 exec transformers, 500 resources", exec_tree(&directory.join("exec"))?),
+        ("20 functions, 500 resources", function_tree(&directory.join("functions"))?),
     ];
     for (name, tree) in trees {
         eprintln!("   {name}");
@@ -88,15 +88,15 @@ impl Tree {
     }
 }
 
-fn exec_tree(folder: &Path) -> Result<Tree> {
-    let tree = Tree { root: folder.join("root"), home: folder.join("home") };
+fn exec_tree(directory: &Path) -> Result<Tree> {
+    let tree = Tree { root: directory.join("root"), home: directory.join("home") };
     executable(&tree.home.join("bench.example.com/v1/marker/Marker"), PROGRAM)?;
     write_root(&tree.root, "")?;
     Ok(tree)
 }
 
-fn function_tree(folder: &Path) -> Result<Tree> {
-    let tree = Tree { root: folder.join("root"), home: folder.join("home") };
+fn function_tree(directory: &Path) -> Result<Tree> {
+    let tree = Tree { root: directory.join("root"), home: directory.join("home") };
     fs::create_dir_all(&tree.home)?;
     executable(&tree.root.join("function.sh"), PROGRAM)?;
     write_root(&tree.root, FUNCTION)?;
@@ -126,7 +126,7 @@ fn write_root(root: &Path, metadata: &str) -> Result<()> {
 }
 
 fn executable(path: &Path, script: &str) -> Result<()> {
-    fs::create_dir_all(path.parent().expect("a program lies in a folder"))?;
+    fs::create_dir_all(path.parent().expect("a program lies in a directory"))?;
     fs::write(path, script)?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }

@@ -29,9 +29,9 @@ pub(super) fn measure(report: &mut Report, runs: usize) -> Result<()> {
                 if who == "kiln" { ControlPlane::sandbox(&kiln) } else { ControlPlane::start() };
             let cluster = cluster.context("cannot start")?;
             report.figure("start, until kubectl gets an answer", WALL, who, seconds(began));
-            report.figure("fresh", MEMORY, who, memory(cluster.folder())?);
+            report.figure("fresh", MEMORY, who, memory(cluster.directory())?);
             requests(report, who, &cluster)?;
-            report.figure("after the requests below", MEMORY, who, memory(cluster.folder())?);
+            report.figure("after the requests below", MEMORY, who, memory(cluster.directory())?);
         }
     }
     report.goal("start, until kubectl gets an answer", WALL, 20.0);
@@ -54,11 +54,11 @@ fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
-/// The memory of all servers that run in a folder, in bytes.
-fn memory(folder: &Path) -> Result<f64> {
+/// The memory of all servers that run in a directory, in bytes.
+fn memory(directory: &Path) -> Result<f64> {
     let mut bytes = 0.0;
     for entry in fs::read_dir("/proc")?.flatten() {
-        let runs_there = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
+        let runs_there = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == directory);
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let name = field("Name:").unwrap_or_default().trim();

@@ -67,14 +67,14 @@ const NEW: &str = "registry.example.com/kiln:new";
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let program = args.kiln.clone().unwrap_or_else(|| root().join("target/debug/kiln"));
     ensure!(program.is_file(), "build {} first: cargo build --workspace", program.display());
-    let folder = root().join("target/chart");
-    fs::create_dir_all(&folder)?;
+    let directory = root().join("target/chart");
+    fs::create_dir_all(&directory)?;
     let helm = helm(args.helm)?;
     let from = args.from.clone().unwrap_or_else(|| program.clone());
     // Helm 4 applies on the server's side: fields that kubectl applied before are to be taken over.
     let force: &[_] = if args.helm == 3 { &[] } else { &["--force-conflicts"] };
     let mut story =
-        Story { program, from, helm, force, folder: folder.clone(), told: String::new() };
+        Story { program, from, helm, force, directory: directory.clone(), told: String::new() };
     let parts = if args.parts.is_empty() { PARTS.to_vec() } else { args.parts.clone() };
     let mut outcome = Ok(());
     for part in parts {
@@ -91,8 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
             break;
         }
     }
-    fs::write(folder.join("transcript.txt"), &story.told)?;
-    eprintln!("\nwritten to {}", folder.join("transcript.txt").display());
+    fs::write(directory.join("transcript.txt"), &story.told)?;
+    eprintln!("\nwritten to {}", directory.join("transcript.txt").display());
     outcome.map(|()| true)
 }
 
@@ -102,7 +102,7 @@ struct Story {
     helm: PathBuf,
     /// What lets Helm take over fields of what it did not install.
     force: &'static [&'static str],
-    folder: PathBuf,
+    directory: PathBuf,
     told: String,
 }
 
@@ -146,7 +146,7 @@ impl Story {
         let mut command = Command::new(&self.helm);
         command.args(args);
         for place in ["CACHE", "CONFIG", "DATA"] {
-            command.env(format!("HELM_{place}_HOME"), self.folder.join("helm"));
+            command.env(format!("HELM_{place}_HOME"), self.directory.join("helm"));
         }
         command.env("KUBECONFIG", cluster.unwrap_or(Path::new("/dev/null")));
         self.step(&shown, &mut command)
@@ -160,7 +160,7 @@ impl Story {
             .args(["--namespace", NAMESPACE, "--no-hooks", "--skip-tests"])
             .args(["--kube-version", schemas::NEWEST, "--values"])
             .arg(values)
-            .env("HELM_CACHE_HOME", self.folder.join("helm"))
+            .env("HELM_CACHE_HOME", self.directory.join("helm"))
             .output()?;
         ensure!(output.status.success(), "helm template: {}", printed(&output));
         Ok(String::from_utf8(output.stdout)?)
@@ -215,10 +215,10 @@ impl Story {
 
     fn validate(&mut self) -> Result<()> {
         let kubeconform = kubeconform()?;
-        let folder = self.folder.join("schemas");
-        for (version, place) in schemas::write(&folder)? {
+        let directory = self.directory.join("schemas");
+        for (version, place) in schemas::write(&directory)? {
             for values in tables()? {
-                let rendered = self.folder.join("rendered.yaml");
+                let rendered = self.directory.join("rendered.yaml");
                 // With hooks and tests: they are stored as well.
                 let output = Command::new(&self.helm)
                     .args(["template", "kiln"])
@@ -245,9 +245,9 @@ impl Story {
 
     /// `kiln up` has no nodes: pods are stored and do not run, and hooks that need them are left out.
     fn sandbox(&mut self) -> Result<()> {
-        let folder = self.folder.join("sandbox");
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("policies.yaml"), POLICIES)?;
+        let directory = self.directory.join("sandbox");
+        fs::create_dir_all(&directory)?;
+        fs::write(directory.join("policies.yaml"), POLICIES)?;
         let script = format!(
             r#"set -euo pipefail
 helm() {{ echo "\$ helm $*" | sed 's#{chart}#charts/kiln#'; '{helm}' "$@" 2>&1 | sed '/^NOTES/,$d'; }}
@@ -268,16 +268,16 @@ made > after; diff before after && echo "the same objects, with the same UIDs"
             helm = self.helm.display(),
             force = self.force.join(" "),
         );
-        fs::write(folder.join("story.sh"), &script)?;
+        fs::write(directory.join("story.sh"), &script)?;
         let kubectl = kiln_testkit::control_plane::Binaries::find()?.path("kubectl").to_owned();
-        let bin = kubectl.parent().context("it is in a folder")?.to_owned();
+        let bin = kubectl.parent().context("it is in a directory")?.to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(&self.program);
         command
             .args(["up", "policies.yaml", "--", "bash", "story.sh"])
-            .current_dir(&folder)
+            .current_dir(&directory)
             .env("PATH", format!("{}:{path}", bin.display()))
-            .env("HELM_CACHE_HOME", self.folder.join("helm"));
+            .env("HELM_CACHE_HOME", self.directory.join("helm"));
         self.step("kiln up policies.yaml -- bash story.sh", &mut command)?;
         Ok(())
     }

@@ -277,7 +277,7 @@ impl Inner {
     }
 
     fn log(&self, name: &str) -> PathBuf {
-        self.cluster.folder().join(format!("pod-{name}.log"))
+        self.cluster.directory().join(format!("pod-{name}.log"))
     }
 }
 

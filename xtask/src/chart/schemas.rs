@@ -38,16 +38,16 @@ const DEFINITIONS: [(&str, &str, &[&str]); 2] = [
 ];
 
 /// Writes the schemas of every Kubernetes version, unless they are there, and says where they are.
-pub(crate) fn write(folder: &Path) -> Result<Vec<(String, Vec<String>)>> {
-    let place = |folder: &Path| {
-        format!("{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json", folder.display())
+pub(crate) fn write(directory: &Path) -> Result<Vec<(String, Vec<String>)>> {
+    let place = |directory: &Path| {
+        format!("{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json", directory.display())
     };
-    let others = folder.join("definitions");
+    let others = directory.join("definitions");
     if !others.is_dir() {
-        let unfinished = folder.join("definitions.new");
+        let unfinished = directory.join("definitions.new");
         fs::create_dir_all(&unfinished)?;
         for (module, version, files) in DEFINITIONS {
-            let module = module_folder(folder, module, version)?;
+            let module = module_directory(directory, module, version)?;
             for file in files {
                 let path = module.join(file);
                 let text = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -58,11 +58,11 @@ pub(crate) fn write(folder: &Path) -> Result<Vec<(String, Vec<String>)>> {
     }
     let mut written = Vec::new();
     for version in KUBERNETES {
-        let own = folder.join(version);
+        let own = directory.join(version);
         if !own.is_dir() {
-            let module = module_folder(folder, "k8s.io/kubernetes", &format!("v{version}"))?;
+            let module = module_directory(directory, "k8s.io/kubernetes", &format!("v{version}"))?;
             let api = fs::read(module.join("api/openapi-spec/swagger.json"))?;
-            let unfinished = folder.join("unfinished");
+            let unfinished = directory.join("unfinished");
             fs::create_dir_all(&unfinished)?;
             of_api(serde_json::from_slice(&api)?, &unfinished)?;
             fs::rename(&unfinished, &own)?;
@@ -70,26 +70,26 @@ pub(crate) fn write(folder: &Path) -> Result<Vec<(String, Vec<String>)>> {
         written.push((version.to_owned(), vec![place(&own), place(&others)]));
     }
     // They are large, and nothing else is taken from them.
-    let _ = fs::remove_dir_all(folder.join("modules"));
+    let _ = fs::remove_dir_all(directory.join("modules"));
     Ok(written)
 }
 
 /// Where a module's files are.
-fn module_folder(folder: &Path, module: &str, version: &str) -> Result<PathBuf> {
+fn module_directory(directory: &Path, module: &str, version: &str) -> Result<PathBuf> {
     let output = Command::new("go")
         .args(["mod", "download", "-json", &format!("{module}@{version}")])
         .env("GOFLAGS", "-mod=mod -modcacherw")
-        .env("GOMODCACHE", folder.join("modules"))
+        .env("GOMODCACHE", directory.join("modules"))
         .output()?;
     let said: Value = serde_json::from_slice(&output.stdout).with_context(|| {
         format!("{module}@{version}: {}", String::from_utf8_lossy(&output.stderr))
     })?;
     ensure!(said["Error"].is_null(), "{module}@{version}: {}", said["Error"]);
-    Ok(PathBuf::from(said["Dir"].as_str().context("it has a folder")?))
+    Ok(PathBuf::from(said["Dir"].as_str().context("it has a directory")?))
 }
 
 /// A file for each kind of an OpenAPI document.
-fn of_api(mut api: Value, folder: &Path) -> Result<()> {
+fn of_api(mut api: Value, directory: &Path) -> Result<()> {
     strict(&mut api["definitions"]);
     let definitions = api["definitions"].as_object().context("it has definitions")?;
     for (name, definition) in definitions {
@@ -103,14 +103,14 @@ fn of_api(mut api: Value, folder: &Path) -> Result<()> {
                 .filter_map(|name| Some((name.clone(), definitions.get(name)?.clone())))
                 .collect();
             let schema = json!({"$ref": format!("#/definitions/{name}"), "definitions": inside});
-            store(folder, kind, &schema)?;
+            store(directory, kind, &schema)?;
         }
     }
     Ok(())
 }
 
 /// A file for each version of a CustomResourceDefinition.
-fn of_definition(text: &[u8], folder: &Path) -> Result<()> {
+fn of_definition(text: &[u8], directory: &Path) -> Result<()> {
     for document in documents(text)? {
         for version in document["spec"]["versions"].as_array().into_iter().flatten() {
             let mut schema = version["schema"]["openAPIV3Schema"].clone();
@@ -121,20 +121,20 @@ fn of_definition(text: &[u8], folder: &Path) -> Result<()> {
                 "group": document["spec"]["group"], "version": version["name"],
                 "kind": document["spec"]["names"]["kind"],
             });
-            store(folder, &kind, &schema)?;
+            store(directory, &kind, &schema)?;
         }
     }
     Ok(())
 }
 
 /// Writes a schema under the name that kubeconform asks for.
-fn store(folder: &Path, kind: &Value, schema: &Value) -> Result<()> {
+fn store(directory: &Path, kind: &Value, schema: &Value) -> Result<()> {
     let part = |name: &str| kind[name].as_str().unwrap_or_default().to_lowercase();
     let group = part("group");
     let group = group.split('.').next().unwrap_or_default();
     let suffix = if group.is_empty() { String::new() } else { format!("-{group}") };
     let name = format!("{}{suffix}-{}.json", part("kind"), part("version"));
-    fs::write(folder.join(name), schema.to_string())?;
+    fs::write(directory.join(name), schema.to_string())?;
     Ok(())
 }
 

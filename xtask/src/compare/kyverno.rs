@@ -30,7 +30,7 @@ pub(crate) fn run(binary: Option<PathBuf>, cases: u64, seed: u64, show: usize) -
     let both = Both {
         kiln: binary.map_or_else(kiln, Ok)?,
         kyverno: kyverno::program("cli/kubectl-kyverno")?,
-        folder: tempfile::tempdir()?,
+        directory: tempfile::tempdir()?,
     };
     let mut different = Vec::new();
     let (mut changed, mut failed, mut not_taken) = (0, 0, 0);
@@ -82,12 +82,12 @@ fn kiln() -> Result<PathBuf> {
 struct Both {
     kiln: PathBuf,
     kyverno: PathBuf,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// What one of them makes of a case.
 #[derive(Default)]
-struct Outcome {
+struct KyvernoOutcome {
     objects: Objects,
     /// A rule fails.
     fails: bool,
@@ -95,8 +95,8 @@ struct Outcome {
     not_taken: bool,
 }
 
-impl Outcome {
-    fn differs(&self, theirs: &Outcome) -> bool {
+impl KyvernoOutcome {
+    fn differs(&self, theirs: &KyvernoOutcome) -> bool {
         let is_same = theirs.not_taken || self.fails && theirs.fails;
         !is_same && self.objects != theirs.objects
     }
@@ -137,9 +137,9 @@ impl Said {
         Said { objects: objects(text), failed, not_taken: skipped.filter_map(named).collect() }
     }
 
-    fn of(&self, case: &Case) -> Outcome {
+    fn of(&self, case: &Case) -> KyvernoOutcome {
         let policy = format!("{}policy", case.name());
-        Outcome {
+        KyvernoOutcome {
             objects: case.own(&self.objects),
             fails: self.failed.contains(&policy),
             not_taken: self.not_taken.contains(&policy),
@@ -149,9 +149,9 @@ impl Said {
 
 impl Both {
     /// What both make of cases: ours, then theirs.
-    fn apply(&self, cases: &[Case]) -> Result<Vec<(Outcome, Outcome)>> {
+    fn apply(&self, cases: &[Case]) -> Result<Vec<(KyvernoOutcome, KyvernoOutcome)>> {
         let write = |name: &str, texts: Vec<String>| -> Result<PathBuf> {
-            let path = self.folder.path().join(name);
+            let path = self.directory.path().join(name);
             std::fs::write(&path, texts.join("---\n"))?;
             Ok(path)
         };

@@ -91,7 +91,8 @@ struct Settings {
 
 /// Whether every test did what was expected of it.
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    let source = args.dir.clone().unwrap_or_else(|| kiln_testkit::corpus_folder().join("chainsaw"));
+    let source =
+        args.dir.clone().unwrap_or_else(|| kiln_testkit::corpus_directory().join("chainsaw"));
     if !source.is_dir() {
         kiln_testkit::skip_named("conformance suites", RECORDED_CASES.0, RECORDED_CASES.1);
         return Ok(true);
@@ -201,6 +202,6 @@ fn must(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn join(folder: &Path, test: &str) -> PathBuf {
-    folder.join(test.replace('/', "~"))
+fn join(directory: &Path, test: &str) -> PathBuf {
+    directory.join(test.replace('/', "~"))
 }

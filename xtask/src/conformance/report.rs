@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::suite::Lists;
-use super::trial::Outcome;
+use super::trial::TrialOutcome;
 
 /// The outcome of every test so far.
 pub(super) struct Report {
@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Takes in an outcome and writes it down.
-    pub(super) fn add(&mut self, test: &str, outcome: Outcome, left: usize) -> Result<()> {
+    pub(super) fn add(&mut self, test: &str, outcome: TrialOutcome, left: usize) -> Result<()> {
         let word = match (outcome.passed, outcome.switched_off) {
             (_, true) => "off ",
             (true, false) => "ok  ",
@@ -91,7 +91,7 @@ impl Report {
     /// Writes down which tests prove nothing: they pass with the engine off. What other runs found stays.
     pub(super) fn record_engine_off(
         self,
-        folder: &Path,
+        directory: &Path,
         lists: &Lists,
         run: &[String],
     ) -> Result<()> {
@@ -105,7 +105,7 @@ impl Report {
         for test in passing {
             let _ = writeln!(text, "{test}");
         }
-        fs::write(folder.join("passes-without-engine.txt"), text)?;
+        fs::write(directory.join("passes-without-engine.txt"), text)?;
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
 
-use super::trial::{self, Outcome};
+use super::trial::{self, TrialOutcome};
 use super::{On, Settings, must};
 
 /// `kubectl evict`, which one test calls.
@@ -77,7 +77,7 @@ impl Shard {
             On::ControlPlane => ControlPlane::start()?,
             On::Sandbox => ControlPlane::sandbox(&settings.kiln)?,
         };
-        let engine_log = cluster.folder().join("engine.log");
+        let engine_log = cluster.directory().join("engine.log");
         let mut shard =
             Shard { number, engine: None, engine_log, cluster, before: BTreeSet::new() };
         shard.install(settings)?;
@@ -90,7 +90,7 @@ impl Shard {
 
     /// Programs that tests call, and what the engine needs in the cluster.
     fn install(&self, settings: &Settings) -> Result<()> {
-        let bin = self.cluster.folder().join("bin");
+        let bin = self.cluster.directory().join("bin");
         fs::create_dir_all(&bin)?;
         symlink(self.cluster.kubectl_path(), bin.join("kubectl"))?;
         fs::write(bin.join("kubectl-evict"), EVICT)?;
@@ -159,18 +159,18 @@ impl Shard {
     }
 
     /// Runs one test and cleans up after it.
-    pub(super) fn try_test(&mut self, settings: &Settings, test: &str) -> Result<Outcome> {
+    pub(super) fn try_test(&mut self, settings: &Settings, test: &str) -> Result<TrialOutcome> {
         let log_before = self.log_length();
         let mut outcome = trial::run(settings, &self.cluster, test, self.number)?;
         if self.engine.as_ref().is_some_and(Watched::has_ended) {
             outcome.fail("the engine", "it has ended by itself");
         }
         if !outcome.passed && !outcome.switched_off {
-            let folder = super::join(&settings.results, test);
-            fs::create_dir_all(&folder)?;
-            fs::write(folder.join("chainsaw.log"), &outcome.output)?;
+            let directory = super::join(&settings.results, test);
+            fs::create_dir_all(&directory)?;
+            fs::write(directory.join("chainsaw.log"), &outcome.output)?;
             let log = fs::read(&self.engine_log).unwrap_or_default();
-            fs::write(folder.join("engine.log"), log.get(log_before..).unwrap_or_default())?;
+            fs::write(directory.join("engine.log"), log.get(log_before..).unwrap_or_default())?;
         }
         if let Err(problem) = self.clean() {
             // A cluster that cannot be cleaned would spoil the tests that follow.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::must;
 
-/// The lists in the folder `conformance`. A line is a test's path, and `: reason` where one is due.
+/// The lists in the directory `conformance`. A line is a test's path, and `: reason` where one is due.
 pub(super) struct Lists {
     /// Tests that fail, and why.
     pub(super) known_failures: BTreeMap<String, String>,
@@ -22,18 +22,18 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn read(folder: &Path) -> Result<Self> {
+    pub(super) fn read(directory: &Path) -> Result<Self> {
         Ok(Lists {
-            known_failures: with_reasons(&folder.join("known-failures.txt"))?,
-            needs_nodes: with_reasons(&folder.join("needs-nodes.txt"))?,
-            without_engine: names(&folder.join("passes-without-engine.txt"))?,
-            quick: names(&folder.join("quick.txt"))?,
+            known_failures: with_reasons(&directory.join("known-failures.txt"))?,
+            needs_nodes: with_reasons(&directory.join("needs-nodes.txt"))?,
+            without_engine: names(&directory.join("passes-without-engine.txt"))?,
+            quick: names(&directory.join("quick.txt"))?,
         })
     }
 
     /// Counts what fails on the sandbox alone among the known failures.
-    pub(super) fn add_sandbox_differences(&mut self, folder: &Path) -> Result<()> {
-        self.known_failures.extend(with_reasons(&folder.join("sandbox-differences.txt"))?);
+    pub(super) fn add_sandbox_differences(&mut self, directory: &Path) -> Result<()> {
+        self.known_failures.extend(with_reasons(&directory.join("sandbox-differences.txt"))?);
         Ok(())
     }
 }
@@ -57,21 +57,21 @@ fn with_reasons(path: &Path) -> Result<BTreeMap<String, String>> {
     lines(path)?.into_iter().map(split).collect()
 }
 
-/// The suite that a test belongs to: the first folder of its path.
+/// The suite that a test belongs to: the first directory of its path.
 pub(super) fn suite_of(test: &str) -> &str {
     test.split('/').next().unwrap_or(test)
 }
 
-/// The paths of all tests, in order. Folders with a dot in front are switched off.
-pub(super) fn discover(folder: &Path) -> Result<Vec<String>> {
+/// The paths of all tests, in order. Directories with a dot in front are switched off.
+pub(super) fn discover(directory: &Path) -> Result<Vec<String>> {
     let mut tests = Vec::new();
-    collect(folder, "", &mut tests)?;
+    collect(directory, "", &mut tests)?;
     tests.sort();
     Ok(tests)
 }
 
-fn collect(folder: &Path, path: &str, tests: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+fn collect(directory: &Path, path: &str, tests: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name == "chainsaw-test.yaml" && !path.is_empty() {
@@ -86,10 +86,10 @@ fn collect(folder: &Path, path: &str, tests: &mut Vec<String>) -> Result<()> {
 
 /// A copy that tests may write into.
 pub(super) fn copy(source: &Path) -> Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix("kiln-suites-").tempdir()?;
-    must(Command::new("cp").arg("-r").arg(source.join(".")).arg(folder.path()))?;
-    must(Command::new("chmod").args(["-R", "u+w"]).arg(folder.path()))?;
-    Ok(folder)
+    let directory = tempfile::Builder::new().prefix("kiln-suites-").tempdir()?;
+    must(Command::new("cp").arg("-r").arg(source.join(".")).arg(directory.path()))?;
+    must(Command::new("chmod").args(["-R", "u+w"]).arg(directory.path()))?;
+    Ok(directory)
 }
 
 #[cfg(test)]
@@ -98,21 +98,21 @@ mod tests {
 
     #[test]
     fn finds_tests_but_not_those_switched_off() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for path in ["one/b/c", "one/a", "one/.off", "_step-templates"] {
-            fs::create_dir_all(folder.path().join(path)).unwrap();
+            fs::create_dir_all(directory.path().join(path)).unwrap();
         }
         for path in ["one/b/c", "one/a", "one/.off"] {
-            fs::write(folder.path().join(path).join("chainsaw-test.yaml"), "").unwrap();
+            fs::write(directory.path().join(path).join("chainsaw-test.yaml"), "").unwrap();
         }
-        assert_eq!(discover(folder.path()).unwrap(), ["one/a", "one/b/c"]);
+        assert_eq!(discover(directory.path()).unwrap(), ["one/a", "one/b/c"]);
         assert_eq!(suite_of("one/b/c"), "one");
     }
 
     #[test]
     fn a_known_failure_without_a_reason_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("list.txt");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list.txt");
         fs::write(&path, "# comment\n\none/a: it is hard\n").unwrap();
         assert_eq!(with_reasons(&path).unwrap()["one/a"], "it is hard");
         fs::write(&path, "one/a\n").unwrap();
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn the_lists_can_be_read_and_do_not_contradict_each_other() {
-        let folder = crate::root().join("conformance");
-        let mut lists = Lists::read(&folder).unwrap();
-        lists.add_sandbox_differences(&folder).unwrap();
+        let directory = crate::root().join("conformance");
+        let mut lists = Lists::read(&directory).unwrap();
+        lists.add_sandbox_differences(&directory).unwrap();
         for test in &lists.quick {
             assert!(!lists.known_failures.contains_key(test), "{test}");
             assert!(!lists.needs_nodes.contains_key(test), "{test}");

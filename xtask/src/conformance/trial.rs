@@ -15,7 +15,7 @@ use super::{Settings, suite};
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// How one test went.
-pub(super) struct Outcome {
+pub(super) struct TrialOutcome {
     pub(super) passed: bool,
     /// The test says that it is not to be run.
     pub(super) switched_off: bool,
@@ -26,7 +26,7 @@ pub(super) struct Outcome {
     pub(super) output: String,
 }
 
-impl Outcome {
+impl TrialOutcome {
     pub(super) fn fail(&mut self, step: &str, message: &str) {
         self.passed = false;
         self.failure = Some((step.to_owned(), message.to_owned()));
@@ -38,29 +38,29 @@ pub(super) fn run(
     cluster: &ControlPlane,
     test: &str,
     shard: usize,
-) -> Result<Outcome> {
+) -> Result<TrialOutcome> {
     let begin = Instant::now();
-    let folder = settings.suites.path();
-    let config = folder.join(suite::suite_of(test)).join(".chainsaw.yaml");
-    let log = cluster.folder().join("chainsaw.log");
+    let directory = settings.suites.path();
+    let config = directory.join(suite::suite_of(test)).join(".chainsaw.yaml");
+    let log = cluster.directory().join("chainsaw.log");
     let report = format!("report-{shard}");
-    let path = cluster.folder().join(format!("{report}.json"));
+    let path = cluster.directory().join(format!("{report}.json"));
     let _ = fs::remove_file(&path);
-    let bin = cluster.folder().join("bin");
+    let bin = cluster.directory().join("bin");
     let mut command = Command::new(&settings.chainsaw);
     command
         .arg("test")
-        .arg(folder.join(test))
+        .arg(directory.join(test))
         .args(["--parallel=1", "--no-color", "--report-format=JSON"])
-        .arg(format!("--report-path={}", cluster.folder().display()))
+        .arg(format!("--report-path={}", cluster.directory().display()))
         .arg(format!("--report-name={report}"))
         .arg(format!("--assert-timeout={}s", settings.patience.as_secs()))
         .arg(format!("--error-timeout={}s", settings.patience.as_secs()))
         // A loaded machine starts kubectl slowly.
         .args(["--exec-timeout=60s", "--cleanup-timeout=60s", "--delete-timeout=60s"])
-        .current_dir(folder)
+        .current_dir(directory)
         .env("KUBECONFIG", cluster.kubeconfig())
-        .env("HOME", cluster.folder())
+        .env("HOME", cluster.directory())
         .env("PATH", prefixed(&bin));
     if config.is_file() {
         command.arg("--config").arg(config);
@@ -78,7 +78,7 @@ pub(super) fn run(
     let output = fs::read_to_string(&log).unwrap_or_default();
     let seconds = begin.elapsed().as_secs_f64();
     let mut outcome =
-        Outcome { passed: false, switched_off: false, seconds, failure: None, output };
+        TrialOutcome { passed: false, switched_off: false, seconds, failure: None, output };
     if timed_out {
         outcome.fail("the whole test", &format!("it was not done after {LIMIT:?}"));
         return Ok(outcome);
@@ -102,7 +102,7 @@ fn prefixed(bin: &std::path::Path) -> std::ffi::OsString {
 }
 
 /// Reads chainsaw's report of one test.
-fn judge(report: &Value, outcome: &mut Outcome) {
+fn judge(report: &Value, outcome: &mut TrialOutcome) {
     let tests = report["tests"].as_array().map(Vec::as_slice).unwrap_or_default();
     let [test] = tests else {
         outcome.fail("before the first step", "the report is not about one test");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn names_the_first_failing_step() {
-        let mut outcome = Outcome {
+        let mut outcome = TrialOutcome {
             passed: false,
             switched_off: false,
             seconds: 0.0,

@@ -13,7 +13,7 @@ use tar::{EntryType, Header};
 pub(super) struct Tree {
     files: BTreeMap<String, (u32, Vec<u8>)>,
     /// Directories that have another mode than usual.
-    folders: BTreeMap<String, u32>,
+    directories: BTreeMap<String, u32>,
 }
 
 impl Tree {
@@ -25,21 +25,21 @@ impl Tree {
         self.files.insert(path.to_owned(), (0o755, bytes.into()));
     }
 
-    pub(super) fn folder(&mut self, path: &str, mode: u32) {
-        self.folders.insert(path.to_owned(), mode);
+    pub(super) fn directory(&mut self, path: &str, mode: u32) {
+        self.directories.insert(path.to_owned(), mode);
     }
 
     /// The archive, not compressed. Directories stand before what is in them.
     pub(super) fn tar(&self, time: u64) -> Result<Vec<u8>> {
-        let mut folders: BTreeSet<&str> = self.folders.keys().map(String::as_str).collect();
-        for path in self.files.keys().chain(self.folders.keys()) {
-            folders.extend(path.match_indices('/').map(|(at, _)| &path[..at]));
+        let mut directories: BTreeSet<&str> = self.directories.keys().map(String::as_str).collect();
+        for path in self.files.keys().chain(self.directories.keys()) {
+            directories.extend(path.match_indices('/').map(|(at, _)| &path[..at]));
         }
         let mut archive = tar::Builder::new(Vec::new());
-        for folder in folders {
-            let mode = self.folders.get(folder).copied().unwrap_or(0o755);
+        for directory in directories {
+            let mode = self.directories.get(directory).copied().unwrap_or(0o755);
             let mut header = header(EntryType::Directory, mode, 0, time);
-            archive.append_data(&mut header, format!("{folder}/"), std::io::empty())?;
+            archive.append_data(&mut header, format!("{directory}/"), std::io::empty())?;
         }
         for (path, (mode, bytes)) in &self.files {
             let mut header = header(EntryType::Regular, *mode, bytes.len() as u64, time);
@@ -92,19 +92,19 @@ mod tests {
         let mut one = Tree::default();
         one.executable("kiln/kiln", "program");
         one.file("kiln/man/man1/kiln.1", "page");
-        one.folder("kiln/tmp", 0o1777);
+        one.directory("kiln/tmp", 0o1777);
         let mut other = Tree::default();
-        other.folder("kiln/tmp", 0o1777);
+        other.directory("kiln/tmp", 0o1777);
         other.file("kiln/man/man1/kiln.1", "page");
         other.executable("kiln/kiln", "program");
         let tar = one.tar(7).unwrap();
         assert_eq!(tar, other.tar(7).unwrap());
-        let (folder, file) = (EntryType::Directory, EntryType::Regular);
+        let (directory, file) = (EntryType::Directory, EntryType::Regular);
         let expected = [
-            ("kiln/", folder, 0o755),
-            ("kiln/man/", folder, 0o755),
-            ("kiln/man/man1/", folder, 0o755),
-            ("kiln/tmp/", folder, 0o1777),
+            ("kiln/", directory, 0o755),
+            ("kiln/man/", directory, 0o755),
+            ("kiln/man/man1/", directory, 0o755),
+            ("kiln/tmp/", directory, 0o1777),
             ("kiln/kiln", file, 0o755),
             ("kiln/man/man1/kiln.1", file, 0o644),
         ];

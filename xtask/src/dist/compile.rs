@@ -79,11 +79,11 @@ fn one(plan: &Plan<'_>, target: &Target) -> Result<PathBuf> {
     if !status.success() {
         bail!("kiln cannot be built for {}: see above", target.triple);
     }
-    Ok(plan.build.join(target.triple).join(folder(plan.profile)).join(target.binary()))
+    Ok(plan.build.join(target.triple).join(directory(plan.profile)).join(target.binary()))
 }
 
 /// The directory that cargo builds a profile into.
-fn folder(profile: &str) -> &str {
+fn directory(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
@@ -100,12 +100,12 @@ fn moved(plan: &Plan<'_>) -> Result<Vec<(PathBuf, &'static str)>> {
         bail!("`cargo fetch --locked` failed: the packages that Kiln needs cannot be fetched");
     }
     let registries = cargo.join("registry/src");
-    let mut folders: Vec<PathBuf> = fs::read_dir(&registries)
+    let mut directories: Vec<PathBuf> = fs::read_dir(&registries)
         .with_context(|| registries.display().to_string())?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect();
-    folders.sort();
-    moved.extend(folders.into_iter().map(|folder| (folder, "/cargo")));
+    directories.sort();
+    moved.extend(directories.into_iter().map(|directory| (directory, "/cargo")));
     Ok(moved)
 }
 

@@ -21,9 +21,9 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
 
 /// The files that are published, with their digests: what lies in the directory, without checksums and signatures. The
 /// layout of the image is there a second time, as one file.
-pub(super) fn files(folder: &Path) -> Result<BTreeMap<String, String>> {
+pub(super) fn files(directory: &Path) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_file() && name != SUMS && !name.ends_with(super::sign::ENDING) {
@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn checksums_are_those_of_sha256sum() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("b", "abc"), ("a", ""), (SUMS, "x"), ("a.sig", "x")] {
-            fs::write(folder.path().join(name), text).unwrap();
+            fs::write(directory.path().join(name), text).unwrap();
         }
         assert_eq!(
-            sums(&files(folder.path()).unwrap()),
+            sums(&files(directory.path()).unwrap()),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n\
              ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
         );

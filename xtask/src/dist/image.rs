@@ -92,9 +92,9 @@ impl Layout {
     }
 
     /// Writes the layout into a directory.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
         for (path, bytes) in &self.files {
-            let path = folder.join(path);
+            let path = directory.join(path);
             fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
             fs::write(&path, bytes).with_context(|| path.display().to_string())?;
         }
@@ -133,7 +133,7 @@ fn base() -> Tree {
     tree.file("etc/group", "root:x:0:\nkiln:x:65532:\n");
     tree.file(CERTIFICATES, certificates());
     // Read-only like all the rest, unless a volume is mounted there.
-    tree.folder("tmp", 0o1777);
+    tree.directory("tmp", 0o1777);
     tree
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! commit ─▶ compile, per target ─▶ archive, with completions and manual pages
 //!                       │          SBOM, from the packages that are linked
-//!                       └────────▶ image (OCI layout, all Linux targets)
+//!                       └────────▶ image (OCI layout, all Linux targets) ─▶ Helm chart that names it
 //!           digests of all of it ─▶ SHA256SUMS, provenance, signatures
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! machine gets in. `--verify` builds a second time, in another directory, and compares. `--smoke` starts the images.
 
 mod archive;
+mod chart;
 mod compile;
 mod digest;
 mod image;
@@ -155,6 +156,8 @@ fn make(plan: &Plan<'_>) -> Result<()> {
         let archive = layout.archive(*epoch)?;
         fs::write(plan.into.join(format!("kiln-{version}-image.tar")), archive)?;
         fs::write(plan.into.join("image.digest"), format!("{}\n", layout.digest))?;
+        let chart = chart::package(plan.tree, plan.source, &layout.digest)?.tar(*epoch)?;
+        fs::write(plan.into.join(format!("kiln-{version}.tgz")), archive::gzip(&chart)?)?;
     }
     let subjects = digest::files(&plan.into)?;
     let statement = provenance::statement(plan, &subjects)?;
@@ -179,8 +182,9 @@ fn extras(plan: &Plan<'_>, built: &[PathBuf]) -> Result<BTreeMap<String, Vec<u8>
         extras.insert(format!("completions/{name}"), script);
     }
     let pages = tempfile::tempdir()?;
-    let folder = pages.path().to_str().context("a temporary directory whose name is not text")?;
-    compile::output(&kiln, &["man", folder])?;
+    let directory =
+        pages.path().to_str().context("a temporary directory whose name is not text")?;
+    compile::output(&kiln, &["man", directory])?;
     for page in fs::read_dir(pages.path())? {
         let page = page?;
         let name = page.file_name().to_string_lossy().into_owned();

@@ -217,7 +217,7 @@ version = "0.2.0"
 "#;
     const LISTED: &str = "\
 0kiln v0.2.0 (/somewhere/crates/cli)\tApache-2.0
-1kiln-live v0.2.0 (/somewhere/crates/live)\tApache-2.0
+1kiln-runtime v0.2.0 (/somewhere/crates/runtime)\tApache-2.0
 2ring v0.17.14\tApache-2.0 AND ISC
 3untrusted v0.9.0\tISC
 1ring v0.17.14\tApache-2.0 AND ISC (*)
@@ -252,7 +252,7 @@ version = "0.2.0"
         assert_eq!(
             listed,
             [
-                r#""pkg:cargo/kiln-live@0.2.0" {"expression":"Apache-2.0"} null"#.to_owned(),
+                r#""pkg:cargo/kiln-runtime@0.2.0" {"expression":"Apache-2.0"} null"#.to_owned(),
                 r#""pkg:cargo/old@1.0.0" {"expression":"MIT OR Apache-2.0"} null"#.to_owned(),
                 format!(r#""pkg:cargo/ring@0.17.14" {{"expression":"Apache-2.0 AND ISC"}} {sum}"#),
                 r#""pkg:cargo/untrusted@0.9.0" {"expression":"ISC"} null"#.to_owned(),
@@ -267,9 +267,9 @@ version = "0.2.0"
         let ring = "pkg:cargo/ring@0.17.14";
         assert_eq!(
             needs("kiln@0.2.0"),
-            format!(r#"["pkg:cargo/kiln-live@0.2.0","pkg:cargo/old@1.0.0","{ring}"]"#)
+            format!(r#"["pkg:cargo/kiln-runtime@0.2.0","pkg:cargo/old@1.0.0","{ring}"]"#)
         );
-        assert_eq!(needs("kiln-live@0.2.0"), format!(r#"["{ring}"]"#));
+        assert_eq!(needs("kiln-runtime@0.2.0"), format!(r#"["{ring}"]"#));
         assert_eq!(needs("ring@0.17.14"), r#"["pkg:cargo/untrusted@0.9.0"]"#);
         let program = &bill["metadata"]["component"];
         assert_eq!(program["hashes"][0]["content"], "b1");

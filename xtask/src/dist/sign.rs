@@ -16,16 +16,16 @@ pub(super) const ENDING: &str = ".sig";
 const PAYLOAD: &str = "image.payload.json";
 
 /// Signs the checksums, and the image if there is one. `cosign attach signature` takes both files of an image.
-pub(super) fn sign(folder: &Path, key: &Path) -> Result<()> {
-    let digest = folder.join("image.digest");
+pub(super) fn sign(directory: &Path, key: &Path) -> Result<()> {
+    let digest = directory.join("image.digest");
     if digest.exists() {
         let payload = payload(fs::read_to_string(digest)?.trim());
-        fs::write(folder.join(PAYLOAD), payload)?;
-        sign_file(&folder.join(PAYLOAD), key)?;
+        fs::write(directory.join(PAYLOAD), payload)?;
+        sign_file(&directory.join(PAYLOAD), key)?;
     }
     // The payload is part of what is published, and so may be files of other runs.
-    fs::write(folder.join(digest::SUMS), digest::sums(&digest::files(folder)?))?;
-    sign_file(&folder.join(digest::SUMS), key)
+    fs::write(directory.join(digest::SUMS), digest::sums(&digest::files(directory)?))?;
+    sign_file(&directory.join(digest::SUMS), key)
 }
 
 /// What cosign signs for an image without a name.
@@ -60,8 +60,8 @@ fn sign_file(file: &Path, key: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn openssl(folder: &Path, args: &[&str]) -> bool {
-        let run = Command::new("openssl").current_dir(folder).args(args).output();
+    fn openssl(directory: &Path, args: &[&str]) -> bool {
+        let run = Command::new("openssl").current_dir(directory).args(args).output();
         run.expect("openssl runs").status.success()
     }
 
@@ -72,8 +72,8 @@ mod tests {
             kiln_testkit::skip("there is no openssl", "install openssl");
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
         fs::write(path.join("kiln.tar.gz"), "archive").unwrap();
         fs::write(path.join("image.digest"), "sha256:00\n").unwrap();
         let curve = ["-pkeyopt", "ec_paramgen_curve:P-256"];

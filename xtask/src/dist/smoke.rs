@@ -26,6 +26,7 @@ apiVersion: kyverno.io/v1
 kind: ClusterPolicy
 metadata: {name: from-image}
 spec:
+  background: false
   rules:
   - name: configmap
     match: {any: [{resources: {kinds: [Namespace], names: [team-*]}}]}
@@ -129,8 +130,9 @@ fn emulator(arch: &str) -> Result<Option<PathBuf>> {
     }
     let name = format!("qemu-{processor}-static");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join(&name)).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(&name))
+        .find(|file| file.is_file());
     found
         .map(Some)
         .with_context(|| format!("{name} is missing (Debian: apt-get install qemu-user-static)"))
@@ -202,7 +204,7 @@ fn engine(image: &Unpacked, kiln: &Path) -> Result<()> {
         format!("--webhook-url=https://127.0.0.1:{port}"),
     ];
     let files = BTreeMap::from([("/dev/kubeconfig", cluster.kubeconfig())]);
-    let log = cluster.folder().join("engine.log");
+    let log = cluster.directory().join("engine.log");
     let engine = Watched::spawn(&image.command(&args, &files)?, &log)?;
     let wait = |what: &str, done: &dyn Fn() -> bool| -> Result<()> {
         let began = Instant::now();

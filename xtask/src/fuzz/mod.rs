@@ -62,10 +62,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     let results = run_all(&targets, args)?;
     print!("{}", run::table(&results));
-    Ok(results.iter().all(run::Outcome::clean))
+    Ok(results.iter().all(run::FuzzOutcome::clean))
 }
 
-fn run_all(targets: &[String], args: &Args) -> Result<Vec<run::Outcome>> {
+fn run_all(targets: &[String], args: &Args) -> Result<Vec<run::FuzzOutcome>> {
     let waiting: Mutex<VecDeque<(usize, &String)>> =
         Mutex::new(targets.iter().enumerate().collect());
     let mut results = thread::scope(|scope| {
@@ -102,9 +102,9 @@ fn run_all(targets: &[String], args: &Args) -> Result<Vec<run::Outcome>> {
 }
 
 fn all_targets() -> Result<Vec<String>> {
-    let folder = root().join("fuzz/fuzz_targets");
-    let mut targets: Vec<String> = std::fs::read_dir(&folder)
-        .with_context(|| folder.display().to_string())?
+    let directory = root().join("fuzz/fuzz_targets");
+    let mut targets: Vec<String> = std::fs::read_dir(&directory)
+        .with_context(|| directory.display().to_string())?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
         .collect();
@@ -137,8 +137,8 @@ mod tests {
             let call = format!("replay(\"{target}\", {target}::check)");
             assert!(replays.contains(&call), "no crate's fuzz_regressions.rs has {call}");
         }
-        for folder in std::fs::read_dir(root().join("fuzz/regressions")).into_iter().flatten() {
-            let name = folder.expect("the folder can be read").file_name();
+        for directory in std::fs::read_dir(root().join("fuzz/regressions")).into_iter().flatten() {
+            let name = directory.expect("the directory can be read").file_name();
             let name = name.to_string_lossy().into_owned();
             assert!(targets.contains(&name), "fuzz/regressions/{name} belongs to no target");
         }

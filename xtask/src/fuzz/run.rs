@@ -16,26 +16,26 @@ const MEMORY_MB: u32 = 2048;
 const SHOWN_LINES: usize = 30;
 
 /// What a run of one target came to.
-pub(super) struct Outcome {
+pub(super) struct FuzzOutcome {
     target: String,
     executions: u64,
     /// Edges covered by the corpus alone, and by everything that was tried.
     coverage: (u64, u64),
     new_units: u64,
-    /// The inputs that failed, from the folder of the project.
+    /// The inputs that failed, from the directory of the project.
     findings: Vec<String>,
     pub(super) status: String,
     success: bool,
 }
 
-impl Outcome {
+impl FuzzOutcome {
     pub(super) fn clean(&self) -> bool {
         self.success && self.findings.is_empty()
     }
 }
 
 /// Runs a target for so many seconds. What it says goes to `fuzz/target/<target>.log`.
-pub(super) fn run(target: &str, seconds: u32) -> Result<Outcome> {
+pub(super) fn run(target: &str, seconds: u32) -> Result<FuzzOutcome> {
     let finished = Command::new("cargo")
         .current_dir(root())
         .args(["+nightly", "fuzz", "run", SANITIZER, target, "--"])
@@ -69,8 +69,8 @@ fn cause(said: &str) -> String {
 
 /// Reads libFuzzer's lines: `#1024 INITED cov: 7 ft: 9 …`, `stat::new_units_added: 3`,
 /// `…Test unit written to /…/artifacts/t/crash-0a1b`.
-fn read(target: &str, said: &str, success: bool, exit: &str) -> Outcome {
-    let mut outcome = Outcome {
+fn read(target: &str, said: &str, success: bool, exit: &str) -> FuzzOutcome {
+    let mut outcome = FuzzOutcome {
         target: target.to_owned(),
         executions: 0,
         coverage: (0, 0),
@@ -120,7 +120,7 @@ fn first_number(text: &str) -> Option<u64> {
 }
 
 /// One row per target, columns aligned.
-pub(super) fn table(outcomes: &[Outcome]) -> String {
+pub(super) fn table(outcomes: &[FuzzOutcome]) -> String {
     let header = ["target", "executions", "coverage", "new units", "status", "findings"];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(outcomes.iter().map(|outcome| {

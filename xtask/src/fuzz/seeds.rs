@@ -15,14 +15,14 @@ const MOST: usize = 300;
 
 /// Gives a target seeds when its corpus is empty, and says how many.
 pub(super) fn plant(target: &str) -> Result<usize> {
-    let folder = root().join("fuzz/corpus").join(target);
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    if fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next().is_some() {
+    let directory = root().join("fuzz/corpus").join(target);
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    if fs::read_dir(&directory).with_context(|| directory.display().to_string())?.next().is_some() {
         return Ok(0);
     }
     let seeds = of(target)?;
     for (number, seed) in seeds.iter().enumerate() {
-        let file = folder.join(format!("seed-{number:04}"));
+        let file = directory.join(format!("seed-{number:04}"));
         fs::write(&file, seed).with_context(|| file.display().to_string())?;
     }
     Ok(seeds.len())
@@ -30,7 +30,7 @@ pub(super) fn plant(target: &str) -> Result<usize> {
 
 /// Every target without a line here starts from the documents of the examples.
 fn of(target: &str) -> Result<Vec<Vec<u8>>> {
-    let mut seeds = Seeds { recorded: recorded_folder(), all: Vec::new() };
+    let mut seeds = Seeds { recorded: recorded_directory(), all: Vec::new() };
     match target {
         "admission_review" => {
             seeds.add([review(&json!({
@@ -80,8 +80,10 @@ fn of(target: &str) -> Result<Vec<Vec<u8>>> {
         }
         "kustomize_build" => {
             seeds.add(trees_of_tables("kustomize", "kustomization.yaml")?.iter().map(Tree::build));
-            for folder in [root().join("examples"), seeds.recorded.join("kustomize")] {
-                seeds.add(with_neighbours(&folder, "kustomization.yaml")?.iter().map(Tree::build));
+            for directory in [root().join("examples"), seeds.recorded.join("kustomize")] {
+                seeds.add(
+                    with_neighbours(&directory, "kustomization.yaml")?.iter().map(Tree::build),
+                );
             }
         }
         "kyverno_policy" => {
@@ -122,12 +124,13 @@ fn of(target: &str) -> Result<Vec<Vec<u8>>> {
         }
         "suite" => {
             seeds.add(trees_of_tables("suites", "kyverno-test.yaml")?.iter().map(Tree::suite));
-            for folder in [
+            for directory in [
                 root().join("examples"),
                 seeds.recorded.join("kyverno-cli/cases"),
                 seeds.recorded.join("kyverno-cli-validate/cases"),
             ] {
-                seeds.add(with_neighbours(&folder, "kyverno-test.yaml")?.iter().map(Tree::suite));
+                seeds
+                    .add(with_neighbours(&directory, "kyverno-test.yaml")?.iter().map(Tree::suite));
             }
         }
         "text_types" => {
@@ -269,17 +272,17 @@ impl Seeds {
 
 /// Every case of a crate's own tables.
 fn tables(of_crate: &str) -> Result<Vec<Value>> {
-    let folder = root().join("crates").join(of_crate).join("tests/cases");
-    let mut folders: Vec<PathBuf> = files(&folder, ".yaml")?
+    let directory = root().join("crates").join(of_crate).join("tests/cases");
+    let mut directories: Vec<PathBuf> = files(&directory, ".yaml")?
         .iter()
         .filter_map(|file| Some(file.parent()?.to_owned()))
         .collect();
-    folders.dedup();
-    let cases = folders.iter().flat_map(kiln_testkit::read_cases);
+    directories.dedup();
+    let cases = directories.iter().flat_map(kiln_testkit::read_cases);
     cases.map(|case| serde_json::to_value(case.fields()).context("a case as JSON")).collect()
 }
 
-fn recorded_folder() -> PathBuf {
+fn recorded_directory() -> PathBuf {
     std::env::var_os("KILN_CORPUS").map_or_else(|| root().join("../shared/corpus"), PathBuf::from)
 }
 
@@ -322,16 +325,16 @@ fn review(object: &Value) -> Vec<u8> {
     text(&review)
 }
 
-/// The files below a folder whose names end so, in the order of their paths.
-fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+/// The files below a directory whose names end so, in the order of their paths.
+fn files(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
         for entry in entries {
-            let path = entry.with_context(|| folder.display().to_string())?.path();
+            let path = entry.with_context(|| directory.display().to_string())?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.to_string_lossy().ends_with(ending) {
                 found.push(path);
             }
@@ -341,8 +344,8 @@ fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn documents(folder: &Path, ending: &str) -> Result<Vec<Vec<u8>>> {
-    files(folder, ending)?.iter().map(read).collect()
+fn documents(directory: &Path, ending: &str) -> Result<Vec<Vec<u8>>> {
+    files(directory, ending)?.iter().map(read).collect()
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>> {
@@ -350,10 +353,10 @@ fn read(path: &PathBuf) -> Result<Vec<u8>> {
 }
 
 /// Every file with this name, each with the YAML files beside it.
-fn with_neighbours(folder: &Path, name: &str) -> Result<Vec<Tree>> {
+fn with_neighbours(directory: &Path, name: &str) -> Result<Vec<Tree>> {
     let mut trees = Vec::new();
-    for file in files(folder, name)? {
-        let others = files(file.parent().unwrap_or(folder), ".yaml")?;
+    for file in files(directory, name)? {
+        let others = files(file.parent().unwrap_or(directory), ".yaml")?;
         let others =
             others.iter().filter(|other| **other != file && other.parent() == file.parent());
         let mut tree =

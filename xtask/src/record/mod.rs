@@ -25,13 +25,13 @@ pub(crate) struct Args {
 /// The cases of one language.
 struct Table {
     name: &'static str,
-    folder: &'static str,
+    directory: &'static str,
     original: Original,
 }
 
 /// What answers.
 enum Original {
-    /// A Go program of ours around the original: folder of its module, and package.
+    /// A Go program of ours around the original: directory of its module, and package.
     Program(&'static str, &'static str),
     /// Kyverno's command line.
     KyvernoTest,
@@ -43,35 +43,39 @@ const KUSTOMIZE: &str = "xtask/recorders/kustomize";
 const TABLES: [Table; 7] = [
     Table {
         name: "gotemplate",
-        folder: "crates/gotemplate/tests/cases",
+        directory: "crates/gotemplate/tests/cases",
         original: Original::Program("xtask/recorders/templates", "."),
     },
     Table {
         name: "jmespath",
-        folder: "crates/jmespath/tests/cases",
+        directory: "crates/jmespath/tests/cases",
         original: Original::Program("xtask/kyverno", "./record"),
     },
     Table {
         name: "pattern",
-        folder: "crates/pattern/tests/cases",
+        directory: "crates/pattern/tests/cases",
         original: Original::Program("xtask/kyverno", "./record"),
     },
     Table {
         name: "cel",
-        folder: "crates/cel/tests/cases",
+        directory: "crates/cel/tests/cases",
         original: Original::Program("xtask/kyverno", "./record"),
     },
     Table {
         name: "kustomize",
-        folder: "crates/kustomize/tests/cases",
+        directory: "crates/kustomize/tests/cases",
         original: Original::Program(KUSTOMIZE, "."),
     },
     Table {
         name: "kustomize-calls",
-        folder: "crates/cli/tests/cases/kustomize-calls",
+        directory: "crates/cli/tests/cases/kustomize-calls",
         original: Original::Program(KUSTOMIZE, "."),
     },
-    Table { name: "suites", folder: "crates/suites/tests/cases", original: Original::KyvernoTest },
+    Table {
+        name: "suites",
+        directory: "crates/suites/tests/cases",
+        original: Original::KyvernoTest,
+    },
 ];
 
 /// Keys that are written here; all others are written by people.
@@ -94,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 impl Table {
     fn record(&self) -> Result<()> {
-        let folder = root().join(self.folder);
+        let directory = root().join(self.directory);
         let original: Box<Ask<'_>> = match self.original {
             Original::Program(module, package) => {
                 let program = program(module, package)?;
@@ -103,7 +107,7 @@ impl Table {
             Original::KyvernoTest => Box::new(suites::record),
         };
         let mut changed = 0;
-        for file in files(&folder)? {
+        for file in files(&directory)? {
             let text = fs::read_to_string(&file)?;
             let new = recorded(&file, &text, original.as_ref())?;
             if new != text {
@@ -143,9 +147,9 @@ fn recorded(file: &Path, text: &str, original: &Ask<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// The table files of a folder, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+/// The table files of a directory, by name.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|ending| ending == "yaml"));
     files.sort();

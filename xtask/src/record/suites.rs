@@ -21,10 +21,10 @@ pub(super) fn record(cases: &[Value]) -> Result<(String, Vec<Value>)> {
 }
 
 fn result(program: &Path, case: &Value) -> Result<Value> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let files = case["files"].as_object().context("`files` must be a map of paths to texts")?;
     for (path, text) in files {
-        let path = folder.path().join(path);
+        let path = directory.path().join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -32,16 +32,16 @@ fn result(program: &Path, case: &Value) -> Result<Value> {
     }
     let said = Command::new(program)
         .args(["test", ".", "--output-format", "json", "--remove-color"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()
         .context("cannot start Kyverno's command line")?;
     let (out, err) = (String::from_utf8(said.stdout)?, String::from_utf8(said.stderr)?);
     if let Some(rows) = rows(&out)? {
         return Ok(json!({"output": rows}));
     }
-    let of_folder = folder.path().display().to_string();
+    let of_directory = directory.path().display().to_string();
     match failure(&out, &err) {
-        Some(failure) => Ok(json!({"error": failure.replace(&of_folder, ".")})),
+        Some(failure) => Ok(json!({"error": failure.replace(&of_directory, ".")})),
         None => bail!("neither a table nor an error: {out}{err}"),
     }
 }

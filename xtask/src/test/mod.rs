@@ -160,7 +160,7 @@ fn xtask() -> Result<String> {
     Ok(std::env::current_exe()?.display().to_string())
 }
 
-/// A command in the project's folder that leaves the processors to those before it; 0 is first.
+/// A command in the project's directory that leaves the processors to those before it; 0 is first.
 fn nice(priority: u8, command: &[impl AsRef<str>]) -> Command {
     let mut nice = Command::new("nice");
     nice.arg("-n").arg(priority.to_string()).current_dir(root());

@@ -18,7 +18,7 @@ pub(super) struct Program {
     package: String,
     target: String,
     executable: String,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Packages with tests on a real control plane.
@@ -33,19 +33,19 @@ impl Program {
         {
             return None;
         }
-        let folder = PathBuf::from(text("/manifest_path")?).parent()?.to_owned();
-        // path+file:///…/crates/cli#kiln@0.1.0, or …/crates/xtask#0.1.0 where folder and package have one name.
+        let directory = PathBuf::from(text("/manifest_path")?).parent()?.to_owned();
+        // path+file:///…/crates/cli#kiln@0.1.0, or …/crates/xtask#0.1.0 where directory and package have one name.
         let id = text("/package_id")?.rsplit('#').next()?;
         let package = match id.split_once('@') {
             Some((name, _)) => name.to_owned(),
-            None => folder.file_name()?.to_string_lossy().into_owned(),
+            None => directory.file_name()?.to_string_lossy().into_owned(),
         };
         Some(Program {
             needs_servers: WITH_SERVERS.contains(&package.as_str()),
             package,
             target: text("/target/name")?.to_owned(),
             executable: text("/executable")?.to_owned(),
-            folder,
+            directory,
         })
     }
 
@@ -57,7 +57,7 @@ impl Program {
     fn command(&self, priority: u8) -> Command {
         let mut command = nice(priority, &[&self.executable]);
         // As cargo runs them.
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
         if std::env::var_os(PROPERTY_SEED.0).is_none() {
             command.env(PROPERTY_SEED.0, PROPERTY_SEED.1);
         }

@@ -6,7 +6,7 @@ use kiln_value::{Map, Value, value};
 use super::{Operation, Review};
 use crate::defaults::{default, each};
 use crate::server::Server;
-use crate::status::{About, Failure};
+use crate::status::{About, RequestFailure};
 use crate::storage::TableKey;
 use crate::write::name_end;
 
@@ -14,7 +14,7 @@ pub(super) fn change(
     server: &Server,
     review: &Review<'_>,
     object: &mut Value,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     namespace(server, review, object)?;
     let target = review.target;
     let is_pod = target.kind.kind() == "Pod"
@@ -93,7 +93,7 @@ pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<Strin
 }
 
 /// New objects need a namespace that is there and stays.
-fn namespace(server: &Server, review: &Review<'_>, object: &Value) -> Result<(), Failure> {
+fn namespace(server: &Server, review: &Review<'_>, object: &Value) -> Result<(), RequestFailure> {
     let target = review.target;
     if review.operation != Operation::Create || !target.kind.is_namespaced() {
         return Ok(());
@@ -101,14 +101,14 @@ fn namespace(server: &Server, review: &Review<'_>, object: &Value) -> Result<(),
     let state = server.read();
     let name = &target.namespace;
     let Some(namespace) = state.store.get(&TableKey::new("", "namespaces"), "", name) else {
-        return Err(Failure::not_found(&About::new("", "namespaces", name)));
+        return Err(RequestFailure::not_found(&About::new("", "namespaces", name)));
     };
     if is_deleted(namespace) {
         let object_name = object.str_at(["metadata", "name"]).unwrap_or_default();
         let why = format!(
             "unable to create new content in namespace {name} because it is being terminated"
         );
-        let mut failure = Failure::forbidden(&target.about_name(object_name), &why);
+        let mut failure = RequestFailure::forbidden(&target.about_name(object_name), &why);
         if let Some(details) = failure.details.as_mut().and_then(Value::as_map_mut) {
             let message = format!("namespace {name} is being terminated");
             let cause = value!({"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"});
@@ -156,7 +156,7 @@ fn limits(server: &Server, namespace: &str, pod: &mut Value) {
 }
 
 /// The account of a pod, and the token that it finds.
-fn account(server: &Server, review: &Review<'_>, pod: &mut Value) -> Result<(), Failure> {
+fn account(server: &Server, review: &Review<'_>, pod: &mut Value) -> Result<(), RequestFailure> {
     default(pod, &["spec", "serviceAccountName"], "default");
     let name = pod.str_at(["spec", "serviceAccountName"]).unwrap_or_default().to_owned();
     let _ = pod.set(["spec", "serviceAccount"], name.as_str());
@@ -168,7 +168,7 @@ fn account(server: &Server, review: &Review<'_>, pod: &mut Value) -> Result<(), 
         let why = format!(
             "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
         );
-        return Err(Failure::forbidden(&review.target.about_name(pod_name), &why));
+        return Err(RequestFailure::forbidden(&review.target.about_name(pod_name), &why));
     };
     let wants = |object: &Value, path: &[&str]| {
         object.get_path(path.iter().copied()).and_then(Value::as_bool)
@@ -220,7 +220,7 @@ fn push(value: &mut Value, field: &str, element: Value) {
     }
 }
 
-fn priority(server: &Server, pod: &mut Value) -> Result<(), Failure> {
+fn priority(server: &Server, pod: &mut Value) -> Result<(), RequestFailure> {
     let name = pod.str_at(["spec", "priorityClassName"]).unwrap_or_default().to_owned();
     let classes: Vec<Value> = {
         let state = server.read();
@@ -238,7 +238,7 @@ fn priority(server: &Server, pod: &mut Value) -> Result<(), Failure> {
     if class.is_none() && !name.is_empty() {
         let pod_name = pod.str_at(["metadata", "name"]).unwrap_or_default();
         let why = format!("no PriorityClass with name {name} was found");
-        return Err(Failure::forbidden(&About::new("", "pods", pod_name), &why));
+        return Err(RequestFailure::forbidden(&About::new("", "pods", pod_name), &why));
     }
     if name.is_empty()
         && let Some(class) = class

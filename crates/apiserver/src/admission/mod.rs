@@ -14,7 +14,7 @@ use kiln_value::Value;
 use crate::authorization::User;
 use crate::paths::Target;
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct Review<'r> {
 /// What admission keeps between requests.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    pub(crate) policies: policies::Compiled,
+    pub(crate) policies: policies::CompiledExpressions,
 }
 
 /// Runs the mutating phase of admission.
@@ -55,7 +55,7 @@ pub(crate) fn change(
     review: &Review<'_>,
     object: &mut Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     builtin::change(server, review, object)?;
     policies::change(server, review, object)?;
     webhooks::change(server, review, object, warnings)
@@ -67,7 +67,7 @@ pub(crate) fn check(
     review: &Review<'_>,
     object: &mut Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     builtin::warn(review, object, warnings);
     policies::check(server, review, object, warnings)?;
     webhooks::check(server, review, object, warnings)?;

@@ -12,7 +12,7 @@ use super::webhooks::{conditions_hold, covered, request, selected};
 use super::{Operation, Review};
 use crate::managed_fields::Kinded;
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::TableKey;
 use crate::types::Typed;
 use crate::write::decode_mutated;
@@ -21,14 +21,14 @@ use crate::write::decode_mutated;
 const KEPT: usize = 2000;
 
 /// What came of compiling an expression.
-type Outcome = Result<Arc<Program>, String>;
+type CompileResult = Result<Arc<Program>, String>;
 
 /// Expressions that were compiled before, by their language and their text.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled(Mutex<HashMap<(Str, Str), Outcome>>);
+pub(crate) struct CompiledExpressions(Mutex<HashMap<(Str, Str), CompileResult>>);
 
-impl Compiled {
-    fn get(&self, language: &Language, source: &str) -> Outcome {
+impl CompiledExpressions {
+    fn get(&self, language: &Language, source: &str) -> CompileResult {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (language.name.clone(), Str::new(source));
         if let Some(known) = kept.get(&key) {
@@ -238,7 +238,7 @@ fn bind(
 struct Expressions<'s, 'h> {
     session: Session<'h>,
     language: &'s Language,
-    kept: &'s Compiled,
+    kept: &'s CompiledExpressions,
     /// Variables whose expressions cannot be compiled, and why.
     broken: Vec<(&'s str, String)>,
 }
@@ -247,7 +247,7 @@ impl<'s, 'h> Expressions<'s, 'h> {
     fn new(
         session: Session<'h>,
         language: &'s Language,
-        kept: &'s Compiled,
+        kept: &'s CompiledExpressions,
         policy: &'s Value,
     ) -> Self {
         let mut all = Expressions { session, language, kept, broken: Vec::new() };
@@ -287,7 +287,7 @@ pub(super) fn check(
     review: &Review<'_>,
     object: &Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let all = bound(server, review, object, "validating");
     if all.is_empty() {
         return Ok(());
@@ -302,7 +302,7 @@ pub(super) fn check(
             let words = format!(
                 "ValidatingAdmissionPolicy '{name}' with binding '{binding_name}' denied request: {why}"
             );
-            Failure::forbidden(&review.target.about_name(object_name), &words)
+            RequestFailure::forbidden(&review.target.about_name(object_name), &words)
         };
         let params = match params {
             Ok(params) => params,
@@ -367,7 +367,7 @@ pub(super) fn change(
     server: &Server,
     review: &Review<'_>,
     object: &mut Value,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     if review.operation == Operation::Delete {
         return Ok(());
     }
@@ -382,7 +382,7 @@ pub(super) fn change(
         let failed = |object: &Value, why: &str| {
             let words = format!("policy {name:?} failed: {why}");
             let object_name = object.str_at(["metadata", "name"]).unwrap_or_default();
-            Failure::forbidden(&review.target.about_name(object_name), &words)
+            RequestFailure::forbidden(&review.target.about_name(object_name), &words)
         };
         let params = match params {
             Ok(params) => params,

@@ -6,11 +6,15 @@ use kiln_value::{Map, Value};
 
 use super::{Operation, Review};
 use crate::server::{Server, State};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::TableKey;
 
 /// Refuses what would exceed a quota.
-pub(super) fn check(server: &Server, review: &Review<'_>, object: &Value) -> Result<(), Failure> {
+pub(super) fn check(
+    server: &Server,
+    review: &Review<'_>,
+    object: &Value,
+) -> Result<(), RequestFailure> {
     let target = review.target;
     if review.operation != Operation::Create
         || !target.kind.is_namespaced()
@@ -57,7 +61,7 @@ pub(super) fn check(server: &Server, review: &Review<'_>, object: &Value) -> Res
             list(|entry| &entry.3)
         );
         let object_name = object.str_at(["metadata", "name"]).unwrap_or_default();
-        return Err(Failure::forbidden(&target.about_name(object_name), &why));
+        return Err(RequestFailure::forbidden(&target.about_name(object_name), &why));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use kiln_value::{Map, Value, json, value};
 use super::{Operation, Review};
 use crate::fields::labels;
 use crate::server::{Server, WebhookCall};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::TableKey;
 use crate::write::{decode_mutated, new_uid};
 
@@ -20,7 +20,7 @@ pub(super) fn change(
     review: &Review<'_>,
     object: &mut Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     for webhook in configured(server, review, "mutatingwebhookconfigurations") {
         if !meant(server, review, object, &webhook)? {
             continue;
@@ -32,10 +32,10 @@ pub(super) fn change(
             let message = format!(
                 "Internal error occurred: admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
             );
-            return Err(Failure::new(500, "InternalError", message));
+            return Err(RequestFailure::new(500, "InternalError", message));
         }
         let bad = |why: String| {
-            Failure::new(
+            RequestFailure::new(
                 500,
                 "InternalError",
                 format!("Internal error occurred: jsonpatch of webhook {name:?}: {why}"),
@@ -59,7 +59,7 @@ pub(super) fn check(
     review: &Review<'_>,
     object: &Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     for webhook in configured(server, review, "validatingwebhookconfigurations") {
         if meant(server, review, object, &webhook)? {
             ask(server, review, object, &webhook, warnings)?;
@@ -162,7 +162,7 @@ fn meant(
     review: &Review<'_>,
     object: &Value,
     webhook: &Value,
-) -> Result<bool, Failure> {
+) -> Result<bool, RequestFailure> {
     if !covered(review, webhook.get("rules")) || !selected(server, review, object, webhook) {
         return Ok(false);
     }
@@ -171,7 +171,7 @@ fn meant(
         Err(_) if webhook.str_at(["failurePolicy"]) == Some("Ignore") => Ok(false),
         Err(why) => {
             let name = object.str_at(["metadata", "name"]).unwrap_or(&review.target.name);
-            Err(Failure::forbidden(&review.target.about_name(name), &why))
+            Err(RequestFailure::forbidden(&review.target.about_name(name), &why))
         }
     }
 }
@@ -282,12 +282,12 @@ fn ask(
     object: &Value,
     webhook: &Value,
     warnings: &mut Vec<String>,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, RequestFailure> {
     let name = webhook.str_at(["name"]).unwrap_or_default().to_owned();
     let effects = webhook.str_at(["sideEffects"]).unwrap_or_default();
     if review.dry_run && !matches!(effects, "None" | "NoneOnDryRun") {
         let message = format!("admission webhook {name:?} does not support dry run");
-        return Err(Failure::bad_request(message));
+        return Err(RequestFailure::bad_request(message));
     }
     let uid = new_uid(server);
     let body = value!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"});
@@ -310,7 +310,7 @@ fn ask(
             let cause = value!({"message": (format!("failed calling webhook {name:?}: failed to call webhook: {why}"))});
             let mut details = Map::new();
             details.insert("causes", vec![cause]);
-            return Err(Failure::new(500, "InternalError", message).with_details(details));
+            return Err(RequestFailure::new(500, "InternalError", message).with_details(details));
         }
     };
     let told = response.get("warnings").and_then(Value::as_list);
@@ -323,7 +323,7 @@ fn ask(
     Err(denied(&name, response.get("status")))
 }
 
-fn denied(name: &str, status: Option<&Value>) -> Failure {
+fn denied(name: &str, status: Option<&Value>) -> RequestFailure {
     let text = |field: &str| status.and_then(|status| status.str_at([field])).unwrap_or_default();
     let why = match (text("message"), text("reason")) {
         ("", "") => " without explanation".to_owned(),
@@ -346,8 +346,11 @@ fn denied(name: &str, status: Option<&Value>) -> Failure {
         "Forbidden" => "Forbidden",
         _ => "",
     };
-    let mut failure =
-        Failure::new(code, reason, format!("admission webhook {name:?} denied the request{why}"));
+    let mut failure = RequestFailure::new(
+        code,
+        reason,
+        format!("admission webhook {name:?} denied the request{why}"),
+    );
     failure.details = status.and_then(|status| status.get("details")).cloned();
     failure
 }

@@ -5,7 +5,7 @@ use kiln_value::{Map, Value};
 
 use super::rules::environment;
 use super::validate::MOST;
-use crate::status::Problem;
+use crate::status::FieldProblem;
 
 /// The most parts of a schema.
 const PARTS: usize = 200_000;
@@ -13,16 +13,16 @@ const PARTS: usize = 200_000;
 const COMPILED: usize = 2_000;
 
 /// What is wrong with a schema at a path.
-pub(crate) fn schema_problems(schema: &Value, path: &str) -> Vec<Problem> {
+pub(crate) fn schema_problems(schema: &Value, path: &str) -> Vec<FieldProblem> {
     let mut checking =
         Checking { env: None, parts: PARTS, compiled: COMPILED, problems: Vec::new() };
     checking.walk(schema, path);
     if checking.parts == 0 {
         let why = format!("must have at most {PARTS} parts");
-        checking.problems.push(Problem::forbidden(path, &why));
+        checking.problems.push(FieldProblem::forbidden(path, &why));
     } else if checking.compiled == 0 {
         let why = format!("must have at most {COMPILED} patterns and validation rules");
-        checking.problems.push(Problem::forbidden(path, &why));
+        checking.problems.push(FieldProblem::forbidden(path, &why));
     }
     checking.problems
 }
@@ -32,7 +32,7 @@ struct Checking {
     env: Option<kiln_cel::Env>,
     parts: usize,
     compiled: usize,
-    problems: Vec<Problem>,
+    problems: Vec<FieldProblem>,
 }
 
 impl Checking {
@@ -44,13 +44,13 @@ impl Checking {
         }
         if schema.str_at(["$ref"]).is_some_and(|to| !to.is_empty()) {
             let why = "$ref is not supported";
-            self.problems.push(Problem::forbidden(format!("{path}.$ref"), why));
+            self.problems.push(FieldProblem::forbidden(format!("{path}.$ref"), why));
         }
         if let Some(pattern) = schema.str_at(["pattern"]) {
             self.compiled = self.compiled.saturating_sub(1);
             if let Err(error) = Regex::new(pattern) {
                 let why = format!("must be a valid regular expression, but isn't: {error}");
-                self.problems.push(Problem::invalid(format!("{path}.pattern"), pattern, why));
+                self.problems.push(FieldProblem::invalid(format!("{path}.pattern"), pattern, why));
             }
         }
         self.rules(schema, path);
@@ -94,7 +94,7 @@ impl Checking {
                 if let Err(error) = env.compile(text) {
                     let at = format!("{path}.x-kubernetes-validations[{i}].{field}");
                     let why = format!("compilation failed: {error}");
-                    self.problems.push(Problem::invalid(at, text, why));
+                    self.problems.push(FieldProblem::invalid(at, text, why));
                 }
             }
         }

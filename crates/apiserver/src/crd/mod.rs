@@ -22,7 +22,7 @@ use std::sync::Arc;
 use kiln_object::Gvk;
 use kiln_value::{Str, Value};
 
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 pub(crate) use definition::schema_problems;
 pub(crate) use schema::{fill_defaults, prune};
@@ -128,13 +128,13 @@ impl CustomVersion {
     }
 
     /// What is wrong with an object, given what it was before.
-    pub(crate) fn problems(&self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+    pub(crate) fn problems(&self, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
         let Some(schema) = &self.schema else { return Vec::new() };
         let mut problems = problems_of(object, schema);
         if !self.rules.is_empty() {
             // Kubernetes: a value out of its bounds keeps no rule from being checked, one of the wrong kind does.
-            let stops = |problem: &Problem| {
-                use ProblemKind::{Required, TooLong, TooMany, Type, Unsupported};
+            let stops = |problem: &FieldProblem| {
+                use FieldProblemKind::{Required, TooLong, TooMany, Type, Unsupported};
                 matches!(
                     problem.kind,
                     Required(_) | TooLong(_) | TooMany(..) | Type(..) | Unsupported(..)
@@ -142,7 +142,7 @@ impl CustomVersion {
             };
             if problems.iter().any(stops) {
                 let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-                problems.push(Problem::invalid("<nil>", Value::Null, why));
+                problems.push(FieldProblem::invalid("<nil>", Value::Null, why));
             } else {
                 problems.extend(self.rules.check(object, old));
             }

@@ -5,7 +5,7 @@ use kiln_value::{Map, Value};
 
 use super::validate::MOST;
 
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 /// What all rules may cost together for one object, in the units of Kubernetes, and what each costs besides.
 const BUDGET: u64 = 10_000_000;
@@ -60,14 +60,14 @@ impl Rules {
     }
 
     /// What is wrong with an object, given what it was before.
-    pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+    pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
         let mut problems = Vec::new();
         if let Some(env) = &self.env {
             let mut checking = Checking { env, left: BUDGET, problems: &mut problems };
             checking.walk(&self.root, object, old, "");
             if checking.left == 0 {
                 let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-                problems.push(Problem::new("<nil>", ProblemKind::Rule(why.to_owned())));
+                problems.push(FieldProblem::new("<nil>", FieldProblemKind::Rule(why.to_owned())));
             }
         }
         problems
@@ -119,7 +119,7 @@ fn read(schema: &Value, env: &Env) -> Node {
 struct Checking<'c> {
     env: &'c Env,
     left: u64,
-    problems: &'c mut Vec<Problem>,
+    problems: &'c mut Vec<FieldProblem>,
 }
 
 impl Checking<'_> {
@@ -186,18 +186,18 @@ fn check(
     old: Option<&Value>,
     path: &str,
     most: u64,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
 ) -> u64 {
     let at = format!("{path}{}", rule.field_path);
     let at = at.trim_start_matches('.').to_owned();
     let failed = |why: String| {
         let kind = match rule.reason.as_str() {
-            "FieldValueRequired" => ProblemKind::Required(why),
-            "FieldValueForbidden" => ProblemKind::Forbidden(why),
-            "FieldValueDuplicate" => ProblemKind::Duplicate(value.clone()),
-            _ => ProblemKind::Rule(why),
+            "FieldValueRequired" => FieldProblemKind::Required(why),
+            "FieldValueForbidden" => FieldProblemKind::Forbidden(why),
+            "FieldValueDuplicate" => FieldProblemKind::Duplicate(value.clone()),
+            _ => FieldProblemKind::Rule(why),
         };
-        Problem::new(if at.is_empty() { "<nil>" } else { &at }, kind)
+        FieldProblem::new(if at.is_empty() { "<nil>" } else { &at }, kind)
     };
     let program = match &rule.program {
         Ok(program) => program,

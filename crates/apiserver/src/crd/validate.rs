@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use kiln_text::{Regex, Time};
 use kiln_value::{Map, Number, Value, json};
 
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 /// The most problems that are reported for one object.
 pub(super) const MOST: usize = 100;
@@ -18,7 +18,7 @@ const PATTERN: usize = 1_000;
 const PATTERN_BYTE: usize = 20;
 
 /// What is wrong with an object.
-pub(crate) fn problems_of(object: &Value, schema: &Value) -> Vec<Problem> {
+pub(crate) fn problems_of(object: &Value, schema: &Value) -> Vec<FieldProblem> {
     let mut work = Work { left: STEPS, patterns: HashMap::new() };
     let mut problems = Vec::new();
     for (name, inner) in fields(schema) {
@@ -35,7 +35,7 @@ pub(crate) fn problems_of(object: &Value, schema: &Value) -> Vec<Problem> {
     problems.truncate(MOST);
     if work.left == 0 {
         let why = "its schema asks for too many checks of such an object";
-        problems.push(Problem::forbidden("<nil>", why));
+        problems.push(FieldProblem::forbidden("<nil>", why));
     }
     problems
 }
@@ -79,10 +79,10 @@ fn texts<'s>(schema: &'s Value, field: &str) -> impl Iterator<Item = &'s str> + 
     list.into_iter().flat_map(|list| list.iter()).filter_map(Value::as_str)
 }
 
-fn required(value: &Value, schema: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn required(value: &Value, schema: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
     for name in texts(schema, "required") {
         if value.get(name).is_none() {
-            problems.push(Problem::required(join(path, name), ""));
+            problems.push(FieldProblem::required(join(path, name), ""));
         }
     }
 }
@@ -107,7 +107,7 @@ fn check<'s>(
     value: &Value,
     schema: &'s Value,
     path: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
     work: &mut Work<'s>,
 ) {
     // A long path is copied for every value below it.
@@ -134,7 +134,7 @@ fn check<'s>(
         }
     }
     let mut say = |why: String| {
-        problems.push(Problem::invalid(path, value.clone(), format!("{path} in body {why}")));
+        problems.push(FieldProblem::invalid(path, value.clone(), format!("{path} in body {why}")));
     };
     let number = |field: &str| schema.get(field).and_then(Value::as_f64);
     let exclusive = |field: &str| schema.get(field).and_then(Value::as_bool) == Some(true);
@@ -169,12 +169,15 @@ fn check<'s>(
                 && (length as f64) < least
             {
                 let why = format!("{path} in body should have at least {least} items");
-                problems.push(Problem::invalid(path, length, why));
+                problems.push(FieldProblem::invalid(path, length, why));
             }
             if let Some(most) = number("maxItems")
                 && length as f64 > most
             {
-                problems.push(Problem::new(path, ProblemKind::TooMany(length, most as usize)));
+                problems.push(FieldProblem::new(
+                    path,
+                    FieldProblemKind::TooMany(length, most as usize),
+                ));
             }
             if let Some(items) = schema.get("items") {
                 for (i, item) in list.iter().enumerate() {
@@ -191,12 +194,15 @@ fn check<'s>(
                 && (length as f64) < least
             {
                 let why = format!("{path} in body should have at least {least} properties");
-                problems.push(Problem::invalid(path, length, why));
+                problems.push(FieldProblem::invalid(path, length, why));
             }
             if let Some(most) = number("maxProperties")
                 && length as f64 > most
             {
-                problems.push(Problem::new(path, ProblemKind::TooMany(length, most as usize)));
+                problems.push(FieldProblem::new(
+                    path,
+                    FieldProblemKind::TooMany(length, most as usize),
+                ));
             }
             let asked =
                 schema.get("required").and_then(Value::as_list).map_or(0, |list| list.len());
@@ -232,7 +238,10 @@ fn check<'s>(
         let known = known
             .iter()
             .map(|known| known.as_str().map_or_else(|| json::to_string(known), str::to_owned));
-        problems.push(Problem::new(path, ProblemKind::Unsupported(value.clone(), known.collect())));
+        problems.push(FieldProblem::new(
+            path,
+            FieldProblemKind::Unsupported(value.clone(), known.collect()),
+        ));
     }
     combined(value, schema, path, problems, work);
 }
@@ -242,7 +251,7 @@ fn combined<'s>(
     value: &Value,
     schema: &'s Value,
     path: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
     work: &mut Work<'s>,
 ) {
     let list = |field: &str| schema.get(field).and_then(Value::as_list);
@@ -255,7 +264,7 @@ fn combined<'s>(
         found.is_empty()
     };
     let mut say = |why: &str| {
-        problems.push(Problem::invalid(path, value.clone(), format!("{path} in body {why}")));
+        problems.push(FieldProblem::invalid(path, value.clone(), format!("{path} in body {why}")));
     };
     if let Some(any) = list("anyOf")
         && !any.iter().any(&mut fits)
@@ -278,19 +287,19 @@ fn combined<'s>(
     }
 }
 
-fn wrong_type(path: &str, found: &str, wanted: &str) -> Problem {
+fn wrong_type(path: &str, found: &str, wanted: &str) -> FieldProblem {
     let why = format!("{path} in body must be of type {wanted}: {found:?}");
-    Problem::new(path, ProblemKind::Type(Value::from(found), why))
+    FieldProblem::new(path, FieldProblemKind::Type(Value::from(found), why))
 }
 
 fn check_text<'s>(
     text: &str,
     schema: &'s Value,
     path: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
     work: &mut Work<'s>,
 ) {
-    let say = |why: String| Problem::invalid(path, text, format!("{path} in body {why}"));
+    let say = |why: String| FieldProblem::invalid(path, text, format!("{path} in body {why}"));
     let limit = |field: &str| {
         schema.get(field).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok())
     };
@@ -303,7 +312,7 @@ fn check_text<'s>(
     if let Some(most) = limit("maxLength")
         && length > most
     {
-        problems.push(Problem::new(path, ProblemKind::TooLong(most)));
+        problems.push(FieldProblem::new(path, FieldProblemKind::TooLong(most)));
     }
     if let Some(pattern) = schema.str_at(["pattern"])
         && !work.matches(pattern, text)
@@ -330,7 +339,7 @@ fn check_text<'s>(
     };
     if !fits {
         let why = format!("{path} in body must be of type {format}: {text:?}");
-        problems.push(Problem::invalid(path, text, why));
+        problems.push(FieldProblem::invalid(path, text, why));
     }
 }
 
@@ -338,7 +347,7 @@ fn duplicates<'s>(
     value: &Value,
     schema: &'s Value,
     path: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
     work: &mut Work<'s>,
 ) {
     if problems.len() >= MOST || !work.spend(1 + path.len() / 64) {
@@ -375,7 +384,7 @@ fn duplicates<'s>(
                 if let Some(key) = key_of(item)
                     && !seen.insert(json::to_canonical_string(&key))
                 {
-                    problems.push(Problem::duplicate(format!("{path}[{i}]"), key));
+                    problems.push(FieldProblem::duplicate(format!("{path}[{i}]"), key));
                 }
                 if let Some(items) = schema.get("items") {
                     duplicates(item, items, &format!("{path}[{i}]"), problems, work);

@@ -23,10 +23,10 @@ pub(crate) struct Envelope<'b> {
 }
 
 /// Why a body cannot be read.
-type Problem = String;
+type WireProblem = String;
 
 /// Reads the envelope.
-pub(crate) fn envelope(body: &[u8]) -> Result<Envelope<'_>, Problem> {
+pub(crate) fn envelope(body: &[u8]) -> Result<Envelope<'_>, WireProblem> {
     let message = body.strip_prefix(MAGIC).ok_or(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
     )?;
@@ -53,7 +53,7 @@ pub(crate) fn envelope(body: &[u8]) -> Result<Envelope<'_>, Problem> {
 
 impl Envelope<'_> {
     /// Reads the message as a struct.
-    pub(crate) fn decode(&self, id: StructId) -> Result<Value, Problem> {
+    pub(crate) fn decode(&self, id: StructId) -> Result<Value, WireProblem> {
         let mut object = Map::new();
         object.insert("kind", self.kind.clone());
         object.insert("apiVersion", self.api_version.clone());
@@ -73,7 +73,7 @@ enum Content<'b> {
     Bytes(&'b [u8]),
 }
 
-fn parts(mut bytes: &[u8]) -> Result<Vec<Part<'_>>, Problem> {
+fn parts(mut bytes: &[u8]) -> Result<Vec<Part<'_>>, WireProblem> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
@@ -98,13 +98,13 @@ fn parts(mut bytes: &[u8]) -> Result<Vec<Part<'_>>, Problem> {
     Ok(all)
 }
 
-fn take<'b>(bytes: &mut &'b [u8], length: usize) -> Result<&'b [u8], Problem> {
+fn take<'b>(bytes: &mut &'b [u8], length: usize) -> Result<&'b [u8], WireProblem> {
     let (taken, rest) = bytes.split_at_checked(length).ok_or("unexpected EOF")?;
     *bytes = rest;
     Ok(taken)
 }
 
-fn varint(bytes: &mut &[u8]) -> Result<u64, Problem> {
+fn varint(bytes: &mut &[u8]) -> Result<u64, WireProblem> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = take(bytes, 1)?[0];
@@ -116,11 +116,11 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Problem> {
     Err("proto: integer overflow".to_owned())
 }
 
-fn utf8(bytes: &[u8]) -> Result<Str, Problem> {
+fn utf8(bytes: &[u8]) -> Result<Str, WireProblem> {
     std::str::from_utf8(bytes).map(Str::new).map_err(|_| "proto: invalid UTF-8".to_owned())
 }
 
-fn read_struct(bytes: &[u8], id: StructId, out: &mut Map, depth: usize) -> Result<(), Problem> {
+fn read_struct(bytes: &[u8], id: StructId, out: &mut Map, depth: usize) -> Result<(), WireProblem> {
     if depth > DEPTH {
         return Err("proto: nesting too deep".to_owned());
     }
@@ -181,7 +181,7 @@ fn read_items(
     ty: &Type,
     list: &mut Vec<Value>,
     depth: usize,
-) -> Result<(), Problem> {
+) -> Result<(), WireProblem> {
     match (ty, content) {
         // Numbers may come packed.
         (Type::Int32 | Type::Int64 | Type::Bool, Content::Bytes(packed)) => {
@@ -199,7 +199,7 @@ fn read_items(
     }
 }
 
-fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, Problem> {
+fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WireProblem> {
     match (ty, content) {
         (Type::String, Content::Bytes(text)) => utf8(text).map(Value::from),
         (Type::Bytes, Content::Bytes(bytes)) => Ok(Value::from(STANDARD.encode(bytes))),
@@ -281,7 +281,7 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, Problem
     }
 }
 
-fn schema_or(message: &[u8], or: SchemaOr, depth: usize) -> Result<Value, Problem> {
+fn schema_or(message: &[u8], or: SchemaOr, depth: usize) -> Result<Value, WireProblem> {
     let schema = types()
         .kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         .and(types().named("apiextensions/v1.JSONSchemaProps"));
@@ -308,7 +308,7 @@ fn schema_or(message: &[u8], or: SchemaOr, depth: usize) -> Result<Value, Proble
     })
 }
 
-fn text_of(message: &[u8], number: u32) -> Result<Str, Problem> {
+fn text_of(message: &[u8], number: u32) -> Result<Str, WireProblem> {
     for part in parts(message)? {
         if let Content::Bytes(text) = part.content
             && part.number == number

@@ -8,11 +8,11 @@ use super::{Field, StructId, Type, types};
 /// A place in a built-in type.
 #[derive(Clone, Debug)]
 pub(crate) struct Typed {
-    ty: Place,
+    ty: PlaceType,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum PlaceType {
     /// The object itself, which has `kind` and `apiVersion` besides.
     Root(StructId),
     Field(&'static Field),
@@ -24,50 +24,50 @@ enum Place {
 impl Typed {
     /// The root of a kind.
     pub(crate) fn root(id: StructId) -> Self {
-        Typed { ty: Place::Root(id) }
+        Typed { ty: PlaceType::Root(id) }
     }
 }
 
 impl Shape for Typed {
     fn form(&self) -> Form<Self> {
         match &self.ty {
-            Place::Root(_) => Form::Map,
-            Place::Text => Form::Scalar(Scalar::String),
-            Place::Untyped => Form::Untyped,
-            Place::Inner(ty) => form(ty, None),
-            Place::Field(field) => form(&field.ty, Some(field)),
+            PlaceType::Root(_) => Form::Map,
+            PlaceType::Text => Form::Scalar(Scalar::String),
+            PlaceType::Untyped => Form::Untyped,
+            PlaceType::Inner(ty) => form(ty, None),
+            PlaceType::Field(field) => form(&field.ty, Some(field)),
         }
     }
 
     fn member(&self, name: &str) -> Member<Self> {
         let ty = match &self.ty {
-            Place::Root(id) => {
+            PlaceType::Root(id) => {
                 return match types().field(*id, name) {
-                    Some(field) => Member::Field(Typed { ty: Place::Field(field) }),
+                    Some(field) => Member::Field(Typed { ty: PlaceType::Field(field) }),
                     None if matches!(name, "kind" | "apiVersion") => {
-                        Member::Field(Typed { ty: Place::Text })
+                        Member::Field(Typed { ty: PlaceType::Text })
                     }
                     None => Member::Unknown,
                 };
             }
-            Place::Text => return Member::Unknown,
-            Place::Untyped => return Member::Entry(Typed { ty: Place::Untyped }),
-            Place::Inner(ty) => *ty,
-            Place::Field(field) => &field.ty,
+            PlaceType::Text => return Member::Unknown,
+            PlaceType::Untyped => return Member::Entry(Typed { ty: PlaceType::Untyped }),
+            PlaceType::Inner(ty) => *ty,
+            PlaceType::Field(field) => &field.ty,
         };
         match ty {
             Type::Struct(id) => match types().field(*id, name) {
-                Some(field) => Member::Field(Typed { ty: Place::Field(field) }),
+                Some(field) => Member::Field(Typed { ty: PlaceType::Field(field) }),
                 None if matches!(name, "kind" | "apiVersion")
                     && types().get(*id).name == "core/v1.PersistentVolumeClaim" =>
                 {
-                    Member::Field(Typed { ty: Place::Text })
+                    Member::Field(Typed { ty: PlaceType::Text })
                 }
                 None => Member::Unknown,
             },
-            Type::Map(values) => Member::Entry(Typed { ty: Place::Inner(values) }),
+            Type::Map(values) => Member::Entry(Typed { ty: PlaceType::Inner(values) }),
             Type::Raw | Type::Json | Type::Fields | Type::SchemaOr(_) => {
-                Member::Entry(Typed { ty: Place::Untyped })
+                Member::Entry(Typed { ty: PlaceType::Untyped })
             }
             _ => Member::Unknown,
         }
@@ -112,7 +112,7 @@ fn form(ty: &'static Type, field: Option<&'static Field>) -> Form<Typed> {
                     Elements::Keyed(keys.iter().map(|key| (Str::new(key), default(key))).collect())
                 }
             };
-            Form::List(Typed { ty: Place::Inner(items) }, elements)
+            Form::List(Typed { ty: PlaceType::Inner(items) }, elements)
         }
     }
 }

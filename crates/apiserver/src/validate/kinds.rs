@@ -6,7 +6,7 @@ use kiln_value::{Map, Value};
 use super::definition;
 use super::pod::{port_range, spec, template};
 use crate::fields::labels;
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 /// The most data of a ConfigMap or Secret.
 const DATA: usize = 1024 * 1024;
@@ -18,7 +18,7 @@ fn text<'v>(value: &'v Value, path: &[&str]) -> &'v str {
 }
 
 /// What is wrong with an object of a built-in kind.
-pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     match (kind.group(), kind.kind()) {
         ("", "ConfigMap") => config_map(object, &mut problems),
@@ -42,7 +42,7 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Pro
                 (rolling, text(object, &["spec", "updateStrategy", "type"]))
             {
                 let why = "only allowed for updateStrategy 'RollingUpdate'";
-                problems.push(Problem::invalid(
+                problems.push(FieldProblem::invalid(
                     "spec.updateStrategy.rollingUpdate",
                     rolling.clone(),
                     why,
@@ -68,7 +68,7 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Pro
     problems
 }
 
-fn config_map(object: &Value, problems: &mut Vec<Problem>) {
+fn config_map(object: &Value, problems: &mut Vec<FieldProblem>) {
     let map = |field: &str| object.get(field).and_then(Value::as_map);
     let mut size = 0;
     for field in ["data", "binaryData"] {
@@ -77,22 +77,22 @@ fn config_map(object: &Value, problems: &mut Vec<Problem>) {
             key_problem(field, key, problems);
             if field == "data" && map("binaryData").is_some_and(|other| other.contains_key(key)) {
                 let why = "duplicate of key present in binaryData";
-                problems.push(Problem::invalid(format!("data[{key}]"), key.as_str(), why));
+                problems.push(FieldProblem::invalid(format!("data[{key}]"), key.as_str(), why));
             }
         }
     }
     if size > DATA {
-        problems.push(Problem::new("[]", ProblemKind::TooLong(DATA)));
+        problems.push(FieldProblem::new("[]", FieldProblemKind::TooLong(DATA)));
     }
 }
 
-fn key_problem(field: &str, key: &str, problems: &mut Vec<Problem>) {
+fn key_problem(field: &str, key: &str, problems: &mut Vec<FieldProblem>) {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let at = format!("{field}[{key}]");
     if key.is_empty() || !key.chars().all(good) {
-        problems.push(Problem::invalid(at, key, KEY));
+        problems.push(FieldProblem::invalid(at, key, KEY));
     } else if key == "." || key.starts_with("..") {
-        problems.push(Problem::invalid(
+        problems.push(FieldProblem::invalid(
             at,
             key,
             if key == "." { "must not be '.'" } else { "must not start with '..'" },
@@ -100,7 +100,7 @@ fn key_problem(field: &str, key: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn secret(object: &Value, problems: &mut Vec<Problem>) {
+fn secret(object: &Value, problems: &mut Vec<FieldProblem>) {
     let data = object.get("data").and_then(Value::as_map);
     let mut size = 0;
     for (key, value) in data.into_iter().flat_map(Map::iter) {
@@ -108,7 +108,7 @@ fn secret(object: &Value, problems: &mut Vec<Problem>) {
         key_problem("data", key, problems);
     }
     if size > DATA {
-        problems.push(Problem::new("data", ProblemKind::TooLong(DATA)));
+        problems.push(FieldProblem::new("data", FieldProblemKind::TooLong(DATA)));
     }
     let needed: &[&str] = match text(object, &["type"]) {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
@@ -119,22 +119,22 @@ fn secret(object: &Value, problems: &mut Vec<Problem>) {
     };
     for key in needed {
         if data.is_none_or(|data| !data.contains_key(key)) {
-            problems.push(Problem::required(format!("data[{key}]"), ""));
+            problems.push(FieldProblem::required(format!("data[{key}]"), ""));
         }
     }
 }
 
-fn service(object: &Value, problems: &mut Vec<Problem>) {
+fn service(object: &Value, problems: &mut Vec<FieldProblem>) {
     let ports = object.get_path(["spec", "ports"]).and_then(Value::as_list);
     let ports: Vec<&Value> = ports.into_iter().flat_map(|list| list.iter()).collect();
     let kind = text(object, &["spec", "type"]);
     let headless = text(object, &["spec", "clusterIP"]) == "None";
     if ports.is_empty() && kind != "ExternalName" && !headless {
-        problems.push(Problem::required("spec.ports", ""));
+        problems.push(FieldProblem::required("spec.ports", ""));
     }
     let known = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !known.contains(&kind) {
-        problems.push(Problem::unsupported("spec.type", kind, &known));
+        problems.push(FieldProblem::unsupported("spec.type", kind, &known));
     }
     let mut names: Vec<&str> = Vec::new();
     let mut numbers: Vec<(i64, &str)> = Vec::new();
@@ -142,9 +142,9 @@ fn service(object: &Value, problems: &mut Vec<Problem>) {
         let at = format!("spec.ports[{i}]");
         let name = text(port, &["name"]);
         if ports.len() > 1 && name.is_empty() {
-            problems.push(Problem::required(format!("{at}.name"), ""));
+            problems.push(FieldProblem::required(format!("{at}.name"), ""));
         } else if !name.is_empty() && names.contains(&name) {
-            problems.push(Problem::duplicate(format!("{at}.name"), name));
+            problems.push(FieldProblem::duplicate(format!("{at}.name"), name));
         }
         names.push(name);
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
@@ -156,27 +156,27 @@ fn service(object: &Value, problems: &mut Vec<Problem>) {
             let mut key = Map::new();
             key.insert("port", pair.0);
             key.insert("protocol", pair.1);
-            problems.push(Problem::duplicate(at, Value::Map(key)));
+            problems.push(FieldProblem::duplicate(at, Value::Map(key)));
         }
         numbers.push(pair);
     }
 }
 
 /// A selector that fits its template, and a sound template.
-fn workload(object: &Value, problems: &mut Vec<Problem>) {
+fn workload(object: &Value, problems: &mut Vec<FieldProblem>) {
     let Some(spec) = object.get("spec") else { return };
     if let Some(replicas) = spec.get("replicas").and_then(Value::as_i64)
         && replicas < 0
     {
         let why = "must be greater than or equal to 0";
-        problems.push(Problem::invalid("spec.replicas", replicas, why));
+        problems.push(FieldProblem::invalid("spec.replicas", replicas, why));
     }
     let selector = spec.get("selector").filter(|selector| !selector.is_null());
     if selector.is_none() {
-        problems.push(Problem::required("spec.selector", ""));
+        problems.push(FieldProblem::required("spec.selector", ""));
     } else if selector.and_then(Value::as_map).is_some_and(Map::is_empty) {
         let why = "empty selector is invalid for deployment";
-        problems.push(Problem::invalid("spec.selector", Value::map(), why));
+        problems.push(FieldProblem::invalid("spec.selector", Value::map(), why));
     }
     let pod_labels = spec.get("template").and_then(labels);
     let matches = selector
@@ -185,12 +185,12 @@ fn workload(object: &Value, problems: &mut Vec<Problem>) {
     if !matches {
         let shown = pod_labels.map_or(Value::Null, |labels| Value::Map(labels.clone()));
         let why = "`selector` does not match template `labels`";
-        problems.push(Problem::invalid("spec.template.metadata.labels", shown, why));
+        problems.push(FieldProblem::invalid("spec.template.metadata.labels", shown, why));
     }
     template(spec, "spec", &["Always"], problems);
 }
 
-fn strategy(object: &Value, problems: &mut Vec<Problem>) {
+fn strategy(object: &Value, problems: &mut Vec<FieldProblem>) {
     let kind = text(object, &["spec", "strategy", "type"]);
     let rolling = object
         .get_path(["spec", "strategy", "rollingUpdate"])
@@ -198,10 +198,10 @@ fn strategy(object: &Value, problems: &mut Vec<Problem>) {
     match kind {
         "Recreate" if rolling => {
             let why = "may not be specified when strategy `type` is 'Recreate'";
-            problems.push(Problem::forbidden("spec.strategy.rollingUpdate", why));
+            problems.push(FieldProblem::forbidden("spec.strategy.rollingUpdate", why));
         }
         "Recreate" | "RollingUpdate" => {}
-        other => problems.push(Problem::unsupported(
+        other => problems.push(FieldProblem::unsupported(
             "spec.strategy.type",
             other,
             &["Recreate", "RollingUpdate"],
@@ -209,44 +209,44 @@ fn strategy(object: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn cron_job(object: &Value, problems: &mut Vec<Problem>) {
+fn cron_job(object: &Value, problems: &mut Vec<FieldProblem>) {
     let schedule = text(object, &["spec", "schedule"]);
     if schedule.is_empty() {
-        problems.push(Problem::required("spec.schedule", ""));
+        problems.push(FieldProblem::required("spec.schedule", ""));
     } else if !schedule.starts_with('@') && schedule.split_whitespace().count() != 5 {
         let found = schedule.split_whitespace().count();
         let why = format!("expected exactly 5 fields, found {found}: {schedule:?}");
-        problems.push(Problem::invalid("spec.schedule", schedule, why));
+        problems.push(FieldProblem::invalid("spec.schedule", schedule, why));
     }
     if let Some(spec) = object.get_path(["spec", "jobTemplate", "spec"]) {
         template(spec, "spec.jobTemplate.spec", &["OnFailure", "Never"], problems);
     }
 }
 
-fn binding(kind: &Kind, object: &Value, problems: &mut Vec<Problem>) {
+fn binding(kind: &Kind, object: &Value, problems: &mut Vec<FieldProblem>) {
     let known: &[&str] =
         if kind.kind() == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     let role = text(object, &["roleRef", "kind"]);
     if !known.contains(&role) {
-        problems.push(Problem::unsupported("roleRef.kind", role, known));
+        problems.push(FieldProblem::unsupported("roleRef.kind", role, known));
     }
     if text(object, &["roleRef", "name"]).is_empty() {
-        problems.push(Problem::required("roleRef.name", ""));
+        problems.push(FieldProblem::required("roleRef.name", ""));
     }
     let subjects = object.get("subjects").and_then(Value::as_list);
     for (i, subject) in subjects.into_iter().flat_map(|list| list.iter()).enumerate() {
         if text(subject, &["name"]).is_empty() {
-            problems.push(Problem::required(format!("subjects[{i}].name"), ""));
+            problems.push(FieldProblem::required(format!("subjects[{i}].name"), ""));
         }
         let of = text(subject, &["kind"]);
         if of == "ServiceAccount"
             && text(subject, &["namespace"]).is_empty()
             && kind.kind() == "ClusterRoleBinding"
         {
-            problems.push(Problem::required(format!("subjects[{i}].namespace"), ""));
+            problems.push(FieldProblem::required(format!("subjects[{i}].namespace"), ""));
         }
         if !["ServiceAccount", "User", "Group"].contains(&of) {
-            problems.push(Problem::unsupported(
+            problems.push(FieldProblem::unsupported(
                 format!("subjects[{i}].kind"),
                 of,
                 &["ServiceAccount", "User", "Group"],
@@ -255,14 +255,14 @@ fn binding(kind: &Kind, object: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn role(kind: &Kind, object: &Value, problems: &mut Vec<Problem>) {
+fn role(kind: &Kind, object: &Value, problems: &mut Vec<FieldProblem>) {
     let rules = object.get("rules").and_then(Value::as_list);
     for (i, rule) in rules.into_iter().flat_map(|list| list.iter()).enumerate() {
         let empty = |field: &str| {
             rule.get(field).and_then(Value::as_list).is_none_or(|list| list.is_empty())
         };
         if empty("verbs") {
-            problems.push(Problem::required(
+            problems.push(FieldProblem::required(
                 format!("rules[{i}].verbs"),
                 "verbs must contain at least one value",
             ));
@@ -271,31 +271,35 @@ fn role(kind: &Kind, object: &Value, problems: &mut Vec<Problem>) {
             if kind.kind() == "Role" {
                 let why = "namespaced rules cannot apply to non-resource URLs";
                 let urls = rule.get("nonResourceURLs").cloned().unwrap_or_default();
-                problems.push(Problem::invalid(format!("rules[{i}].nonResourceURLs"), urls, why));
+                problems.push(FieldProblem::invalid(
+                    format!("rules[{i}].nonResourceURLs"),
+                    urls,
+                    why,
+                ));
             }
             continue;
         }
         if empty("apiGroups") {
             let why = "resource rules must supply at least one api group";
-            problems.push(Problem::required(format!("rules[{i}].apiGroups"), why));
+            problems.push(FieldProblem::required(format!("rules[{i}].apiGroups"), why));
         }
         if empty("resources") {
             let why = "resource rules must supply at least one resource";
-            problems.push(Problem::required(format!("rules[{i}].resources"), why));
+            problems.push(FieldProblem::required(format!("rules[{i}].resources"), why));
         }
     }
 }
 
-fn ingress(object: &Value, problems: &mut Vec<Problem>) {
+fn ingress(object: &Value, problems: &mut Vec<FieldProblem>) {
     let has = |path: [&'static str; 2]| object.get_path(path).is_some_and(|value| !value.is_null());
     if !has(["spec", "defaultBackend"]) && !has(["spec", "rules"]) {
         let why = "either `defaultBackend` or `rules` must be specified";
-        problems.push(Problem::invalid("spec", Value::map(), why));
+        problems.push(FieldProblem::invalid("spec", Value::map(), why));
     }
 }
 
 /// What must not change.
-pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem> {
+pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     let get = |object: &Value, path: &[&str]| {
         object.get_path(path.iter().copied()).cloned().unwrap_or_default()
@@ -313,7 +317,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
     for path in fixed {
         let (before, after) = (get(old, path), get(new, path));
         if before != after {
-            problems.push(Problem::invalid(path.join("."), after, "field is immutable"));
+            problems.push(FieldProblem::invalid(path.join("."), after, "field is immutable"));
         }
     }
     match (kind.group(), kind.kind()) {
@@ -323,18 +327,18 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
             let why = "field is immutable when `immutable` is set";
             for field in ["immutable", "data", "binaryData"] {
                 if get(old, &[field]) != get(new, &[field]) {
-                    problems.push(Problem::forbidden(field, why));
+                    problems.push(FieldProblem::forbidden(field, why));
                 }
             }
         }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             let after = get(new, &["roleRef"]);
             if get(old, &["roleRef"]) != after {
-                problems.push(Problem::invalid("roleRef", after, "cannot change roleRef"));
+                problems.push(FieldProblem::invalid("roleRef", after, "cannot change roleRef"));
             }
         }
         ("scheduling.k8s.io", "PriorityClass") if get(old, &["value"]) != get(new, &["value"]) => {
-            problems.push(Problem::forbidden("value", "may not be changed in an update."));
+            problems.push(FieldProblem::forbidden("value", "may not be changed in an update."));
         }
         ("", "Service") => {
             let (before, after) =
@@ -346,7 +350,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
                 && text(old, &["spec", "type"]) != "ExternalName"
             {
                 let list = Value::from(vec![after]);
-                problems.push(Problem::invalid(
+                problems.push(FieldProblem::invalid(
                     "spec.clusterIPs[0]",
                     list,
                     "may not change once set",
@@ -355,7 +359,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
         }
         ("batch", "Job") if get(old, &["spec", "template"]) != get(new, &["spec", "template"]) => {
             let after = get(new, &["spec", "template"]);
-            problems.push(Problem::invalid("spec.template", after, "field is immutable"));
+            problems.push(FieldProblem::invalid("spec.template", after, "field is immutable"));
         }
         ("apps", "StatefulSet") => {
             let rest = |object: &Value| {
@@ -375,7 +379,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
             };
             if rest(old) != rest(new) {
                 let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-                problems.push(Problem::forbidden("spec", why));
+                problems.push(FieldProblem::forbidden("spec", why));
             }
         }
         ("", "Pod") => pod_change(old, new, &mut problems),
@@ -384,7 +388,7 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Problem
     problems
 }
 
-fn pod_change(old: &Value, new: &Value, problems: &mut Vec<Problem>) {
+fn pod_change(old: &Value, new: &Value, problems: &mut Vec<FieldProblem>) {
     let tolerations = |object: &Value| -> Vec<Value> {
         let list = object.get_path(["spec", "tolerations"]).and_then(Value::as_list);
         list.map(|list| list.to_vec()).unwrap_or_default()
@@ -392,7 +396,7 @@ fn pod_change(old: &Value, new: &Value, problems: &mut Vec<Problem>) {
     let now = tolerations(new);
     if tolerations(old).iter().any(|toleration| !now.contains(toleration)) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
-        problems.push(Problem::forbidden("spec.tolerations", why));
+        problems.push(FieldProblem::forbidden("spec.tolerations", why));
     }
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
@@ -414,6 +418,6 @@ fn pod_change(old: &Value, new: &Value, problems: &mut Vec<Problem>) {
     };
     if fixed(old) != fixed(new) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-        problems.push(Problem::forbidden("spec", why));
+        problems.push(FieldProblem::forbidden("spec", why));
     }
 }

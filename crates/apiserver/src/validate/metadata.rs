@@ -5,19 +5,20 @@ use kiln_object::metadata::is_deleted;
 use kiln_text::names;
 use kiln_value::{Map, Value};
 
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 /// The most that annotations of an object may hold together.
 const ANNOTATIONS: usize = 256 * 1024;
 
-pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
+pub(super) fn check(kind: &Kind, object: &Value) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
     if name.is_empty() {
-        problems.push(Problem::required("metadata.name", "name or generateName is required"));
+        problems.push(FieldProblem::required("metadata.name", "name or generateName is required"));
     } else {
         let wrong = name_problems(kind, name);
-        problems.extend(wrong.into_iter().map(|why| Problem::invalid("metadata.name", name, why)));
+        problems
+            .extend(wrong.into_iter().map(|why| FieldProblem::invalid("metadata.name", name, why)));
     }
     let pairs = |field: &str| object.get_path(["metadata", field]).and_then(Value::as_map);
     problems.extend(labels(pairs("labels"), "metadata.labels"));
@@ -26,10 +27,13 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
         size += key.len() + value.as_str().map_or(0, str::len);
         let wrong = names::qualified_name(&key.to_lowercase());
         let at = "metadata.annotations";
-        problems.extend(wrong.into_iter().map(|why| Problem::invalid(at, key.as_str(), why)));
+        problems.extend(wrong.into_iter().map(|why| FieldProblem::invalid(at, key.as_str(), why)));
     }
     if size > ANNOTATIONS {
-        problems.push(Problem::new("metadata.annotations", ProblemKind::TooLong(ANNOTATIONS)));
+        problems.push(FieldProblem::new(
+            "metadata.annotations",
+            FieldProblemKind::TooLong(ANNOTATIONS),
+        ));
     }
     let finalizers = object.get_path(["metadata", "finalizers"]).and_then(Value::as_list);
     for (i, finalizer) in finalizers.into_iter().flat_map(|list| list.iter()).enumerate() {
@@ -38,10 +42,11 @@ pub(super) fn check(kind: &Kind, object: &Value) -> Vec<Problem> {
         let wrong = names::qualified_name(text);
         let standard = matches!(text, "kubernetes" | "orphan" | "foregroundDeletion");
         if !wrong.is_empty() {
-            problems.extend(wrong.into_iter().map(|why| Problem::invalid(at.as_str(), text, why)));
+            problems
+                .extend(wrong.into_iter().map(|why| FieldProblem::invalid(at.as_str(), text, why)));
         } else if !text.contains('/') && !standard && !text.contains('.') {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
-            problems.push(Problem::invalid(at, text, why));
+            problems.push(FieldProblem::invalid(at, text, why));
         }
     }
     problems.extend(owners(object));
@@ -64,20 +69,20 @@ fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
 }
 
 /// What is wrong with labels.
-pub(super) fn labels(pairs: Option<&Map>, at: &str) -> Vec<Problem> {
+pub(super) fn labels(pairs: Option<&Map>, at: &str) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     for (key, value) in pairs.into_iter().flat_map(Map::iter) {
         let text = value.as_str().unwrap_or_default();
         let wrong = names::qualified_name(key);
-        problems.extend(wrong.into_iter().map(|why| Problem::invalid(at, key.as_str(), why)));
+        problems.extend(wrong.into_iter().map(|why| FieldProblem::invalid(at, key.as_str(), why)));
         problems.extend(
-            names::label_value(text).into_iter().map(|why| Problem::invalid(at, text, why)),
+            names::label_value(text).into_iter().map(|why| FieldProblem::invalid(at, text, why)),
         );
     }
     problems
 }
 
-fn owners(object: &Value) -> Vec<Problem> {
+fn owners(object: &Value) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     let at = "metadata.ownerReferences";
     let list = object.get_path(["metadata", "ownerReferences"]).and_then(Value::as_list);
@@ -90,7 +95,7 @@ fn owners(object: &Value) -> Vec<Problem> {
                 } else {
                     "must not be empty"
                 };
-                problems.push(Problem::invalid(format!("{at}.{field}"), "", why));
+                problems.push(FieldProblem::invalid(format!("{at}.{field}"), "", why));
             }
         }
     }
@@ -106,13 +111,13 @@ fn owners(object: &Value) -> Vec<Problem> {
         let why = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
         );
-        problems.push(Problem::invalid(at, Value::List(list.clone()), why));
+        problems.push(FieldProblem::invalid(at, Value::List(list.clone()), why));
     }
     problems
 }
 
 /// What must not change.
-pub(super) fn check_change(old: &Value, new: &Value) -> Vec<Problem> {
+pub(super) fn check_change(old: &Value, new: &Value) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     let list = |object: &Value| -> Vec<Value> {
         let list = object.get_path(["metadata", "finalizers"]).and_then(Value::as_list);
@@ -130,7 +135,7 @@ pub(super) fn check_change(old: &Value, new: &Value) -> Vec<Problem> {
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 added.join(", ")
             );
-            problems.push(Problem::forbidden("metadata.finalizers", &why));
+            problems.push(FieldProblem::forbidden("metadata.finalizers", &why));
         }
     }
     problems

@@ -12,10 +12,10 @@ use kiln_object::Kind;
 use kiln_value::Value;
 
 use crate::server::State;
-use crate::status::Problem;
+use crate::status::FieldProblem;
 
 /// What is wrong with a new object.
-pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<Problem> {
+pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<FieldProblem> {
     let mut problems = metadata::check(kind, object);
     problems.extend(content(state, kind, object, None));
     problems
@@ -28,7 +28,7 @@ pub(crate) fn changed(
     subresource: &str,
     old: &Value,
     new: &Value,
-) -> Vec<Problem> {
+) -> Vec<FieldProblem> {
     let mut problems = metadata::check(kind, new);
     problems.extend(metadata::check_change(old, new));
     if subresource.is_empty() || subresource == "scale" || state.is_custom(&kind.gvk()) {
@@ -40,7 +40,7 @@ pub(crate) fn changed(
     problems
 }
 
-fn content(state: &State, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Problem> {
+fn content(state: &State, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
     match state.customs.get(&kind.gvk()) {
         Some(custom) => custom.problems(object, old),
         None => kinds::check(kind, object, old),

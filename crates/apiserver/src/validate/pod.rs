@@ -4,7 +4,7 @@ use kiln_text::{Quantity, names};
 use kiln_value::{Map, Value};
 
 use super::metadata::labels;
-use crate::status::{Problem, ProblemKind};
+use crate::status::{FieldProblem, FieldProblemKind};
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value.str_at([field]).unwrap_or_default()
@@ -16,9 +16,14 @@ fn list<'v>(value: &'v Value, field: &str) -> impl Iterator<Item = (usize, &'v V
 }
 
 /// Checks a template and what it selects itself by.
-pub(super) fn template(object: &Value, path: &str, restart: &[&str], problems: &mut Vec<Problem>) {
+pub(super) fn template(
+    object: &Value,
+    path: &str,
+    restart: &[&str],
+    problems: &mut Vec<FieldProblem>,
+) {
     let Some(template) = object.get("template") else {
-        problems.push(Problem::required(format!("{path}.template"), ""));
+        problems.push(FieldProblem::required(format!("{path}.template"), ""));
         return;
     };
     let at = format!("{path}.template");
@@ -29,10 +34,10 @@ pub(super) fn template(object: &Value, path: &str, restart: &[&str], problems: &
 }
 
 /// Checks a pod's spec.
-pub(super) fn spec(spec: &Value, path: &str, restart: &[&str], problems: &mut Vec<Problem>) {
+pub(super) fn spec(spec: &Value, path: &str, restart: &[&str], problems: &mut Vec<FieldProblem>) {
     let volumes = volumes(spec, path, problems);
     if list(spec, "containers").next().is_none() {
-        problems.push(Problem::required(format!("{path}.containers"), ""));
+        problems.push(FieldProblem::required(format!("{path}.containers"), ""));
     }
     let mut seen: Vec<&str> = Vec::new();
     for field in ["initContainers", "containers"] {
@@ -41,7 +46,7 @@ pub(super) fn spec(spec: &Value, path: &str, restart: &[&str], problems: &mut Ve
             let at = format!("{path}.{field}[{i}]");
             let name = text(container, "name");
             if !name.is_empty() && (local.contains(&name) || seen.contains(&name)) {
-                problems.push(Problem::duplicate(format!("{at}.name"), name));
+                problems.push(FieldProblem::duplicate(format!("{at}.name"), name));
             }
             local.push(name);
             self::container(container, &at, &volumes, problems);
@@ -50,14 +55,14 @@ pub(super) fn spec(spec: &Value, path: &str, restart: &[&str], problems: &mut Ve
     }
     let policy = text(spec, "restartPolicy");
     if policy.is_empty() {
-        problems.push(Problem::required(format!("{path}.restartPolicy"), ""));
+        problems.push(FieldProblem::required(format!("{path}.restartPolicy"), ""));
     } else if !restart.contains(&policy) {
-        problems.push(Problem::unsupported(format!("{path}.restartPolicy"), policy, restart));
+        problems.push(FieldProblem::unsupported(format!("{path}.restartPolicy"), policy, restart));
     }
     let dns = text(spec, "dnsPolicy");
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     if !dns.is_empty() && !policies.contains(&dns) {
-        problems.push(Problem::unsupported(format!("{path}.dnsPolicy"), dns, &policies));
+        problems.push(FieldProblem::unsupported(format!("{path}.dnsPolicy"), dns, &policies));
     }
     let selector = spec.get("nodeSelector").and_then(Value::as_map);
     problems.extend(labels(selector, &format!("{path}.nodeSelector")));
@@ -73,21 +78,22 @@ pub(super) fn spec(spec: &Value, path: &str, restart: &[&str], problems: &mut Ve
     if !account.is_empty() {
         let wrong = names::dns1123_subdomain(account);
         let at = format!("{path}.serviceAccountName");
-        problems.extend(wrong.into_iter().map(|why| Problem::invalid(at.as_str(), account, why)));
+        problems
+            .extend(wrong.into_iter().map(|why| FieldProblem::invalid(at.as_str(), account, why)));
     }
 }
 
-fn tolerations(spec: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn tolerations(spec: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
     for (i, toleration) in list(spec, "tolerations") {
         let at = format!("{path}.tolerations[{i}]");
         let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
         if key.is_empty() && operator != "Exists" {
             let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            problems.push(Problem::invalid(format!("{at}.operator"), operator, why));
+            problems.push(FieldProblem::invalid(format!("{at}.operator"), operator, why));
         }
         if operator == "Exists" && !text(toleration, "value").is_empty() {
             let why = "value must be empty when `operator` is 'Exists'";
-            problems.push(Problem::invalid(
+            problems.push(FieldProblem::invalid(
                 format!("{at}.operator"),
                 text(toleration, "value"),
                 why,
@@ -96,39 +102,40 @@ fn tolerations(spec: &Value, path: &str, problems: &mut Vec<Problem>) {
         let effect = text(toleration, "effect");
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         if !effect.is_empty() && !effects.contains(&effect) {
-            problems.push(Problem::unsupported(format!("{at}.effect"), effect, &effects));
+            problems.push(FieldProblem::unsupported(format!("{at}.effect"), effect, &effects));
         }
     }
 }
 
-fn spread(spec: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn spread(spec: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
     let mut seen = Vec::new();
     for (i, constraint) in list(spec, "topologySpreadConstraints") {
         let pair = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
         if seen.contains(&pair) {
             let at =
                 format!("{path}.topologySpreadConstraints[{i}].{{topologyKey, whenUnsatisfiable}}");
-            problems.push(Problem::duplicate(at, format!("{{{}, {}}}", pair.0, pair.1)));
+            problems.push(FieldProblem::duplicate(at, format!("{{{}, {}}}", pair.0, pair.1)));
         }
         seen.push(pair);
     }
 }
 
 /// The names of volumes.
-fn volumes<'v>(spec: &'v Value, path: &str, problems: &mut Vec<Problem>) -> Vec<&'v str> {
+fn volumes<'v>(spec: &'v Value, path: &str, problems: &mut Vec<FieldProblem>) -> Vec<&'v str> {
     let mut names_seen: Vec<&str> = Vec::new();
     for (i, volume) in list(spec, "volumes") {
         let at = format!("{path}.volumes[{i}]");
         let name = text(volume, "name");
         if name.is_empty() {
-            problems.push(Problem::required(format!("{at}.name"), ""));
+            problems.push(FieldProblem::required(format!("{at}.name"), ""));
         } else {
             let wrong = names::dns1123_label(name);
             let at = format!("{at}.name");
-            problems.extend(wrong.into_iter().map(|why| Problem::invalid(at.as_str(), name, why)));
+            problems
+                .extend(wrong.into_iter().map(|why| FieldProblem::invalid(at.as_str(), name, why)));
         }
         if !name.is_empty() && names_seen.contains(&name) {
-            problems.push(Problem::duplicate(format!("{at}.name"), name));
+            problems.push(FieldProblem::duplicate(format!("{at}.name"), name));
         }
         names_seen.push(name);
         let sources = volume.as_map().into_iter().flat_map(Map::iter);
@@ -137,7 +144,7 @@ fn volumes<'v>(spec: &'v Value, path: &str, problems: &mut Vec<Problem>) -> Vec<
             .map(|(key, _)| key.as_str())
             .collect();
         for extra in order(&sources).into_iter().skip(1) {
-            problems.push(Problem::forbidden(
+            problems.push(FieldProblem::forbidden(
                 format!("{at}.{extra}"),
                 "may not specify more than 1 volume type",
             ));
@@ -166,56 +173,60 @@ fn order<'s>(sources: &[&'s str]) -> Vec<&'s str> {
     sorted
 }
 
-fn container(container: &Value, path: &str, volumes: &[&str], problems: &mut Vec<Problem>) {
+fn container(container: &Value, path: &str, volumes: &[&str], problems: &mut Vec<FieldProblem>) {
     let name = text(container, "name");
     if name.is_empty() {
-        problems.push(Problem::required(format!("{path}.name"), ""));
+        problems.push(FieldProblem::required(format!("{path}.name"), ""));
     } else {
         let at = format!("{path}.name");
         let wrong = names::dns1123_label(name);
-        problems.extend(wrong.into_iter().map(|why| Problem::invalid(at.as_str(), name, why)));
+        problems.extend(wrong.into_iter().map(|why| FieldProblem::invalid(at.as_str(), name, why)));
     }
     let image = text(container, "image");
     if image.is_empty() {
-        problems.push(Problem::required(format!("{path}.image"), ""));
+        problems.push(FieldProblem::required(format!("{path}.image"), ""));
     } else if image.trim() != image {
         let why = "must not have leading or trailing whitespace";
-        problems.push(Problem::invalid(format!("{path}.image"), image, why));
+        problems.push(FieldProblem::invalid(format!("{path}.image"), image, why));
     }
     let mut seen: Vec<&str> = Vec::new();
     for (i, port) in list(container, "ports") {
         let at = format!("{path}.ports[{i}]");
         let name = text(port, "name");
         if !name.is_empty() && seen.contains(&name) {
-            problems.push(Problem::duplicate(format!("{at}.name"), name));
+            problems.push(FieldProblem::duplicate(format!("{at}.name"), name));
         }
         seen.push(name);
         match port.get("containerPort").and_then(Value::as_i64).unwrap_or(0) {
-            0 => problems.push(Problem::required(format!("{at}.containerPort"), "")),
+            0 => problems.push(FieldProblem::required(format!("{at}.containerPort"), "")),
             1..=65535 => {}
             number => problems.push(port_range(format!("{at}.containerPort"), number)),
         }
         let protocol = text(port, "protocol");
         let known = ["SCTP", "TCP", "UDP"];
         if !protocol.is_empty() && !known.contains(&protocol) {
-            problems.push(Problem::unsupported(format!("{at}.protocol"), protocol, &known));
+            problems.push(FieldProblem::unsupported(format!("{at}.protocol"), protocol, &known));
         }
     }
     for (i, env) in list(container, "env") {
         let at = format!("{path}.env[{i}]");
         if text(env, "name").is_empty() {
-            problems.push(Problem::required(format!("{at}.name"), ""));
+            problems.push(FieldProblem::required(format!("{at}.name"), ""));
         }
         let from = env.get("valueFrom").filter(|from| !from.is_null());
         if from.is_some() && !text(env, "value").is_empty() {
             let why = "may not be specified when `value` is not empty";
-            problems.push(Problem::invalid(format!("{at}.valueFrom"), "", why));
+            problems.push(FieldProblem::invalid(format!("{at}.valueFrom"), "", why));
         }
     }
     let policy = text(container, "imagePullPolicy");
     let policies = ["Always", "IfNotPresent", "Never"];
     if !policy.is_empty() && !policies.contains(&policy) {
-        problems.push(Problem::unsupported(format!("{path}.imagePullPolicy"), policy, &policies));
+        problems.push(FieldProblem::unsupported(
+            format!("{path}.imagePullPolicy"),
+            policy,
+            &policies,
+        ));
     }
     mounts(container, path, volumes, problems);
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -226,48 +237,50 @@ fn container(container: &Value, path: &str, volumes: &[&str], problems: &mut Vec
     resources(container, path, problems);
 }
 
-pub(super) fn port_range(at: String, number: i64) -> Problem {
-    Problem::invalid(at, number, "must be between 1 and 65535, inclusive")
+pub(super) fn port_range(at: String, number: i64) -> FieldProblem {
+    FieldProblem::invalid(at, number, "must be between 1 and 65535, inclusive")
 }
 
-fn mounts(container: &Value, path: &str, volumes: &[&str], problems: &mut Vec<Problem>) {
+fn mounts(container: &Value, path: &str, volumes: &[&str], problems: &mut Vec<FieldProblem>) {
     let mut seen: Vec<&str> = Vec::new();
     for (i, mount) in list(container, "volumeMounts") {
         let at = format!("{path}.volumeMounts[{i}]");
         let (name, place) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
-            problems.push(Problem::required(format!("{at}.name"), ""));
+            problems.push(FieldProblem::required(format!("{at}.name"), ""));
         } else if !volumes.contains(&name) {
-            problems
-                .push(Problem::new(format!("{at}.name"), ProblemKind::NotFound(Value::from(name))));
+            problems.push(FieldProblem::new(
+                format!("{at}.name"),
+                FieldProblemKind::NotFound(Value::from(name)),
+            ));
         }
         if place.is_empty() {
-            problems.push(Problem::required(format!("{at}.mountPath"), ""));
+            problems.push(FieldProblem::required(format!("{at}.mountPath"), ""));
         } else if seen.contains(&place) {
             let why = "must be unique";
-            problems.push(Problem::invalid(format!("{at}.mountPath"), place, why));
+            problems.push(FieldProblem::invalid(format!("{at}.mountPath"), place, why));
         }
         seen.push(place);
     }
 }
 
-fn handler(probe: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn handler(probe: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
     let mut found = 0;
     for kind in ["exec", "httpGet", "tcpSocket", "grpc"] {
         if probe.get(kind).is_some_and(|handler| !handler.is_null()) {
             found += 1;
             if found > 1 {
                 let why = "may not specify more than 1 handler type";
-                problems.push(Problem::forbidden(format!("{path}.{kind}"), why));
+                problems.push(FieldProblem::forbidden(format!("{path}.{kind}"), why));
             }
         }
     }
     if found == 0 {
-        problems.push(Problem::required(path, "must specify a handler type"));
+        problems.push(FieldProblem::required(path, "must specify a handler type"));
     }
 }
 
-fn resources(container: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn resources(container: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
     let part = |part: &str| container.get_path(["resources", part]).and_then(Value::as_map);
     let limits = part("limits");
     for (resource, request) in part("requests").into_iter().flat_map(Map::iter) {
@@ -279,7 +292,7 @@ fn resources(container: &Value, path: &str, problems: &mut Vec<Problem>) {
             .is_some_and(|request| request.checked_sub(&limit).is_ok_and(|over| over.sign() > 0))
         {
             let why = format!("must be less than or equal to {resource} limit of {limit}");
-            problems.push(Problem::invalid(
+            problems.push(FieldProblem::invalid(
                 format!("{path}.resources.requests"),
                 request.clone(),
                 why,

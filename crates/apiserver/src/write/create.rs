@@ -14,7 +14,7 @@ use crate::paths::Target;
 use crate::read;
 use crate::request::Response;
 use crate::server::{Call, Server, State};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::{defaults, escalation, managed_fields, media, validate};
 
 /// How often a made-up name is made up anew because it is taken.
@@ -31,13 +31,13 @@ pub(crate) struct Creation<'c> {
 }
 
 /// Answers a creation.
-pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
     let object = read_body(server, call, &options)?;
     let version = object.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
     if !version.is_empty() {
-        return Err(Failure::internal(
+        return Err(RequestFailure::internal(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -57,14 +57,14 @@ pub(crate) fn create_object(
     server: &Server,
     creation: Creation<'_>,
     mut object: Value,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let Creation { target, options, user, managed, warnings } = creation;
     let kind = &target.kind;
     let gvk = kind.gvk();
     check_namespace(&mut object, target)?;
     let named = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
     if !target.name.is_empty() && named != target.name {
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "the name of the object ({named}) does not match the name on the URL ({})",
             target.name
         )));
@@ -138,11 +138,11 @@ fn commit(
     target: &Target,
     options: &WriteOptions,
     object: Value,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let mut state = server.write();
     let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
     if state.store.get(&State::key(target), &target.namespace, &name).is_some() {
-        return Err(Failure::exists(&target.about_name(&name)));
+        return Err(RequestFailure::exists(&target.about_name(&name)));
     }
     if options.dry_run {
         return Ok(object);
@@ -150,16 +150,18 @@ fn commit(
     Ok(store(&mut state, target.kind.group(), target.kind.plural(), object))
 }
 
-fn check_namespace(object: &mut Value, target: &Target) -> Result<(), Failure> {
+fn check_namespace(object: &mut Value, target: &Target) -> Result<(), RequestFailure> {
     let given = object.str_at(["metadata", "namespace"]).unwrap_or_default();
     if target.kind.is_namespaced() {
         if !given.is_empty() && given != target.namespace {
-            return Err(Failure::bad_request(
+            return Err(RequestFailure::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
         if target.namespace.is_empty() {
-            return Err(Failure::bad_request("an empty namespace may not be set during creation"));
+            return Err(RequestFailure::bad_request(
+                "an empty namespace may not be set during creation",
+            ));
         }
         if let Some(metadata) = metadata_mut(object) {
             metadata.insert("namespace", target.namespace.as_str());

@@ -13,7 +13,7 @@ use crate::paths::Target;
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server, State};
-use crate::status::{About, Failure};
+use crate::status::{About, RequestFailure};
 use crate::{media, read::listing};
 
 /// What became of an object.
@@ -27,14 +27,14 @@ pub(crate) enum Gone {
 /// The namespaces that stay.
 const LASTING: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-fn options(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
+fn options(call: &Call<'_>) -> Result<DeleteOptions, RequestFailure> {
     let empty = call.request.body.iter().all(u8::is_ascii_whitespace);
     let body = if empty { Value::map() } else { media::read(call.request, "DeleteOptions")?.value };
     DeleteOptions::read(&call.parameters, &body)
 }
 
 /// Answers a deletion.
-pub(crate) fn delete(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn delete(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = options(call)?;
     let (target, user) = (call.target.clone(), call.user.clone());
@@ -74,7 +74,10 @@ pub(crate) fn success(details: Option<Map>, code: Option<u16>) -> Value {
 }
 
 /// Answers the deletion of many.
-pub(crate) fn delete_collection(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn delete_collection(
+    server: &Server,
+    call: &mut Call<'_>,
+) -> Result<Response, RequestFailure> {
     let options = options(call)?;
     let page = read::page(server, call)?;
     let mut items = Vec::new();
@@ -108,14 +111,17 @@ pub(crate) fn remove_object(
     user: &User,
     options: &DeleteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Gone, Failure> {
+) -> Result<Gone, RequestFailure> {
     let kind = &target.kind;
     let is_namespace = kind.kind() == "Namespace" && kind.group().is_empty();
     for _ in 0..TRIES {
         let old = current(&server.read(), target)?;
         check_preconditions(target, &old, options)?;
         if is_namespace && LASTING.contains(&target.name.as_str()) {
-            return Err(Failure::forbidden(&target.about(), "this namespace may not be deleted"));
+            return Err(RequestFailure::forbidden(
+                &target.about(),
+                "this namespace may not be deleted",
+            ));
         }
         let review = Review {
             target,
@@ -161,7 +167,7 @@ pub(crate) fn remove_object(
         server.host.changed(revision);
         return Ok(gone);
     }
-    Err(Failure::modified(&target.about()))
+    Err(RequestFailure::modified(&target.about()))
 }
 
 /// The object as a deletion leaves it.
@@ -220,7 +226,7 @@ fn check_preconditions(
     target: &Target,
     old: &Value,
     options: &DeleteOptions,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     // The one place where the kind stands for the resource.
     let about = About::new("", target.kind.kind(), &target.name);
     let text = |field: &str| old.str_at(["metadata", field]).unwrap_or_default();
@@ -231,7 +237,7 @@ fn check_preconditions(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             text("uid")
         );
-        return Err(Failure::conflict(&about, &why));
+        return Err(RequestFailure::conflict(&about, &why));
     }
     if let Some(version) = &options.resource_version
         && version != text("resourceVersion")
@@ -240,7 +246,7 @@ fn check_preconditions(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
             text("resourceVersion")
         );
-        return Err(Failure::conflict(&about, &why));
+        return Err(RequestFailure::conflict(&about, &why));
     }
     Ok(())
 }

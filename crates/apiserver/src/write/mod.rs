@@ -28,7 +28,7 @@ use crate::object_size::{HEAVIEST, weight};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::paths::Target;
 use crate::server::{Call, Server, State};
-use crate::status::{Failure, Problem};
+use crate::status::{FieldProblem, RequestFailure};
 use crate::types::{decode, types};
 use crate::{defaults, media};
 
@@ -40,12 +40,12 @@ fn read_body(
     server: &Server,
     call: &mut Call<'_>,
     options: &WriteOptions,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let kind = call.target.kind.clone();
     let body = media::read(call.request, kind.kind())?;
     let mut unknown = Vec::new();
     let object = understand(&server.read(), &kind, body.value, &mut unknown)
-        .map_err(Failure::bad_request)?;
+        .map_err(RequestFailure::bad_request)?;
     let mut strict: Vec<String> =
         unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
     strict.extend(body.duplicate.iter().map(|field| format!("duplicate field {field:?}")));
@@ -59,9 +59,9 @@ fn tell_strict(
     options: &WriteOptions,
     (kind, version): (&str, &str),
     strict: Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     match options.validation {
-        FieldValidation::Strict if !strict.is_empty() => Err(Failure::bad_request(format!(
+        FieldValidation::Strict if !strict.is_empty() => Err(RequestFailure::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
             strict.join(", ")
         ))),
@@ -162,14 +162,15 @@ pub(crate) fn decode_mutated(
     target: &Target,
     before: &Value,
     after: Value,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let gvk = target.kind.gvk();
     // Evictions and the like are of another kind than the object that they belong to.
     if before.str_at(["kind"]) != Some(gvk.kind.as_str()) || *before == after {
         return Ok(after);
     }
-    let internal =
-        |why: String| Failure::new(500, "InternalError", format!("Internal error occurred: {why}"));
+    let internal = |why: String| {
+        RequestFailure::new(500, "InternalError", format!("Internal error occurred: {why}"))
+    };
     let found = Gvk::of(&after).unwrap_or_default();
     if found != gvk {
         return Err(internal(format!(
@@ -216,7 +217,7 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 /// Fills in what the kind has defaults for.
-fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) -> Result<(), Failure> {
+fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) -> Result<(), RequestFailure> {
     let filled = match state.customs.get(gvk) {
         Some(custom) => custom.fill_defaults(object),
         None => {
@@ -228,14 +229,14 @@ fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) -> Result<(), Fai
 }
 
 /// Refuses what is too large to be stored.
-fn check_weight(object: &Value) -> Result<(), Failure> {
+fn check_weight(object: &Value) -> Result<(), RequestFailure> {
     if weight(object, HEAVIEST) > HEAVIEST { Err(too_large()) } else { Ok(()) }
 }
 
-fn too_large() -> Failure {
+fn too_large() -> RequestFailure {
     let message =
         format!("the object is too large to be stored, with its defaults: limit is {HEAVIEST}");
-    Failure::new(413, "RequestEntityTooLarge", message)
+    RequestFailure::new(413, "RequestEntityTooLarge", message)
 }
 
 /// The metadata of an object, to be edited; made if it is missing.
@@ -293,12 +294,12 @@ impl Keeper {
 }
 
 /// Objects that cannot be accepted, as a failure.
-fn invalid(kind: &Kind, object: &Value, problems: &[Problem]) -> Result<(), Failure> {
+fn invalid(kind: &Kind, object: &Value, problems: &[FieldProblem]) -> Result<(), RequestFailure> {
     if problems.is_empty() {
         return Ok(());
     }
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
-    Err(Failure::invalid(kind.group(), kind.kind(), name, problems))
+    Err(RequestFailure::invalid(kind.group(), kind.kind(), name, problems))
 }
 
 /// A random UID of version 4.

@@ -6,13 +6,13 @@ use kiln_patch::{
 use kiln_value::{KeyTable, Number, Value, json};
 
 use super::create::Creation;
-use super::update::{Change, check_identity};
+use super::update::{ObjectUpdate, check_identity};
 use super::{Keeper, TRIES, create_object, understand, update_object};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server};
-use crate::status::{Failure, Problem};
+use crate::status::{FieldProblem, RequestFailure};
 use crate::{authorization, managed_fields, media};
 
 /// The most operations of a JSON patch.
@@ -27,7 +27,7 @@ pub(super) enum PatchKind {
 }
 
 /// Answers a patch.
-pub(crate) fn patch(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn patch(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let custom = server.read().is_custom(&call.target.kind.gvk());
     let header = call.request.header("Content-Type").unwrap_or_default();
@@ -36,30 +36,31 @@ pub(crate) fn patch(server: &Server, call: &mut Call<'_>) -> Result<Response, Fa
         "application/merge-patch+json" => PatchKind::Merge,
         "application/strategic-merge-patch+json" if !custom => PatchKind::Strategic,
         "application/strategic-merge-patch+json" => {
-            return Err(Failure::unsupported(
+            return Err(RequestFailure::unsupported(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             ));
         }
         "application/apply-patch+yaml" | "application/apply-patch+json" => PatchKind::Apply,
         _ => {
-            let failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+            let failure =
+                RequestFailure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
             return Err(failure.with_details(Value::map()));
         }
     };
     let options = WriteOptions::read(call.request, &call.parameters, "PatchOptions")?;
     let mut problems = Vec::new();
     if kind == PatchKind::Apply && !options.named_manager {
-        problems.push(Problem::required("fieldManager", "is required for apply patch"));
+        problems.push(FieldProblem::required("fieldManager", "is required for apply patch"));
     }
     if kind != PatchKind::Apply && options.force.is_some() {
-        problems.push(Problem::forbidden("force", "may not be specified for non-apply patch"));
+        problems.push(FieldProblem::forbidden("force", "may not be specified for non-apply patch"));
     }
     if !problems.is_empty() {
-        return Err(Failure::options("PatchOptions", &problems));
+        return Err(RequestFailure::options("PatchOptions", &problems));
     }
     if call.request.body.len() > media::LONGEST_BODY {
         let message = format!("Request entity too large: limit is {}", media::LONGEST_BODY);
-        return Err(Failure::new(413, "RequestEntityTooLarge", message));
+        return Err(RequestFailure::new(413, "RequestEntityTooLarge", message));
     }
     if call.target.subresource == "scale" {
         return super::scale::patch(server, call, &options, kind);
@@ -77,7 +78,7 @@ fn change(
     call: &mut Call<'_>,
     options: &WriteOptions,
     kind: PatchKind,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let mut tries = 0;
     loop {
         let old = current(&server.read(), &call.target)?;
@@ -102,10 +103,13 @@ fn change(
         check_identity(&new, &call.target)?;
         let version = new.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
         if version.is_empty() && server.read().is_custom(&target_kind.gvk()) {
-            let problem =
-                Problem::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            let problem = FieldProblem::invalid(
+                "metadata.resourceVersion",
+                0,
+                "must be specified for an update",
+            );
             let name = &call.target.name;
-            return Err(Failure::invalid(
+            return Err(RequestFailure::invalid(
                 target_kind.group(),
                 target_kind.plural(),
                 name,
@@ -114,7 +118,7 @@ fn change(
         }
         let names_version =
             version != old.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
-        let change = Change {
+        let change = ObjectUpdate {
             target: &call.target,
             options,
             user: &call.user,
@@ -141,12 +145,17 @@ pub(super) fn patched(
     call: &Call<'_>,
     old: &Value,
     kind: PatchKind,
-) -> Result<Value, Failure> {
+) -> Result<Value, RequestFailure> {
     let body = &call.request.body;
-    let undecodable = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
+    let undecodable =
+        |why: &str| RequestFailure::bad_request(format!("error decoding patch: {why}"));
     let patch = json::parse_bytes(body, &mut KeyTable::new()).map_err(|error| {
         let why = media::go_json_error(body, &error.to_string());
-        if kind == PatchKind::Strategic { Failure::bad_request(why) } else { undecodable(&why) }
+        if kind == PatchKind::Strategic {
+            RequestFailure::bad_request(why)
+        } else {
+            undecodable(&why)
+        }
     })?;
     let mut new = old.clone();
     match kind {
@@ -166,11 +175,11 @@ pub(super) fn patched(
                 let message = format!(
                     "Request entity too large: The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {count}"
                 );
-                return Err(Failure::new(413, "RequestEntityTooLarge", message));
+                return Err(RequestFailure::new(413, "RequestEntityTooLarge", message));
             }
             let rejected = || {
                 let message = "the server rejected our request due to an error in our request";
-                Failure::new(422, "Invalid", message).with_details(Value::map())
+                RequestFailure::new(422, "Invalid", message).with_details(Value::map())
             };
             malformed_operation(&patch).map_or(Ok(()), |why| Err(undecodable(&why)))?;
             let patch =
@@ -179,7 +188,7 @@ pub(super) fn patched(
         }
         PatchKind::Merge => {
             if patch.is_null() {
-                return Err(Failure::bad_request("Invalid JSON Patch"));
+                return Err(RequestFailure::bad_request("Invalid JSON Patch"));
             }
             if patch.as_map().is_none() {
                 let found = super::go_kind(&patch);
@@ -196,7 +205,7 @@ pub(super) fn patched(
                 let why = format!(
                     "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
                 );
-                return Err(Failure::bad_request(why));
+                return Err(RequestFailure::bad_request(why));
             }
             let schema = server.read().schema.clone();
             let patch = if patch.is_null() { Value::map() } else { patch };
@@ -207,9 +216,9 @@ pub(super) fn patched(
                     .iter()
                     .any(|words| text.contains(words))
                 {
-                    Failure::bad_request(text)
+                    RequestFailure::bad_request(text)
                 } else {
-                    Failure::internal(text)
+                    RequestFailure::internal(text)
                 }
             })?;
             if merged == Merged::Deleted {
@@ -280,13 +289,13 @@ fn malformed_operation(patch: &Value) -> Option<String> {
 }
 
 /// A patch does not make another kind of an object.
-fn check_kind(patched: &Value, call: &Call<'_>) -> Result<(), Failure> {
+fn check_kind(patched: &Value, call: &Call<'_>) -> Result<(), RequestFailure> {
     let kind = &call.target.kind;
     let text = |field: &str| patched.str_at([field]).unwrap_or_default();
     let (found, version) = (text("kind"), text("apiVersion"));
     if version.is_empty() {
         let name = &call.target.name;
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
@@ -300,20 +309,20 @@ fn check_kind(patched: &Value, call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// What a patch made cannot be read as an object of its kind.
-fn unreadable(patched: &Value, why: &str) -> Failure {
+fn unreadable(patched: &Value, why: &str) -> RequestFailure {
     let why = why
         .split_once(": ")
         .filter(|(before, _)| before.contains("cannot be handled"))
         .map_or(why, |(_, why)| why);
-    let problem = Problem::invalid("patch", json::to_canonical_string(patched), why);
-    Failure::invalid("", "", "", &[problem])
+    let problem = FieldProblem::invalid("patch", json::to_canonical_string(patched), why);
+    RequestFailure::invalid("", "", "", &[problem])
 }
 
 fn apply(
     server: &Server,
     call: &mut Call<'_>,
     options: &WriteOptions,
-) -> Result<(u16, Value), Failure> {
+) -> Result<(u16, Value), RequestFailure> {
     let applied = applied(call)?;
     let target_kind = call.target.kind.clone();
     let force = options.force.unwrap_or(false);
@@ -325,10 +334,10 @@ fn apply(
             let why = format!(
                 "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
-            return Err(Failure::conflict(&call.target.about(), &why));
+            return Err(RequestFailure::conflict(&call.target.about(), &why));
         }
         if old.is_none() && !call.target.subresource.is_empty() {
-            return Err(Failure::not_found(&call.target.about()));
+            return Err(RequestFailure::not_found(&call.target.about()));
         }
         if old.is_none() {
             // Kubernetes: a client that creates an object by apply needs both permissions.
@@ -336,13 +345,13 @@ fn apply(
         }
         let keeper = Keeper::new(server, &call.target, options);
         let Some(keeping) = keeper.keeping() else {
-            return Err(Failure::internal("the types of this kind are not known here"));
+            return Err(RequestFailure::internal("the types of this kind are not known here"));
         };
         let merged = keeping.apply(old.as_ref(), &applied, force)?;
         let entries = merged.get_path(["metadata", "managedFields"]).cloned();
         let mut unknown = Vec::new();
         let mut new = understand(&server.read(), &target_kind, merged, &mut unknown)
-            .map_err(Failure::internal)?;
+            .map_err(RequestFailure::internal)?;
         match entries {
             Some(entries) => {
                 let _ = new.set(["metadata", "managedFields"], entries);
@@ -365,7 +374,7 @@ fn apply(
         };
         let names_version =
             applied.str_at(["metadata", "resourceVersion"]).is_some_and(|text| !text.is_empty());
-        let change = Change {
+        let change = ObjectUpdate {
             target: &call.target,
             options,
             user: &call.user,
@@ -380,20 +389,20 @@ fn apply(
 }
 
 /// The body of an apply, checked.
-pub(super) fn applied(call: &Call<'_>) -> Result<Value, Failure> {
+pub(super) fn applied(call: &Call<'_>) -> Result<Value, RequestFailure> {
     let body = &call.request.body;
     let target = &call.target;
     let value = match json::parse_bytes(body, &mut KeyTable::new()) {
         Ok(value) => value,
         Err(_) => media::yaml(body).map_err(|why| {
-            Failure::bad_request(format!(
+            RequestFailure::bad_request(format!(
                 "error decoding YAML: error converting YAML to JSON: yaml: {why}"
             ))
         })?,
     };
     if !matches!(value, Value::Map(_) | Value::Null) {
         let found = super::go_kind(&value);
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
         )));
     }
@@ -406,13 +415,13 @@ pub(super) fn applied(call: &Call<'_>) -> Result<Value, Failure> {
     };
     if version != wanted_version || kind != wanted_kind {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
     let managed = value.get_path(["metadata", "managedFields"]);
     if managed.is_some_and(|managed| !managed.is_null()) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        return Err(RequestFailure::bad_request("metadata.managedFields must be nil"));
     }
     check_identity(&value, target)?;
     managed_fields::strip(&mut value);

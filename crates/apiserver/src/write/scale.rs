@@ -4,15 +4,15 @@ use kiln_object::Selector;
 use kiln_value::{Map, Value, value};
 
 use super::patch::{PatchKind, applied, patched};
-use super::update::Change;
+use super::update::ObjectUpdate;
 use super::{Keeper, TRIES, update_object};
-use crate::media::Form;
+use crate::media::ResponseForm;
 use crate::options::WriteOptions;
 use crate::paths::Target;
 use crate::read::current;
 use crate::request::Response;
 use crate::server::{Call, Server, State};
-use crate::status::{Failure, Problem};
+use crate::status::{FieldProblem, RequestFailure};
 use crate::types::{decode, types};
 use crate::{media, table};
 
@@ -28,7 +28,7 @@ fn paths(state: &State, target: &Target) -> (Vec<String>, Vec<String>) {
 }
 
 /// The scale of an object.
-pub(crate) fn of(state: &State, target: &Target, object: &Value) -> Result<Value, Failure> {
+pub(crate) fn of(state: &State, target: &Target, object: &Value) -> Result<Value, RequestFailure> {
     let (spec, status) = paths(state, target);
     let number =
         |path: &[String]| object.get_path(path.iter().map(String::as_str)).and_then(Value::as_i64);
@@ -107,7 +107,7 @@ pub(crate) fn update(
     server: &Server,
     call: &mut Call<'_>,
     options: &WriteOptions,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let body = media::read(call.request, "Scale")?.value;
     change(server, call, options, |_, _| Ok(body.clone()), None)
 }
@@ -118,7 +118,7 @@ pub(super) fn patch(
     call: &mut Call<'_>,
     options: &WriteOptions,
     kind: PatchKind,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     if kind == PatchKind::Apply {
         let body = applied(call)?;
         let force = options.force.unwrap_or(false);
@@ -128,10 +128,12 @@ pub(super) fn patch(
 }
 
 /// A scale whose numbers are such that Go can hold.
-fn understood(scale: Value) -> Result<Value, Failure> {
+fn understood(scale: Value) -> Result<Value, RequestFailure> {
     let Some(id) = types().kind("autoscaling/v1", "Scale") else { return Ok(scale) };
     let unreadable = |why: String| {
-        Failure::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+        RequestFailure::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: {why}"
+        ))
     };
     decode(&scale, id).map(|decoded| decoded.object).map_err(unreadable)
 }
@@ -140,9 +142,9 @@ fn change(
     server: &Server,
     call: &mut Call<'_>,
     options: &WriteOptions,
-    make: impl Fn(&Call<'_>, &Value) -> Result<Value, Failure>,
+    make: impl Fn(&Call<'_>, &Value) -> Result<Value, RequestFailure>,
     apply: Option<bool>,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let target = Target { subresource: String::new(), ..call.target.clone() };
     let mut tries = 0;
@@ -154,13 +156,13 @@ fn change(
         if version
             .is_some_and(|version| Some(version) != old.str_at(["metadata", "resourceVersion"]))
         {
-            return Err(Failure::modified(&target.about()));
+            return Err(RequestFailure::modified(&target.about()));
         }
         let replicas = scale.get_path(["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             let why = "must be greater than or equal to 0";
-            let problem = Problem::invalid("spec.replicas", replicas, why);
-            return Err(Failure::invalid("autoscaling", "Scale", &target.name, &[problem]));
+            let problem = FieldProblem::invalid("spec.replicas", replicas, why);
+            return Err(RequestFailure::invalid("autoscaling", "Scale", &target.name, &[problem]));
         }
         let (path, _) = paths(&server.read(), &target);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -178,7 +180,7 @@ fn change(
             Some(force) => {
                 let mut part = value!({"apiVersion": (target.api_version()), "kind": (target.kind.kind()), "metadata": {"name": (target.name.as_str())}});
                 let _ = part.set(path, replicas);
-                let Some(keeping) = keeper.keeping() else { return Err(Failure::method()) };
+                let Some(keeping) = keeper.keeping() else { return Err(RequestFailure::method()) };
                 new = keeping.apply(Some(&old), &part, force)?;
             }
         }
@@ -186,7 +188,7 @@ fn change(
             ["metadata", "resourceVersion"],
             old.get_path(["metadata", "resourceVersion"]).cloned(),
         );
-        let change = Change {
+        let change = ObjectUpdate {
             target: &target,
             options,
             user: &call.user,
@@ -199,7 +201,7 @@ fn change(
                 let scale = of(&server.read(), &target, &outcome?)?;
                 return Ok(Response::json(
                     200,
-                    &if form == Form::Table {
+                    &if form == ResponseForm::Table {
                         table::scale(&scale, server.host.now().0)
                     } else {
                         scale

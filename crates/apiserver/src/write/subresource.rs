@@ -4,7 +4,7 @@ use kiln_object::Selector;
 use kiln_value::{Value, value};
 
 use super::delete::success;
-use super::{remove_object, tell_strict, update::Change, update_object};
+use super::{remove_object, tell_strict, update::ObjectUpdate, update_object};
 use crate::admission::{self, Operation, Review};
 use crate::fields::labels;
 use crate::media;
@@ -13,7 +13,7 @@ use crate::paths::Target;
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server};
-use crate::status::Failure;
+use crate::status::RequestFailure;
 use crate::storage::TableKey;
 use crate::tokens;
 use crate::types::{decode, types};
@@ -22,7 +22,7 @@ use crate::types::{decode, types};
 pub(crate) fn create_subresource(
     server: &Server,
     call: &mut Call<'_>,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
     match call.target.subresource.as_str() {
         "eviction" => evict(server, call, &options),
@@ -37,7 +37,7 @@ fn evict(
     server: &Server,
     call: &mut Call<'_>,
     options: &WriteOptions,
-) -> Result<Response, Failure> {
+) -> Result<Response, RequestFailure> {
     let mut eviction = media::read(call.request, "Eviction")?.value;
     if let Some(id) = types().kind("policy/v1", "Eviction")
         && let Ok(decoded) = decode(&eviction, id)
@@ -68,7 +68,7 @@ fn evict(
         );
         let details = value!({"causes": [{"reason": "DisruptionBudget", "message": message}]});
         let words = "Cannot evict pod as it would violate the pod's disruption budget.";
-        return Err(Failure::new(429, "TooManyRequests", words).with_details(details));
+        return Err(RequestFailure::new(429, "TooManyRequests", words).with_details(details));
     }
     let mut deletion = DeleteOptions::read(
         &call.parameters,
@@ -97,7 +97,11 @@ fn blocking_budget(server: &Server, target: &Target, pod: &Value) -> Option<(Str
     None
 }
 
-fn bind(server: &Server, call: &mut Call<'_>, options: &WriteOptions) -> Result<Response, Failure> {
+fn bind(
+    server: &Server,
+    call: &mut Call<'_>,
+    options: &WriteOptions,
+) -> Result<Response, RequestFailure> {
     let binding = media::read(call.request, "Binding")?.value;
     let node = binding.str_at(["target", "name"]).unwrap_or_default().to_owned();
     let target = Target { subresource: String::new(), ..call.target.clone() };
@@ -108,7 +112,7 @@ fn bind(server: &Server, call: &mut Call<'_>, options: &WriteOptions) -> Result<
             target.name,
             old.str_at(["spec", "nodeName"]).unwrap_or_default()
         );
-        return Err(Failure::conflict(&target.about(), &why));
+        return Err(RequestFailure::conflict(&target.about(), &why));
     }
     let mut new = old.clone();
     let _ = new.set(["spec", "nodeName"], node);
@@ -121,7 +125,7 @@ fn bind(server: &Server, call: &mut Call<'_>, options: &WriteOptions) -> Result<
     list.push(condition);
     let _ = new.set(["status", "conditions"], list);
     let target = Target { subresource: "binding".to_owned(), ..target };
-    let change = Change {
+    let change = ObjectUpdate {
         target: &target,
         options,
         user: &call.user,

@@ -14,11 +14,11 @@ use crate::paths::Target;
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::server::{Call, Server, State};
-use crate::status::{Failure, Problem};
+use crate::status::{FieldProblem, RequestFailure};
 use crate::{defaults, escalation, media, validate};
 
 /// Answers a replacement.
-pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, Failure> {
+pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = WriteOptions::read(call.request, &call.parameters, "UpdateOptions")?;
     if call.target.subresource == "scale" {
@@ -34,9 +34,12 @@ pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, F
         let custom = server.read().is_custom(&call.target.kind.gvk());
         if custom && !has_version {
             let kind = &call.target.kind;
-            let problem =
-                Problem::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-            return Err(Failure::invalid(
+            let problem = FieldProblem::invalid(
+                "metadata.resourceVersion",
+                0,
+                "must be specified for an update",
+            );
+            return Err(RequestFailure::invalid(
                 kind.group(),
                 kind.plural(),
                 &call.target.name,
@@ -51,9 +54,9 @@ pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, F
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/{plural}/{namespace}/{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {known}"
             );
-            return Err(Failure::conflict(&call.target.about(), &why));
+            return Err(RequestFailure::conflict(&call.target.about(), &why));
         }
-        let change = Change {
+        let change = ObjectUpdate {
             target: &call.target,
             options: &options,
             user: &call.user,
@@ -70,7 +73,7 @@ pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, F
 }
 
 /// An object that is to replace another.
-pub(crate) struct Change<'c> {
+pub(crate) struct ObjectUpdate<'c> {
     pub(crate) target: &'c Target,
     pub(crate) options: &'c WriteOptions,
     pub(crate) user: &'c User,
@@ -80,23 +83,23 @@ pub(crate) struct Change<'c> {
 }
 
 /// The name and namespace of what is written are those of the path.
-pub(super) fn check_identity(object: &Value, target: &Target) -> Result<(), Failure> {
+pub(super) fn check_identity(object: &Value, target: &Target) -> Result<(), RequestFailure> {
     let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default();
     let (name, namespace) = (text("name"), text("namespace"));
     if name.is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             target.name
         )));
     }
     if name != target.name {
-        return Err(Failure::bad_request(format!(
+        return Err(RequestFailure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
         )));
     }
     if !namespace.is_empty() && namespace != target.namespace {
-        return Err(Failure::bad_request(
+        return Err(RequestFailure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
@@ -106,22 +109,22 @@ pub(super) fn check_identity(object: &Value, target: &Target) -> Result<(), Fail
 /// Puts an object, understood already, in the place of `old`; the object as it is then.
 pub(crate) fn update_object(
     server: &Server,
-    change: Change<'_>,
+    change: ObjectUpdate<'_>,
     old: &Value,
     mut new: Value,
-) -> Result<Value, Failure> {
-    let Change { target, options, user, managed, warnings } = change;
+) -> Result<Value, RequestFailure> {
+    let ObjectUpdate { target, options, user, managed, warnings } = change;
     let kind = &target.kind;
     let gvk = kind.gvk();
     let version = new.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
     let known = old.str_at(["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
     if !version.is_empty() && version != known {
-        return Err(Failure::modified(&target.about()));
+        return Err(RequestFailure::modified(&target.about()));
     }
     let uid = new.str_at(["metadata", "uid"]).unwrap_or_default();
     if !uid.is_empty() && Some(uid) != old.str_at(["metadata", "uid"]) {
-        let problem = Problem::invalid("metadata.uid", uid, "field is immutable");
-        return Err(Failure::invalid(kind.group(), kind.kind(), &target.name, &[problem]));
+        let problem = FieldProblem::invalid("metadata.uid", uid, "field is immutable");
+        return Err(RequestFailure::invalid(kind.group(), kind.kind(), &target.name, &[problem]));
     }
     keep_system_fields(old, &mut new, target);
     let keeper = Keeper::new(server, target, options);
@@ -167,8 +170,8 @@ pub(crate) fn update_object(
     let stored = state.store.get(&State::key(target), &target.namespace, &target.name);
     match stored.and_then(|stored| stored.str_at(["metadata", "resourceVersion"])) {
         Some(stored) if stored == known => {}
-        Some(_) => return Err(Failure::modified(&target.about())),
-        None => return Err(Failure::not_found(&target.about())),
+        Some(_) => return Err(RequestFailure::modified(&target.about())),
+        None => return Err(RequestFailure::not_found(&target.about())),
     }
     let object = to_storage(new, kind);
     let stored = if is_over(&object) {

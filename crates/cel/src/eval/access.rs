@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use kiln_value::{Str, Value};
 
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
-use crate::value::{List, Map, Part};
+use crate::error::{EvalFailure, failure, no_such_overload};
+use crate::value::{List, Map, MapPart};
 
-fn no_such_key(key: impl std::fmt::Display) -> Failure {
+fn no_such_key(key: impl std::fmt::Display) -> EvalFailure {
     failure(format!("no such key: {key}"))
 }
 
 /// Names the first of these keys, and shows how to write all of them so that they may be missing.
-fn no_such_path(keys: &[Str]) -> Failure {
+fn no_such_path(keys: &[Str]) -> EvalFailure {
     let mut guarded = String::new();
     for key in keys {
         let word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -29,7 +29,7 @@ fn no_such_path(keys: &[Str]) -> Failure {
 }
 
 /// Several plain fields, one below the other; parts on the way are not copied.
-pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
+pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, EvalFailure> {
     let Some((first, rest)) = fields.split_first() else { return Ok(value.clone()) };
     let Val::Map(map) = value else {
         return rest.iter().try_fold(select(value, first)?, |value, field| select(&value, field));
@@ -37,25 +37,27 @@ pub(super) fn path(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
     let mut part = map.part(first).ok_or_else(|| no_such_path(fields))?;
     for (at, field) in rest.iter().enumerate() {
         part = match part {
-            Part::Json(Value::Map(map)) => {
-                Part::Json(map.get(field).ok_or_else(|| no_such_path(&rest[at..]))?)
+            MapPart::Json(Value::Map(map)) => {
+                MapPart::Json(map.get(field).ok_or_else(|| no_such_path(&rest[at..]))?)
             }
-            Part::Val(Val::Map(map)) => map.part(field).ok_or_else(|| no_such_path(&rest[at..]))?,
+            MapPart::Val(Val::Map(map)) => {
+                map.part(field).ok_or_else(|| no_such_path(&rest[at..]))?
+            }
             // An optional or a message on the way.
-            Part::Val(other) => return path_slowly(other, &rest[at..]),
-            Part::Json(Value::List(_)) => return Err(no_such_overload()),
-            Part::Json(_) => return Err(no_such_path(&rest[at..])),
+            MapPart::Val(other) => return path_slowly(other, &rest[at..]),
+            MapPart::Json(Value::List(_)) => return Err(no_such_overload()),
+            MapPart::Json(_) => return Err(no_such_path(&rest[at..])),
         };
     }
     Ok(part.to_val())
 }
 
-fn path_slowly(value: &Val, fields: &[Str]) -> Result<Val, Failure> {
+fn path_slowly(value: &Val, fields: &[Str]) -> Result<Val, EvalFailure> {
     fields.iter().try_fold(value.clone(), |value, field| select(&value, field))
 }
 
 /// A field of a value, if it is there. Null and plain values have none.
-fn field(value: &Val, field: &str) -> Result<Option<Val>, Failure> {
+fn field(value: &Val, field: &str) -> Result<Option<Val>, EvalFailure> {
     match value {
         Val::Map(map) => Ok(map.get_str(field)),
         Val::Struct(message) => Ok(message.get(field).cloned()),
@@ -65,7 +67,7 @@ fn field(value: &Val, field: &str) -> Result<Option<Val>, Failure> {
 }
 
 /// `value.field`; through an optional the result is optional too.
-pub(super) fn select(value: &Val, name: &str) -> Result<Val, Failure> {
+pub(super) fn select(value: &Val, name: &str) -> Result<Val, EvalFailure> {
     match value {
         Val::Optional(_) => select_optional(value, name),
         _ => field(value, name)?.ok_or_else(|| no_such_path(&[Str::new(name)])),
@@ -74,7 +76,7 @@ pub(super) fn select(value: &Val, name: &str) -> Result<Val, Failure> {
 
 /// Refuses to go on through an optional that holds neither fields nor elements, as the conformance
 /// suite wants it; Kubernetes' release of CEL finds nothing there.
-pub(super) fn refuse_plain(value: &Val) -> Result<(), Failure> {
+pub(super) fn refuse_plain(value: &Val) -> Result<(), EvalFailure> {
     match value {
         Val::Optional(Some(nested)) => match &nested.value {
             Val::Map(_) | Val::Struct(_) | Val::List(_) | Val::Optional(_) => Ok(()),
@@ -85,7 +87,7 @@ pub(super) fn refuse_plain(value: &Val) -> Result<(), Failure> {
 }
 
 /// `value.?field`.
-pub(super) fn select_optional(value: &Val, name: &str) -> Result<Val, Failure> {
+pub(super) fn select_optional(value: &Val, name: &str) -> Result<Val, EvalFailure> {
     let found = match value {
         Val::Optional(None) => None,
         Val::Optional(Some(nested)) => field(&nested.value, name)?,
@@ -95,7 +97,7 @@ pub(super) fn select_optional(value: &Val, name: &str) -> Result<Val, Failure> {
 }
 
 /// `has(value.field)`.
-pub(super) fn has(value: &Val, name: &str) -> Result<bool, Failure> {
+pub(super) fn has(value: &Val, name: &str) -> Result<bool, EvalFailure> {
     match value {
         Val::Map(map) => Ok(map.contains_str(name)),
         Val::Struct(message) => Ok(message.get(name).is_some()),
@@ -107,7 +109,7 @@ pub(super) fn has(value: &Val, name: &str) -> Result<bool, Failure> {
 }
 
 /// An element, if it is there. Null and plain values have none.
-fn element(value: &Val, index: &Val) -> Result<Option<Val>, Failure> {
+fn element(value: &Val, index: &Val) -> Result<Option<Val>, EvalFailure> {
     match value {
         Val::Map(map) => map_element(map, index),
         Val::List(list) => list_element(list, index),
@@ -115,7 +117,7 @@ fn element(value: &Val, index: &Val) -> Result<Option<Val>, Failure> {
     }
 }
 
-fn map_element(map: &Map, key: &Val) -> Result<Option<Val>, Failure> {
+fn map_element(map: &Map, key: &Val) -> Result<Option<Val>, EvalFailure> {
     match key {
         Val::String(_) | Val::Int(_) | Val::UInt(_) | Val::Bool(_) | Val::Double(_) => {
             Ok(map.get(key))
@@ -124,7 +126,7 @@ fn map_element(map: &Map, key: &Val) -> Result<Option<Val>, Failure> {
     }
 }
 
-fn list_element(list: &List, index: &Val) -> Result<Option<Val>, Failure> {
+fn list_element(list: &List, index: &Val) -> Result<Option<Val>, EvalFailure> {
     let index = match index {
         Val::Int(i) => usize::try_from(*i).ok(),
         Val::UInt(u) => usize::try_from(*u).ok(),
@@ -139,7 +141,7 @@ fn list_element(list: &List, index: &Val) -> Result<Option<Val>, Failure> {
 }
 
 /// `value[index]`; through an optional the result is optional too.
-pub(super) fn index(value: &Val, index: &Val) -> Result<Val, Failure> {
+pub(super) fn index(value: &Val, index: &Val) -> Result<Val, EvalFailure> {
     if let Val::Optional(_) = value {
         return index_optional(value, index);
     }
@@ -157,7 +159,7 @@ pub(super) fn index(value: &Val, index: &Val) -> Result<Val, Failure> {
 }
 
 /// `value[?index]`.
-pub(super) fn index_optional(value: &Val, index: &Val) -> Result<Val, Failure> {
+pub(super) fn index_optional(value: &Val, index: &Val) -> Result<Val, EvalFailure> {
     let found = match value {
         Val::Optional(None) => None,
         Val::Optional(Some(nested)) => element(&nested.value, index)?,

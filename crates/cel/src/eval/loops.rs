@@ -3,9 +3,9 @@
 //! Each step is charged what the expansion of the macro costs in cel-go, on top of its parts.
 
 use super::node::{Loop, OptMap};
-use super::run::{Local, Outcome, Run};
+use super::run::{EvalResult, EvalRun, Local};
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::LoopKind;
 use crate::value::{List, Map, MapBuilder, MapKey};
 
@@ -24,9 +24,9 @@ impl Range<'_> {
     }
 }
 
-impl Run<'_, '_> {
+impl EvalRun<'_, '_> {
     #[inline(never)]
-    pub(super) fn comprehension(&mut self, range: &Val, it: &Loop) -> Outcome {
+    pub(super) fn comprehension(&mut self, range: &Val, it: &Loop) -> EvalResult {
         let range = match range {
             Val::List(list) => Range::List(list),
             Val::Map(map) => Range::Map(map),
@@ -44,7 +44,7 @@ impl Run<'_, '_> {
     }
 
     /// Sets the loop variables for the element at a position; gives back the single variable.
-    fn enter(&mut self, range: &Range<'_>, at: usize, it: &Loop) -> Result<(), Failure> {
+    fn enter(&mut self, range: &Range<'_>, at: usize, it: &Loop) -> Result<(), EvalFailure> {
         let gone = || failure("the list changed under the loop");
         let first = it.first as usize;
         match (range, it.second) {
@@ -74,12 +74,12 @@ impl Run<'_, '_> {
         }
     }
 
-    fn test(&mut self, node: &super::node::Node) -> Result<bool, Failure> {
+    fn test(&mut self, node: &super::node::Node) -> Result<bool, EvalFailure> {
         self.eval(node)?.as_bool().ok_or_else(no_such_overload)
     }
 
     /// `all` ends at the first false, `exists` at the first true; errors before that are forgiven.
-    fn decide(&mut self, range: &Range<'_>, it: &Loop, decisive: bool) -> Outcome {
+    fn decide(&mut self, range: &Range<'_>, it: &Loop, decisive: bool) -> EvalResult {
         let mut problem = None;
         for at in 0..range.len() {
             self.charge(if decisive { 4 } else { 3 })?;
@@ -96,7 +96,7 @@ impl Run<'_, '_> {
         problem.map_or(Ok(Val::Bool(!decisive)), Err)
     }
 
-    fn exists_one(&mut self, range: &Range<'_>, it: &Loop) -> Outcome {
+    fn exists_one(&mut self, range: &Range<'_>, it: &Loop) -> EvalResult {
         let mut found = 0usize;
         for at in 0..range.len() {
             self.charge(2)?;
@@ -108,14 +108,14 @@ impl Run<'_, '_> {
         Ok(Val::Bool(found == 1))
     }
 
-    fn passes(&mut self, it: &Loop) -> Result<bool, Failure> {
+    fn passes(&mut self, it: &Loop) -> Result<bool, EvalFailure> {
         match &it.filter {
             Some(filter) => self.test(filter),
             None => Ok(true),
         }
     }
 
-    fn transform(&mut self, range: &Range<'_>, it: &Loop) -> Outcome {
+    fn transform(&mut self, range: &Range<'_>, it: &Loop) -> EvalResult {
         self.charge(11)?;
         let mut elements = Vec::new();
         for at in 0..range.len() {
@@ -128,7 +128,7 @@ impl Run<'_, '_> {
         Val::list(elements)
     }
 
-    fn filter(&mut self, range: &Range<'_>, it: &Loop) -> Outcome {
+    fn filter(&mut self, range: &Range<'_>, it: &Loop) -> EvalResult {
         self.charge(11)?;
         let mut elements = Vec::new();
         for at in 0..range.len() {
@@ -142,7 +142,7 @@ impl Run<'_, '_> {
         Val::list(elements)
     }
 
-    fn transform_map(&mut self, range: &Range<'_>, it: &Loop) -> Outcome {
+    fn transform_map(&mut self, range: &Range<'_>, it: &Loop) -> EvalResult {
         self.charge(31)?;
         let mut map = MapBuilder::with_capacity(range.len());
         for at in 0..range.len() {
@@ -166,7 +166,7 @@ impl Run<'_, '_> {
         map.finish()
     }
 
-    fn sort_by(&mut self, range: &Range<'_>, it: &Loop) -> Outcome {
+    fn sort_by(&mut self, range: &Range<'_>, it: &Loop) -> EvalResult {
         self.charge(11)?;
         let mut keyed = Vec::with_capacity(range.len());
         for at in 0..range.len() {
@@ -180,7 +180,7 @@ impl Run<'_, '_> {
     }
 
     #[inline(never)]
-    pub(super) fn opt_map(&mut self, target: &Val, it: &OptMap) -> Outcome {
+    pub(super) fn opt_map(&mut self, target: &Val, it: &OptMap) -> EvalResult {
         self.charge(2)?;
         match target {
             Val::Optional(None) => Ok(Val::none()),

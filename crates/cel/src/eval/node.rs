@@ -12,9 +12,9 @@ use crate::{Span, Type, Val};
 
 /// A compiled expression. Cloning copies a pointer.
 #[derive(Clone)]
-pub struct Program(pub(crate) Arc<Compiled>);
+pub struct Program(pub(crate) Arc<CompiledProgram>);
 
-pub(crate) struct Compiled {
+pub(crate) struct CompiledProgram {
     pub(crate) env: Env,
     pub(crate) source: Arc<str>,
     pub(crate) result: Type,
@@ -89,10 +89,10 @@ pub(crate) struct Item {
 /// A value and what is done with it, from left to right.
 pub(crate) struct Chain {
     pub(crate) base: Node,
-    pub(crate) steps: Vec<(Step, Span)>,
+    pub(crate) steps: Vec<(ChainStep, Span)>,
 }
 
-pub(crate) enum Step {
+pub(crate) enum ChainStep {
     Binary(BinaryOp, Node),
     Field(Str),
     OptionalField(Str),

@@ -7,7 +7,7 @@ use kiln_value::Str;
 
 use super::session::Context;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::BinaryOp;
 use crate::value::{List, compare, equal};
 
@@ -16,7 +16,7 @@ pub(super) fn binary(
     left: &Val,
     right: &Val,
     context: &mut Context<'_>,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     match op {
         BinaryOp::Equal | BinaryOp::NotEqual => {
             charge_smaller(left, right, context)?;
@@ -43,11 +43,11 @@ pub(super) fn binary(
 }
 
 /// Comparing costs a tenth of the smaller side.
-fn charge_smaller(left: &Val, right: &Val, context: &mut Context<'_>) -> Result<(), Failure> {
+fn charge_smaller(left: &Val, right: &Val, context: &mut Context<'_>) -> Result<(), EvalFailure> {
     context.meter.charge_text(left.cost_size().min(right.cost_size()).max(1))
 }
 
-fn contains(element: &Val, container: &Val, context: &mut Context<'_>) -> Result<Val, Failure> {
+fn contains(element: &Val, container: &Val, context: &mut Context<'_>) -> Result<Val, EvalFailure> {
     match container {
         Val::List(list) => {
             context.meter.charge(list.len() as u64)?;
@@ -71,7 +71,7 @@ fn contains(element: &Val, container: &Val, context: &mut Context<'_>) -> Result
     }
 }
 
-fn add(left: &Val, right: &Val, context: &mut Context<'_>) -> Result<Val, Failure> {
+fn add(left: &Val, right: &Val, context: &mut Context<'_>) -> Result<Val, EvalFailure> {
     match (left, right) {
         (Val::String(a), Val::String(b)) => {
             context.meter.charge_text((a.len() + b.len()) as u64)?;
@@ -100,7 +100,7 @@ fn add(left: &Val, right: &Val, context: &mut Context<'_>) -> Result<Val, Failur
     }
 }
 
-pub(crate) fn arithmetic(op: BinaryOp, left: &Val, right: &Val) -> Result<Val, Failure> {
+pub(crate) fn arithmetic(op: BinaryOp, left: &Val, right: &Val) -> Result<Val, EvalFailure> {
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => int(op, *a, *b).map(Val::Int),
         (Val::UInt(a), Val::UInt(b)) => uint(op, *a, *b).map(Val::UInt),
@@ -109,7 +109,7 @@ pub(crate) fn arithmetic(op: BinaryOp, left: &Val, right: &Val) -> Result<Val, F
     }
 }
 
-fn int(op: BinaryOp, a: i64, b: i64) -> Result<i64, Failure> {
+fn int(op: BinaryOp, a: i64, b: i64) -> Result<i64, EvalFailure> {
     let result = match op {
         BinaryOp::Add => a.checked_add(b),
         BinaryOp::Subtract => a.checked_sub(b),
@@ -123,7 +123,7 @@ fn int(op: BinaryOp, a: i64, b: i64) -> Result<i64, Failure> {
     result.ok_or_else(|| failure("integer overflow"))
 }
 
-fn uint(op: BinaryOp, a: u64, b: u64) -> Result<u64, Failure> {
+fn uint(op: BinaryOp, a: u64, b: u64) -> Result<u64, EvalFailure> {
     let result = match op {
         BinaryOp::Add => a.checked_add(b),
         BinaryOp::Subtract => a.checked_sub(b),
@@ -137,7 +137,7 @@ fn uint(op: BinaryOp, a: u64, b: u64) -> Result<u64, Failure> {
     result.ok_or_else(|| failure("unsigned integer overflow"))
 }
 
-fn double(op: BinaryOp, a: f64, b: f64) -> Result<f64, Failure> {
+fn double(op: BinaryOp, a: f64, b: f64) -> Result<f64, EvalFailure> {
     Ok(match op {
         BinaryOp::Add => a + b,
         BinaryOp::Subtract => a - b,
@@ -147,7 +147,7 @@ fn double(op: BinaryOp, a: f64, b: f64) -> Result<f64, Failure> {
     })
 }
 
-fn time(op: BinaryOp, left: &Val, right: &Val) -> Result<Val, Failure> {
+fn time(op: BinaryOp, left: &Val, right: &Val) -> Result<Val, EvalFailure> {
     let duration = |found| match found {
         Some(duration) => Ok(Val::Duration(duration)),
         None => Err(failure("duration overflow")),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use kiln_text::Regex;
 use kiln_value::Str;
 
-use super::node::{Call, Chain, Compiled, Item, Lazy, Loop, Node, OptMap, Program, Step};
+use super::node::{
+    Call, Chain, ChainStep, CompiledProgram, Item, Lazy, Loop, Node, OptMap, Program,
+};
 use crate::check::{Checked, Reference};
 use crate::env::Env;
 use crate::error::failure;
@@ -26,7 +28,7 @@ impl Program {
         };
         let root = planner.plan(ast.root);
         let Planner { lazies, height, .. } = planner;
-        Program(Arc::new(Compiled {
+        Program(Arc::new(CompiledProgram {
             source: source.into(),
             result: checked.result.clone(),
             root,
@@ -209,16 +211,16 @@ impl Planner<'_> {
         Node::Call(Box::new(Call { function: function.clone(), overloads, args, span }))
     }
 
-    fn step(&mut self, id: ExprId) -> (Step, Span) {
+    fn step(&mut self, id: ExprId) -> (ChainStep, Span) {
         let span = self.ast.span(id);
         let ast = self.ast;
         let step = match ast.kind(id) {
-            ExprKind::Binary { op, right, .. } => Step::Binary(*op, self.plan(*right)),
-            ExprKind::Select { field, optional: false, .. } => Step::Field(field.clone()),
-            ExprKind::Select { field, .. } => Step::OptionalField(field.clone()),
-            ExprKind::Has { field, .. } => Step::Has(field.clone()),
-            ExprKind::Index { index, optional: false, .. } => Step::Index(self.plan(*index)),
-            ExprKind::Index { index, .. } => Step::OptionalIndex(self.plan(*index)),
+            ExprKind::Binary { op, right, .. } => ChainStep::Binary(*op, self.plan(*right)),
+            ExprKind::Select { field, optional: false, .. } => ChainStep::Field(field.clone()),
+            ExprKind::Select { field, .. } => ChainStep::OptionalField(field.clone()),
+            ExprKind::Has { field, .. } => ChainStep::Has(field.clone()),
+            ExprKind::Index { index, optional: false, .. } => ChainStep::Index(self.plan(*index)),
+            ExprKind::Index { index, .. } => ChainStep::OptionalIndex(self.plan(*index)),
             ExprKind::Loop(it) => {
                 let outer = self.scopes.len();
                 let first = self.slot();
@@ -231,14 +233,14 @@ impl Planner<'_> {
                 let filter = it.filter.map(|filter| self.plan(filter));
                 let body = self.plan(it.body);
                 self.scopes.truncate(outer);
-                Step::Loop(Box::new(Loop { kind: it.kind, first, second, filter, body }))
+                ChainStep::Loop(Box::new(Loop { kind: it.kind, first, second, filter, body }))
             }
             ExprKind::OptMap { variable, body, flat, .. } => {
                 let slot = self.slot();
                 self.scopes.push((variable.clone(), slot));
                 let body = self.plan(*body);
                 self.scopes.pop();
-                Step::OptMap(Box::new(OptMap { variable: slot, body, flat: *flat }))
+                ChainStep::OptMap(Box::new(OptMap { variable: slot, body, flat: *flat }))
             }
             ExprKind::Call { function, args, .. } => {
                 let overloads = match self.reference(id) {
@@ -246,12 +248,12 @@ impl Planner<'_> {
                     _ => Vec::new(),
                 };
                 if let ("or" | "orValue", [other]) = (function.as_str(), args.as_slice()) {
-                    return (Step::Or(self.plan(*other), function == "orValue"), span);
+                    return (ChainStep::Or(self.plan(*other), function == "orValue"), span);
                 }
                 let args: Vec<Node> = args.iter().map(|arg| self.plan(*arg)).collect();
                 match fixed_pattern(function, &args) {
-                    Some(regex) => Step::Matches(Box::new(regex)),
-                    None => Step::Call(Box::new(Call {
+                    Some(regex) => ChainStep::Matches(Box::new(regex)),
+                    None => ChainStep::Call(Box::new(Call {
                         function: function.clone(),
                         overloads,
                         args,
@@ -259,7 +261,7 @@ impl Planner<'_> {
                     })),
                 }
             }
-            _ => Step::Has(Str::default()),
+            _ => ChainStep::Has(Str::default()),
         };
         (step, span)
     }
@@ -269,10 +271,10 @@ impl Planner<'_> {
 const LONGEST_PATH: usize = 16;
 
 /// A plain field, or a fixed string in brackets, lengthens a variable's path.
-fn extend(node: Node, step: &Step, span: Span, first: bool) -> Result<Node, Node> {
+fn extend(node: Node, step: &ChainStep, span: Span, first: bool) -> Result<Node, Node> {
     let field = match step {
-        Step::Field(field) if first => field,
-        Step::Index(Node::Const(Val::String(key))) if first => key,
+        ChainStep::Field(field) if first => field,
+        ChainStep::Index(Node::Const(Val::String(key))) if first => key,
         _ => return Err(node),
     };
     let longer = |fields: Box<[Str]>| {

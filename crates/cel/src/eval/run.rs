@@ -3,18 +3,18 @@
 use kiln_value::Str;
 
 use super::access;
-use super::node::{Call, Chain, Compiled, Item, Node, Step};
+use super::node::{Call, Chain, ChainStep, CompiledProgram, Item, Node};
 use super::session::Session;
 use crate::env::Overload;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::{LogicOp, UnaryOp};
 use crate::value::{MapBuilder, MapKey};
 use crate::{Span, Val};
 
 /// One program under way.
-pub(super) struct Run<'r, 'h> {
+pub(super) struct EvalRun<'r, 'h> {
     pub(super) session: &'r mut Session<'h>,
-    pub(super) program: &'r Compiled,
+    pub(super) program: &'r CompiledProgram,
     pub(super) locals: Vec<Local>,
 }
 
@@ -23,21 +23,21 @@ pub(super) struct Run<'r, 'h> {
 pub(super) enum Local {
     Unset,
     Value(Val),
-    Failed(Failure),
+    Failed(EvalFailure),
 }
 
-pub(super) type Outcome = Result<Val, Failure>;
+pub(super) type EvalResult = Result<Val, EvalFailure>;
 
-impl<'r, 'h> Run<'r, 'h> {
-    pub(super) fn new(session: &'r mut Session<'h>, program: &'r Compiled) -> Self {
-        Run { session, program, locals: vec![Local::Unset; program.locals] }
+impl<'r, 'h> EvalRun<'r, 'h> {
+    pub(super) fn new(session: &'r mut Session<'h>, program: &'r CompiledProgram) -> Self {
+        EvalRun { session, program, locals: vec![Local::Unset; program.locals] }
     }
 
-    pub(super) fn charge(&mut self, units: u64) -> Result<(), Failure> {
+    pub(super) fn charge(&mut self, units: u64) -> Result<(), EvalFailure> {
         self.session.context.meter.charge(units)
     }
 
-    pub(super) fn eval(&mut self, node: &Node) -> Outcome {
+    pub(super) fn eval(&mut self, node: &Node) -> EvalResult {
         match node {
             Node::Const(value) => Ok(value.clone()),
             Node::Variable(slot, fields, span) => {
@@ -74,7 +74,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn lazy(&mut self, slot: u32) -> Outcome {
+    fn lazy(&mut self, slot: u32) -> EvalResult {
         self.charge(1)?;
         match &self.locals[slot as usize] {
             Local::Value(value) => return Ok(value.clone()),
@@ -96,7 +96,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn chain(&mut self, chain: &Chain) -> Outcome {
+    fn chain(&mut self, chain: &Chain) -> EvalResult {
         let mut value = self.eval(&chain.base)?;
         for (step, span) in &chain.steps {
             value = self.step(value, step).map_err(|error| error.at(*span))?;
@@ -104,9 +104,9 @@ impl<'r, 'h> Run<'r, 'h> {
         Ok(value)
     }
 
-    fn step(&mut self, value: Val, step: &Step) -> Outcome {
+    fn step(&mut self, value: Val, step: &ChainStep) -> EvalResult {
         match step {
-            Step::Binary(op, right) => {
+            ChainStep::Binary(op, right) => {
                 // A fixed operand is used where it is.
                 if let Node::Const(right) = right {
                     return super::operators::binary(*op, &value, right, &mut self.session.context);
@@ -114,22 +114,22 @@ impl<'r, 'h> Run<'r, 'h> {
                 let right = self.eval(right)?;
                 super::operators::binary(*op, &value, &right, &mut self.session.context)
             }
-            Step::Field(field) => {
+            ChainStep::Field(field) => {
                 self.charge(1)?;
                 if !self.program.kubernetes {
                     access::refuse_plain(&value)?;
                 }
                 access::select(&value, field)
             }
-            Step::OptionalField(field) => {
+            ChainStep::OptionalField(field) => {
                 self.charge(1)?;
                 access::select_optional(&value, field)
             }
-            Step::Has(field) => {
+            ChainStep::Has(field) => {
                 self.charge(1)?;
                 access::has(&value, field).map(Val::Bool)
             }
-            Step::Index(index) => {
+            ChainStep::Index(index) => {
                 self.charge(1)?;
                 if !self.program.kubernetes {
                     access::refuse_plain(&value)?;
@@ -137,14 +137,14 @@ impl<'r, 'h> Run<'r, 'h> {
                 let index = self.eval(index)?;
                 access::index(&value, &index)
             }
-            Step::OptionalIndex(index) => {
+            ChainStep::OptionalIndex(index) => {
                 self.charge(1)?;
                 let index = self.eval(index)?;
                 access::index_optional(&value, &index)
             }
-            Step::Call(call) => self.call(Some(value), call),
-            Step::Or(other, unwrapped) => self.or(value, other, *unwrapped),
-            Step::Matches(regex) => {
+            ChainStep::Call(call) => self.call(Some(value), call),
+            ChainStep::Or(other, unwrapped) => self.or(value, other, *unwrapped),
+            ChainStep::Matches(regex) => {
                 let Val::String(text) = &value else { return Err(no_such_overload()) };
                 crate::library::standard::charge_regex(
                     &mut self.session.context.meter,
@@ -153,13 +153,13 @@ impl<'r, 'h> Run<'r, 'h> {
                 )?;
                 Ok(Val::Bool(regex.is_match(text)))
             }
-            Step::Loop(it) => self.comprehension(&value, it),
-            Step::OptMap(it) => self.opt_map(&value, it),
+            ChainStep::Loop(it) => self.comprehension(&value, it),
+            ChainStep::OptMap(it) => self.opt_map(&value, it),
         }
     }
 
     #[inline(never)]
-    fn or(&mut self, value: Val, other: &Node, unwrapped: bool) -> Outcome {
+    fn or(&mut self, value: Val, other: &Node, unwrapped: bool) -> EvalResult {
         self.charge(1)?;
         match value {
             Val::Optional(Some(nested)) if unwrapped => Ok(nested.value.clone()),
@@ -174,7 +174,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn unary(&mut self, op: UnaryOp, operand: &Node, span: Span) -> Outcome {
+    fn unary(&mut self, op: UnaryOp, operand: &Node, span: Span) -> EvalResult {
         let value = self.eval(operand)?;
         self.charge(1)?;
         let result = match (op, &value) {
@@ -193,7 +193,7 @@ impl<'r, 'h> Run<'r, 'h> {
 
     /// `&&` and `||`: the first term that decides ends it; otherwise the first error counts.
     #[inline(never)]
-    fn logic(&mut self, op: LogicOp, terms: &[Node]) -> Outcome {
+    fn logic(&mut self, op: LogicOp, terms: &[Node]) -> EvalResult {
         let decisive = op == LogicOp::Or;
         let mut problem = None;
         for term in terms {
@@ -213,7 +213,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn ternary(&mut self, parts: &[Node; 3], span: Span) -> Outcome {
+    fn ternary(&mut self, parts: &[Node; 3], span: Span) -> EvalResult {
         match self.eval(&parts[0])? {
             Val::Bool(true) => self.eval(&parts[1]),
             Val::Bool(false) => self.eval(&parts[2]),
@@ -222,7 +222,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn list(&mut self, items: &[Item]) -> Outcome {
+    fn list(&mut self, items: &[Item]) -> EvalResult {
         // Kubernetes: a new list costs 10, a new map 30, a new message 40.
         self.charge(10)?;
         let mut elements = Vec::with_capacity(items.len());
@@ -235,7 +235,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     /// The value of an item, unless it is an empty optional to be left out.
-    fn item(&mut self, item: &Item) -> Result<Option<Val>, Failure> {
+    fn item(&mut self, item: &Item) -> Result<Option<Val>, EvalFailure> {
         let value = self.eval(&item.node)?;
         if !item.optional {
             return Ok(Some(value));
@@ -247,7 +247,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn map(&mut self, entries: &[(Node, Item)]) -> Outcome {
+    fn map(&mut self, entries: &[(Node, Item)]) -> EvalResult {
         self.charge(30)?;
         let mut map = MapBuilder::with_capacity(entries.len());
         for (key, item) in entries {
@@ -260,7 +260,7 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    fn structure(&mut self, name: &Str, fields: &[(Str, Item)]) -> Outcome {
+    fn structure(&mut self, name: &Str, fields: &[(Str, Item)]) -> EvalResult {
         self.charge(40)?;
         let mut values = Vec::with_capacity(fields.len());
         for (field, item) in fields {
@@ -272,14 +272,14 @@ impl<'r, 'h> Run<'r, 'h> {
     }
 
     #[inline(never)]
-    pub(super) fn call(&mut self, receiver: Option<Val>, call: &Call) -> Outcome {
+    pub(super) fn call(&mut self, receiver: Option<Val>, call: &Call) -> EvalResult {
         let start = self.session.arguments.len();
         let outcome = self.call_with(receiver, call, start);
         self.session.arguments.truncate(start);
         outcome.map_err(|error| error.at(call.span))
     }
 
-    fn call_with(&mut self, receiver: Option<Val>, call: &Call, start: usize) -> Outcome {
+    fn call_with(&mut self, receiver: Option<Val>, call: &Call, start: usize) -> EvalResult {
         self.session.arguments.extend(receiver);
         for arg in &call.args {
             let value = self.eval(arg)?;

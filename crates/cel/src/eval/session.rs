@@ -5,12 +5,12 @@ use kiln_value::{Str, Value};
 use rustc_hash::FxHashMap;
 
 use super::node::Program;
-use super::run::Run;
+use super::run::EvalRun;
 use crate::budget::{Budget, Interrupt, Meter};
 use crate::env::Env;
-use crate::error::{EvalError, Failure, failure};
+use crate::error::{EvalError, EvalFailure, failure};
 use crate::host::{Effect, Host};
-use crate::value::{Form, Keys, to_json};
+use crate::value::{JsonForm, Keys, to_json};
 use crate::{PolicyScope, Val};
 
 /// Everything that the expressions of one policy share while they run for one trigger.
@@ -43,7 +43,7 @@ enum Slot {
     /// Being computed; meeting it again is a cycle.
     Running,
     /// Computed, with the program to compute it from again.
-    Done(Program, Result<Val, Failure>),
+    Done(Program, Result<Val, EvalFailure>),
 }
 
 /// Recursion over all nested variables; each level is one frame of the evaluator.
@@ -152,17 +152,17 @@ impl<'h> Session<'h> {
         self.context.meter.spent()
     }
 
-    pub(super) fn run(&mut self, program: &Program) -> Result<Val, Failure> {
+    pub(super) fn run(&mut self, program: &Program) -> Result<Val, EvalFailure> {
         self.descend(program.0.height)?;
         let arguments = self.arguments.len();
-        let outcome = Run::new(self, &program.0).eval(&program.0.root);
+        let outcome = EvalRun::new(self, &program.0).eval(&program.0.root);
         self.arguments.truncate(arguments);
         self.ascend(program.0.height);
         outcome
     }
 
     /// Makes room for this many more levels of recursion.
-    pub(super) fn descend(&mut self, height: u32) -> Result<(), Failure> {
+    pub(super) fn descend(&mut self, height: u32) -> Result<(), EvalFailure> {
         if self.height + height > MAX_HEIGHT {
             return Err(failure("variables nest too deep"));
         }
@@ -175,7 +175,7 @@ impl<'h> Session<'h> {
     }
 
     /// The value of a variable, by reference if there is one already.
-    pub(super) fn variable(&mut self, at: u32) -> Result<&Val, Failure> {
+    pub(super) fn variable(&mut self, at: u32) -> Result<&Val, EvalFailure> {
         let index = at as usize;
         if let Some(Slot::Lazy(_)) = self.slots.get(index) {
             self.compute(index);
@@ -210,16 +210,17 @@ impl<'h> Session<'h> {
 
 impl Context<'_> {
     /// A value as JSON for the host, within the output limit; map keys must be strings.
-    pub(crate) fn json(&mut self, value: &Val) -> Result<Value, Failure> {
+    pub(crate) fn json(&mut self, value: &Val) -> Result<Value, EvalFailure> {
         let limit = self.meter.output_limit();
         let mut room = limit;
-        let plain = to_json(value, Form { keys: Keys::StringsOnly, finite_only: false }, &mut room);
+        let plain =
+            to_json(value, JsonForm { keys: Keys::StringsOnly, finite_only: false }, &mut room);
         self.meter.charge_text(limit - room)?;
         plain.map_err(|error| failure(error.to_string()))
     }
 
     /// The compiled form of a pattern; patterns are charged for by their length.
-    pub(crate) fn regex(&mut self, pattern: &Str) -> Result<Regex, Failure> {
+    pub(crate) fn regex(&mut self, pattern: &Str) -> Result<Regex, EvalFailure> {
         if let Some(known) = self.regexes.get(pattern) {
             return Ok(known.clone());
         }

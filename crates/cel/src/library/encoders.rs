@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::Registry;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 
 /// Writes padding, reads with or without it.
@@ -25,20 +25,20 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(encode_json, &["json.encode(dyn): string"]);
 }
 
-fn encode_json(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn encode_json(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let value = context.json(&args[0])?;
     let text = kiln_value::json::to_go_string(&value);
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::from(text))
 }
 
-fn encode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn encode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::Bytes(bytes) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(2 * bytes.len() as u64)?;
     Ok(Val::from(ENGINE.encode(bytes)))
 }
 
-fn decode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn decode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     // Go: lines may be broken anywhere.

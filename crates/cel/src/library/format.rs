@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kiln_text::float::{self, Style};
 
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::value::List;
 use crate::value::time::format_duration;
@@ -15,11 +15,11 @@ const PRECISION: usize = 6;
 /// More digits than any float has.
 const MAX_PRECISION: usize = 1000;
 
-pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     write(context, args, newest)
 }
 
-fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), Failure> {
+fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), EvalFailure> {
     writer.clause(clause, value)
 }
 
@@ -27,8 +27,8 @@ fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<()
 pub(super) fn write<'c>(
     context: &mut Context<'c>,
     args: &[Val],
-    write_clause: impl Fn(&mut Writer<'_, 'c>, Clause, &Val) -> Result<(), Failure>,
-) -> Result<Val, Failure> {
+    write_clause: impl Fn(&mut Writer<'_, 'c>, Clause, &Val) -> Result<(), EvalFailure>,
+) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::List(values)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     let mut writer = Writer { context, out: String::with_capacity(text.len()) };
@@ -91,7 +91,7 @@ fn unknown(verb: char) -> String {
     format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\"")
 }
 
-fn argument(values: &List, index: usize) -> Result<Val, Failure> {
+fn argument(values: &List, index: usize) -> Result<Val, EvalFailure> {
     values.get(index).ok_or_else(|| failure(format!("index {index} out of range")))
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Clause {
 }
 
 impl Clause {
-    fn parse(text: &str) -> Result<(Clause, &str), Failure> {
+    fn parse(text: &str) -> Result<(Clause, &str), EvalFailure> {
         let mut rest = text;
         let mut precision = PRECISION;
         if let Some(after) = text.strip_prefix('.') {
@@ -125,13 +125,13 @@ pub(super) struct Writer<'c, 'h> {
 }
 
 impl Writer<'_, '_> {
-    pub(super) fn push(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), EvalFailure> {
         self.context.meter.charge_text(text.len() as u64)?;
         self.out.push_str(text);
         Ok(())
     }
 
-    pub(super) fn clause(&mut self, clause: Clause, value: &Val) -> Result<(), Failure> {
+    pub(super) fn clause(&mut self, clause: Clause, value: &Val) -> Result<(), EvalFailure> {
         let refused = || {
             let name = value.type_name();
             failure(format!(
@@ -179,7 +179,7 @@ impl Writer<'_, '_> {
         self.push(&text)
     }
 
-    fn hex(&mut self, value: &Val) -> Result<Option<String>, Failure> {
+    fn hex(&mut self, value: &Val) -> Result<Option<String>, EvalFailure> {
         let bytes = match value {
             Val::Int(i) => return Ok(Some(signed(*i, |size| format!("{size:x}")))),
             Val::UInt(u) => return Ok(Some(format!("{u:x}"))),
@@ -196,7 +196,7 @@ impl Writer<'_, '_> {
     }
 
     /// Any value as text, as `%s` shows it.
-    fn value(&mut self, value: &Val) -> Result<(), Failure> {
+    fn value(&mut self, value: &Val) -> Result<(), EvalFailure> {
         match value {
             Val::Null => self.push("null"),
             Val::Bool(b) => self.push(if *b { "true" } else { "false" }),
@@ -233,7 +233,7 @@ impl Writer<'_, '_> {
     }
 
     /// Entries sorted by the text of their keys.
-    fn map(&mut self, map: &crate::value::Map) -> Result<(), Failure> {
+    fn map(&mut self, map: &crate::value::Map) -> Result<(), EvalFailure> {
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map.iter() {
             self.context.meter.charge(1)?;

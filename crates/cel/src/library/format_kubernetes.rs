@@ -6,18 +6,18 @@ use kiln_text::quote::quote;
 
 use super::format::{Clause, Writer, write};
 use crate::Val;
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 use crate::eval::Context;
 use crate::value::time::format_duration;
 
 /// Digits after the point of floats in lists and maps, and of those with an exponent.
 const PRECISION: usize = 6;
 
-pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     write(context, args, clause)
 }
 
-fn clause(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), Failure> {
+fn clause(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), EvalFailure> {
     let refused = |what: &str| {
         let name = value.type_name();
         Err(failure(format!(
@@ -90,7 +90,7 @@ fn raised(number: &str) -> String {
 }
 
 /// A part of a list or a map, as expressions write it.
-fn literal(writer: &mut Writer<'_, '_>, value: &Val) -> Result<(), Failure> {
+fn literal(writer: &mut Writer<'_, '_>, value: &Val) -> Result<(), EvalFailure> {
     match value {
         Val::Null => writer.push("null"),
         Val::Bool(b) => writer.push(if *b { "true" } else { "false" }),
@@ -137,7 +137,7 @@ fn literal(writer: &mut Writer<'_, '_>, value: &Val) -> Result<(), Failure> {
     }
 }
 
-fn key_literal(key: &Val) -> Result<String, Failure> {
+fn key_literal(key: &Val) -> Result<String, EvalFailure> {
     match key {
         Val::String(text) => Ok(quote(text)),
         Val::Bool(b) => Ok(b.to_string()),
@@ -147,6 +147,6 @@ fn key_literal(key: &Val) -> Result<String, Failure> {
     }
 }
 
-fn unprintable(value: &Val) -> Failure {
+fn unprintable(value: &Val) -> EvalFailure {
     failure(format!("no formatting function for {}", value.type_name()))
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::Registry;
 use crate::Val;
 use crate::budget::Meter;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::syntax::ast::BinaryOp;
 use crate::value::{List, compare, equal};
@@ -97,7 +97,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(includes, &["(list(A)).includes(A): bool"]);
 }
 
-fn list(args: &[Val]) -> Result<&List, Failure> {
+fn list(args: &[Val]) -> Result<&List, EvalFailure> {
     match &args[0] {
         Val::List(list) => Ok(list),
         _ => Err(no_such_overload()),
@@ -108,7 +108,7 @@ fn index(at: usize) -> Val {
     Val::Int(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
-fn slice(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn slice(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::List(list), Val::Int(start), Val::Int(end)] = args else {
         return Err(no_such_overload());
     };
@@ -126,7 +126,7 @@ fn slice(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list(list.iter().skip(from).take(to - from).collect())
 }
 
-fn flatten(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn flatten(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (list, depth) = match args {
         [Val::List(list)] => (list, 1),
         [Val::List(list), Val::Int(depth)] => (list, *depth),
@@ -145,7 +145,7 @@ fn flatten_into(
     depth: i64,
     flat: &mut Vec<Val>,
     meter: &mut Meter<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), EvalFailure> {
     for element in list {
         meter.charge(1)?;
         match &element {
@@ -156,7 +156,7 @@ fn flatten_into(
     Ok(())
 }
 
-fn sort(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn sort(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let keyed = list(args)?.iter().map(|value| (value.clone(), value)).collect();
     Val::list(sorted_by_key(keyed, &mut context.meter)?)
 }
@@ -165,7 +165,7 @@ fn sort(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 pub(crate) fn sorted_by_key(
     mut keyed: Vec<(Val, Val)>,
     meter: &mut Meter<'_>,
-) -> Result<Vec<Val>, Failure> {
+) -> Result<Vec<Val>, EvalFailure> {
     let length = keyed.len() as u64;
     meter.charge(length.saturating_mul(u64::from(64 - length.leading_zeros())))?;
     // Every element is compared a logarithm of times, each time at its length.
@@ -185,7 +185,7 @@ pub(crate) fn sorted_by_key(
     Ok(keyed.into_iter().map(|(_, value)| value).collect())
 }
 
-fn distinct(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn distinct(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let mut seen: Vec<Val> = Vec::new();
     for value in list(args)? {
         let mut known = false;
@@ -203,7 +203,7 @@ fn distinct(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list(seen)
 }
 
-fn reverse(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn reverse(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let list = list(args)?;
     context.meter.charge(list.len() as u64)?;
     let mut elements: Vec<Val> = list.iter().collect();
@@ -211,7 +211,7 @@ fn reverse(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list(elements)
 }
 
-fn range(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn range(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::Int(count) = args[0] else { return Err(no_such_overload()) };
     let size = u64::try_from(count);
     let size =
@@ -220,11 +220,11 @@ fn range(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list((0..count).map(Val::Int).collect())
 }
 
-fn end(args: &[Val], get: impl Fn(&List) -> Option<Val>) -> Result<Val, Failure> {
+fn end(args: &[Val], get: impl Fn(&List) -> Option<Val>) -> Result<Val, EvalFailure> {
     get(list(args)?).map_or(Ok(Val::none()), Val::some)
 }
 
-fn is_sorted(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn is_sorted(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let list = list(args)?;
     let mut previous: Option<Val> = None;
     for value in list {
@@ -239,7 +239,7 @@ fn is_sorted(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::Bool(true))
 }
 
-fn sum(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn sum(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let list = list(args)?;
     context.meter.charge(list.len() as u64)?;
     let mut total: Option<Val> = None;
@@ -265,7 +265,7 @@ fn extreme(
     args: &[Val],
     name: &str,
     wanted: Ordering,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let list = list(args)?;
     let mut best: Option<Val> = None;
     for value in list {
@@ -288,7 +288,7 @@ fn position(
     context: &mut Context<'_>,
     args: &[Val],
     pick: impl Fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let mut found = Vec::new();
     for (at, value) in list(args)?.iter().enumerate() {
         context.meter.charge(1)?;
@@ -299,7 +299,7 @@ fn position(
     Ok(pick(&mut found.into_iter()).map_or(Val::Int(-1), index))
 }
 
-fn includes(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn includes(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let found = position(context, args, |found| found.next())?;
     Ok(Val::Bool(!matches!(found, Val::Int(-1))))
 }

@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 
 use super::Registry;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::value::{List, compare};
 
 pub(super) fn register(registry: &mut Registry) {
-    for (run, name) in [(greatest as super::Run, "max"), (least as super::Run, "min")] {
+    for (run, name) in
+        [(greatest as super::FunctionBody, "max"), (least as super::FunctionBody, "min")]
+    {
         let signatures: &[&'static str] = if name == "max" {
             &["math.@max(A): A", "math.@max(list(A)): A", "math.@max(dyn, dyn): dyn"]
         } else {
@@ -56,16 +58,16 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn greatest(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn greatest(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     extreme(context, args, Ordering::Greater)
 }
 
-fn least(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn least(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     extreme(context, args, Ordering::Less)
 }
 
 /// The number that comes first in this order; of equal ones the first.
-fn extreme(context: &mut Context<'_>, args: &[Val], wanted: Ordering) -> Result<Val, Failure> {
+fn extreme(context: &mut Context<'_>, args: &[Val], wanted: Ordering) -> Result<Val, EvalFailure> {
     match args {
         [Val::List(list)] => {
             context.meter.charge(list.len() as u64)?;
@@ -81,38 +83,38 @@ fn extreme(context: &mut Context<'_>, args: &[Val], wanted: Ordering) -> Result<
     }
 }
 
-fn list_first(list: &List) -> Result<Val, Failure> {
+fn list_first(list: &List) -> Result<Val, EvalFailure> {
     list.get(0).ok_or_else(|| failure("math.greatest and math.least need at least one argument"))
 }
 
-fn number(value: Val) -> Result<Val, Failure> {
+fn number(value: Val) -> Result<Val, EvalFailure> {
     match value {
         Val::Int(_) | Val::UInt(_) | Val::Double(_) => Ok(value),
         _ => Err(no_such_overload()),
     }
 }
 
-fn better(best: Val, value: Val, wanted: Ordering) -> Result<Val, Failure> {
+fn better(best: Val, value: Val, wanted: Ordering) -> Result<Val, EvalFailure> {
     let order = compare(&value, &best)?;
     let order = order.ok_or_else(|| failure("NaN values cannot be ordered"))?;
     Ok(if order == wanted { value } else { best })
 }
 
-fn rounded(args: &[Val], round: impl Fn(f64) -> f64) -> Result<Val, Failure> {
+fn rounded(args: &[Val], round: impl Fn(f64) -> f64) -> Result<Val, EvalFailure> {
     match &args[0] {
         Val::Double(x) => Ok(Val::Double(round(*x))),
         _ => Err(no_such_overload()),
     }
 }
 
-fn tested(args: &[Val], test: impl Fn(f64) -> bool) -> Result<Val, Failure> {
+fn tested(args: &[Val], test: impl Fn(f64) -> bool) -> Result<Val, EvalFailure> {
     match &args[0] {
         Val::Double(x) => Ok(Val::Bool(test(*x))),
         _ => Err(no_such_overload()),
     }
 }
 
-fn square_root(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn square_root(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(Val::Double(match &args[0] {
         Val::Double(x) => x.sqrt(),
         Val::Int(i) => (*i as f64).sqrt(),
@@ -121,7 +123,7 @@ fn square_root(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn absolute(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn absolute(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(match &args[0] {
         Val::Int(i) => Val::Int(i.checked_abs().ok_or_else(|| failure("integer overflow"))?),
         Val::UInt(u) => Val::UInt(*u),
@@ -130,7 +132,7 @@ fn absolute(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn sign(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn sign(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(match &args[0] {
         Val::Int(i) => Val::Int(i.signum()),
         Val::UInt(u) => Val::UInt(u64::from(*u > 0)),
@@ -141,7 +143,7 @@ fn sign(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn bits(args: &[Val], combine: impl Fn(u64, u64) -> u64) -> Result<Val, Failure> {
+fn bits(args: &[Val], combine: impl Fn(u64, u64) -> u64) -> Result<Val, EvalFailure> {
     match args {
         [Val::Int(a), Val::Int(b)] => {
             Ok(Val::Int(combine(a.cast_unsigned(), b.cast_unsigned()).cast_signed()))
@@ -151,7 +153,7 @@ fn bits(args: &[Val], combine: impl Fn(u64, u64) -> u64) -> Result<Val, Failure>
     }
 }
 
-fn bit_not(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn bit_not(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     match &args[0] {
         Val::Int(i) => Ok(Val::Int(!i)),
         Val::UInt(u) => Ok(Val::UInt(!u)),
@@ -160,7 +162,7 @@ fn bit_not(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 /// Shifting by 64 or more leaves nothing.
-fn shift(args: &[Val], by: impl Fn(u64, u32) -> Option<u64>) -> Result<Val, Failure> {
+fn shift(args: &[Val], by: impl Fn(u64, u32) -> Option<u64>) -> Result<Val, EvalFailure> {
     let [value, Val::Int(count)] = args else { return Err(no_such_overload()) };
     if *count < 0 {
         return Err(failure(format!("math.bitShift: negative offset: {count}")));

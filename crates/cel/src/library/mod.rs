@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 use kiln_value::Str;
 
 use crate::env::{Env, EnvBuilder, Overload};
-use crate::error::Failure;
+use crate::error::EvalFailure;
 use crate::eval::Context;
 use crate::syntax::Dialect;
 use crate::{Type, Val};
@@ -38,7 +38,7 @@ pub(crate) use self::lists::sorted_by_key;
 
 /// The implementation of a function. Receivers come first among the arguments, and their number is
 /// that of the signature.
-pub(crate) type Run = fn(&mut Context<'_>, &[Val]) -> Result<Val, Failure>;
+pub(crate) type FunctionBody = fn(&mut Context<'_>, &[Val]) -> Result<Val, EvalFailure>;
 
 /// Where a policy lives, which decides which forms of `generator` and `resource` calls it may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ struct Registry {
 
 impl Registry {
     /// Adds a function with the signatures that it implements, see [`signature`].
-    fn add(&mut self, run: Run, signatures: &[&'static str]) {
+    fn add(&mut self, run: FunctionBody, signatures: &[&'static str]) {
         let group = self.groups;
         self.groups += 1;
         for text in signatures {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::Registry;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::value::Opaque;
 use crate::{Type, Val};
@@ -136,21 +136,21 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn text<'a>(context: &mut Context<'_>, args: &'a [Val]) -> Result<&'a str, Failure> {
+fn text<'a>(context: &mut Context<'_>, args: &'a [Val]) -> Result<&'a str, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Ok(text)
 }
 
-fn address(args: &[Val]) -> Result<IpAddr, Failure> {
+fn address(args: &[Val]) -> Result<IpAddr, EvalFailure> {
     args[0].as_opaque::<Ip>().map(|ip| ip.0).ok_or_else(no_such_overload)
 }
 
-fn range(value: &Val) -> Result<Cidr, Failure> {
+fn range(value: &Val) -> Result<Cidr, EvalFailure> {
     value.as_opaque::<Cidr>().copied().ok_or_else(no_such_overload)
 }
 
-fn ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     if let Some(cidr) = args[0].as_opaque::<Cidr>() {
         return Ok(Arc::new(Ip(cidr.address)).into());
     }
@@ -158,7 +158,7 @@ fn ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 /// Strict: no zones, and no dotted IPv4 inside IPv6.
-fn parse_ip(text: &str) -> Result<IpAddr, Failure> {
+fn parse_ip(text: &str) -> Result<IpAddr, EvalFailure> {
     let problem = |why: &str| failure(format!("IP Address {text:?} parse error: {why}"));
     if text.contains('%') {
         return Err(problem("IPv6 zones are not allowed"));
@@ -170,7 +170,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, Failure> {
     Ok(address)
 }
 
-fn parse_cidr(text: &str) -> Result<Cidr, Failure> {
+fn parse_cidr(text: &str) -> Result<Cidr, EvalFailure> {
     let problem =
         || failure(format!("network address parse error during conversion from string: {text:?}"));
     let (address, prefix) = text.split_once('/').ok_or_else(problem)?;
@@ -203,7 +203,7 @@ impl Cidr {
     }
 }
 
-fn contains_ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn contains_ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let cidr = range(&args[0])?;
     let address = match args[1].as_opaque::<Ip>() {
         Some(ip) => ip.0,
@@ -212,7 +212,7 @@ fn contains_ip(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> 
     Ok(Val::Bool(cidr.contains(address)))
 }
 
-fn contains_cidr(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn contains_cidr(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let outer = range(&args[0])?;
     let inner = match args[1].as_opaque::<Cidr>() {
         Some(cidr) => *cidr,

@@ -1,7 +1,7 @@
 //! Optional values.
 
 use super::Registry;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::{Type, Val};
 
@@ -31,14 +31,14 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn has_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn has_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     match &args[0] {
         Val::Optional(held) => Ok(Val::Bool(held.is_some())),
         _ => Err(no_such_overload()),
     }
 }
 
-fn value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     match &args[0] {
         Val::Optional(Some(nested)) => Ok(nested.value.clone()),
         Val::Optional(None) => Err(failure("optional.none() dereference")),
@@ -46,7 +46,7 @@ fn value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }
 }
 
-fn lenient_or_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn lenient_or_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(match &args[0] {
         Val::Optional(Some(nested)) => nested.value.clone(),
         Val::Optional(None) => args[1].clone(),
@@ -54,7 +54,7 @@ fn lenient_or_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn unwrap(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn unwrap(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::List(list) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge(list.len() as u64)?;
     let mut elements = Vec::new();

@@ -4,16 +4,16 @@ use kiln_value::{Key, Map, Value};
 
 use super::Registry;
 use crate::Val;
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
-use crate::value::{Form, Keys, List, to_json};
+use crate::value::{JsonForm, Keys, List, to_json};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(escape_key, &["jsonpatch.escapeKey(string): string"]);
 }
 
 /// A key as a part of a JSON pointer.
-fn escape_key(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn escape_key(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(key) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(key.len() as u64)?;
     Ok(Val::from(key.replace('~', "~0").replace('/', "~1")))
@@ -78,7 +78,7 @@ fn patch_value(value: &Val, name: &str, room: &mut u64) -> Result<Value, String>
         }
         Val::Optional(Some(nested)) => patch_value(&nested.value, name, room),
         other => {
-            let form = Form { keys: Keys::StringsOnly, finite_only: false };
+            let form = JsonForm { keys: Keys::StringsOnly, finite_only: false };
             to_json(other, form, room).map_err(|error| error.to_string())
         }
     }

@@ -6,7 +6,7 @@ use kiln_value::Str;
 use super::Registry;
 use super::standard::charge_regex;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -27,18 +27,18 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn compiled(context: &mut Context<'_>, text: &str, pattern: &Str) -> Result<Regex, Failure> {
+fn compiled(context: &mut Context<'_>, text: &str, pattern: &Str) -> Result<Regex, EvalFailure> {
     charge_regex(&mut context.meter, text, pattern)?;
     context.regex(pattern)
 }
 
-fn find(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn find(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(pattern)] = args else { return Err(no_such_overload()) };
     let regex = compiled(context, text, pattern)?;
     Ok(Val::string(regex.find(text).unwrap_or_default()))
 }
 
-fn find_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn find_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, pattern, limit) = match args {
         [Val::String(text), Val::String(pattern)] => (text, pattern, -1),
         [Val::String(text), Val::String(pattern), Val::Int(limit)] => (text, pattern, *limit),
@@ -50,7 +50,7 @@ fn find_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list(found.into_iter().map(Val::string).collect())
 }
 
-fn extract(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn extract(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(pattern)] = args else { return Err(no_such_overload()) };
     let regex = compiled(context, text, pattern)?;
     let group = group_to_extract(&regex)?;
@@ -63,7 +63,7 @@ fn extract(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }
 }
 
-fn extract_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn extract_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(pattern)] = args else { return Err(no_such_overload()) };
     let regex = compiled(context, text, pattern)?;
     context.meter.charge(text.len() as u64)?;
@@ -73,7 +73,7 @@ fn extract_all(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> 
 }
 
 /// The whole match, or the only group.
-fn group_to_extract(regex: &Regex) -> Result<usize, Failure> {
+fn group_to_extract(regex: &Regex) -> Result<usize, EvalFailure> {
     match regex.group_count() {
         groups @ (0 | 1) => Ok(groups),
         _ => Err(failure(format!(
@@ -83,7 +83,7 @@ fn group_to_extract(regex: &Regex) -> Result<usize, Failure> {
     }
 }
 
-fn replace(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn replace(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, pattern, by, limit) = match args {
         [Val::String(text), Val::String(pattern), Val::String(by)] => (text, pattern, by, -1),
         [Val::String(text), Val::String(pattern), Val::String(by), Val::Int(limit)] => {
@@ -126,7 +126,7 @@ enum Piece {
 }
 
 impl Template {
-    fn parse(text: &str, regex: &Regex) -> Result<Template, Failure> {
+    fn parse(text: &str, regex: &Regex) -> Result<Template, EvalFailure> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text.chars();

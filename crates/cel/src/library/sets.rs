@@ -2,7 +2,7 @@
 
 use super::Registry;
 use crate::Val;
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
 use crate::value::{List, equal};
 
@@ -24,14 +24,14 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(intersects, &["sets.intersects(list(A), list(A)): bool"]);
 }
 
-fn lists(args: &[Val]) -> Result<(&List, &List), Failure> {
+fn lists(args: &[Val]) -> Result<(&List, &List), EvalFailure> {
     match args {
         [Val::List(a), Val::List(b)] => Ok((a, b)),
         _ => Err(no_such_overload()),
     }
 }
 
-fn contains(context: &mut Context<'_>, list: &List, wanted: &Val) -> Result<bool, Failure> {
+fn contains(context: &mut Context<'_>, list: &List, wanted: &Val) -> Result<bool, EvalFailure> {
     for value in list {
         context.meter.charge(1)?;
         if equal(&value, wanted, &mut context.meter)? {
@@ -41,7 +41,11 @@ fn contains(context: &mut Context<'_>, list: &List, wanted: &Val) -> Result<bool
     Ok(false)
 }
 
-fn contains_all(context: &mut Context<'_>, list: &List, wanted: &List) -> Result<bool, Failure> {
+fn contains_all(
+    context: &mut Context<'_>,
+    list: &List,
+    wanted: &List,
+) -> Result<bool, EvalFailure> {
     for value in wanted {
         if !contains(context, list, &value)? {
             return Ok(false);
@@ -50,7 +54,7 @@ fn contains_all(context: &mut Context<'_>, list: &List, wanted: &List) -> Result
     Ok(true)
 }
 
-fn intersects(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn intersects(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (a, b) = lists(args)?;
     for value in b {
         if contains(context, a, &value)? {

@@ -7,7 +7,7 @@ use kiln_value::Str;
 
 use super::Registry;
 use crate::budget::Meter;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::value::time::format_duration;
 use crate::{Timestamp, Type, Val};
@@ -170,7 +170,7 @@ fn operators(registry: &mut Registry) {
     }
 }
 
-fn size(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn size(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let size = match &args[0] {
         Val::String(text) => {
             context.meter.charge_text(text.len() as u64)?;
@@ -185,14 +185,14 @@ fn size(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 /// Charges for the text that a conversion reads.
-fn charge_reading(context: &mut Context<'_>, args: &[Val]) -> Result<(), Failure> {
+fn charge_reading(context: &mut Context<'_>, args: &[Val]) -> Result<(), EvalFailure> {
     match args.first() {
         Some(Val::String(text)) => context.meter.charge_text(text.len() as u64),
         _ => Ok(()),
     }
 }
 
-fn to_int(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_int(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     charge_reading(context, args)?;
     let overflow = || failure("integer overflow");
     Ok(Val::Int(match &args[0] {
@@ -216,7 +216,7 @@ fn parse_int(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-fn to_uint(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_uint(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     charge_reading(context, args)?;
     let overflow = || failure("unsigned integer overflow");
     Ok(Val::UInt(match &args[0] {
@@ -233,7 +233,7 @@ fn to_uint(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn to_double(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_double(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     charge_reading(context, args)?;
     Ok(Val::Double(match &args[0] {
         Val::Double(x) => *x,
@@ -246,7 +246,7 @@ fn to_double(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn to_bool(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_bool(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(Val::Bool(match &args[0] {
         Val::Bool(b) => *b,
         // Go's `ParseBool`.
@@ -263,7 +263,7 @@ fn to_bool(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }))
 }
 
-fn to_bytes(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_bytes(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(match &args[0] {
         Val::Bytes(bytes) => Val::Bytes(bytes.clone()),
         Val::String(text) => {
@@ -274,7 +274,7 @@ fn to_bytes(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn to_string(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_string(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Ok(match &args[0] {
         Val::String(text) => Val::String(text.clone()),
         Val::Bool(b) => Val::string(if *b { "true" } else { "false" }),
@@ -295,7 +295,7 @@ fn to_string(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn to_timestamp(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_timestamp(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     charge_reading(context, args)?;
     Ok(Val::Timestamp(match &args[0] {
         Val::Timestamp(timestamp) => *timestamp,
@@ -308,7 +308,7 @@ fn to_timestamp(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure>
     }))
 }
 
-fn to_duration(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_duration(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     charge_reading(context, args)?;
     Ok(Val::Duration(match &args[0] {
         Val::Duration(duration) => *duration,
@@ -319,26 +319,26 @@ fn to_duration(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> 
     }))
 }
 
-fn contains(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn contains(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(part)] = args else { return Err(no_such_overload()) };
     let (text_cost, part_cost) = (text.len().div_ceil(10), part.len().div_ceil(10));
     context.meter.charge((text_cost as u64).saturating_mul(part_cost as u64))?;
     Ok(Val::Bool(text.contains(part.as_str())))
 }
 
-fn starts_with(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn starts_with(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(part)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::Bool(text.starts_with(part.as_str())))
 }
 
-fn ends_with(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn ends_with(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(part)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::Bool(text.ends_with(part.as_str())))
 }
 
-fn matches(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn matches(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::String(pattern)] = args else { return Err(no_such_overload()) };
     charge_regex(&mut context.meter, text, pattern)?;
     let regex = context.regex(pattern)?;
@@ -350,7 +350,7 @@ pub(crate) fn charge_regex(
     meter: &mut Meter<'_>,
     text: &str,
     pattern: &str,
-) -> Result<(), Failure> {
+) -> Result<(), EvalFailure> {
     let text = (1 + text.len()).div_ceil(10) as u64;
     meter.charge(text.saturating_mul(pattern.len().div_ceil(4) as u64))
 }

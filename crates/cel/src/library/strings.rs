@@ -4,13 +4,13 @@ use kiln_value::Str;
 
 use super::{Registry, Texts, format, format_kubernetes};
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 
 pub(super) fn register(registry: &mut Registry, texts: Texts) {
     registry.add(char_at, &["(string).charAt(int): string"]);
     let kubernetes = texts == Texts::Kubernetes;
-    let searches: [super::Run; 2] = if kubernetes {
+    let searches: [super::FunctionBody; 2] = if kubernetes {
         [
             |context, args| search_leniently(context, args, index_of),
             |context, args| search_leniently(context, args, last_index_of),
@@ -59,7 +59,7 @@ pub(super) fn register(registry: &mut Registry, texts: Texts) {
         substring,
         &["(string).substring(int): string", "(string).substring(int, int): string"],
     );
-    let format: super::Run = if kubernetes { format_kubernetes::run } else { format::run };
+    let format: super::FunctionBody = if kubernetes { format_kubernetes::run } else { format::run };
     registry.add(format, &["(string).format(list(dyn)): string"]);
 }
 
@@ -68,7 +68,7 @@ fn text(
     context: &mut Context<'_>,
     args: &[Val],
     change: impl Fn(&str) -> String,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Ok(Val::from(change(text)))
@@ -101,12 +101,12 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-fn out_of_range(index: i64) -> Failure {
+fn out_of_range(index: i64) -> EvalFailure {
     failure(format!("index out of range: {index}"))
 }
 
 /// The byte offset of a character position; the end counts as a position.
-fn offset(text: &str, position: i64) -> Result<usize, Failure> {
+fn offset(text: &str, position: i64) -> Result<usize, EvalFailure> {
     let wanted = usize::try_from(position).map_err(|_| out_of_range(position))?;
     if text.is_ascii() {
         return if wanted <= text.len() { Ok(wanted) } else { Err(out_of_range(position)) };
@@ -121,7 +121,7 @@ fn position(text: &str, offset: usize) -> Val {
     Val::Int(i64::try_from(text[..offset].chars().count()).unwrap_or(i64::MAX))
 }
 
-fn char_at(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn char_at(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::Int(index)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     let at = offset(text, *index)?;
@@ -132,8 +132,8 @@ fn char_at(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 fn search_leniently(
     context: &mut Context<'_>,
     args: &[Val],
-    search: super::Run,
-) -> Result<Val, Failure> {
+    search: super::FunctionBody,
+) -> Result<Val, EvalFailure> {
     if let [Val::String(text), Val::String(part), Val::Int(start)] = args {
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         if *start >= length {
@@ -144,7 +144,7 @@ fn search_leniently(
     search(context, args)
 }
 
-fn index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, part, start) = search(context, args)?;
     let start = offset(text, start.unwrap_or(0))?;
     Ok(match text[start..].find(part) {
@@ -153,7 +153,7 @@ fn index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     })
 }
 
-fn last_index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn last_index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, part, last) = search(context, args)?;
     // The match may begin at the last position but not after it.
     let end = match last {
@@ -171,7 +171,7 @@ fn last_index_of(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure
 fn search<'a>(
     context: &mut Context<'_>,
     args: &'a [Val],
-) -> Result<(&'a str, &'a str, Option<i64>), Failure> {
+) -> Result<(&'a str, &'a str, Option<i64>), EvalFailure> {
     let (text, part, at) = match args {
         [Val::String(text), Val::String(part)] => (text, part, None),
         [Val::String(text), Val::String(part), Val::Int(at)] => (text, part, Some(*at)),
@@ -182,7 +182,7 @@ fn search<'a>(
     Ok((text, part, at))
 }
 
-fn join(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn join(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (list, separator) = match args {
         [Val::List(list)] => (list, ""),
         [Val::List(list), Val::String(separator)] => (list, separator.as_str()),
@@ -200,7 +200,7 @@ fn join(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(joined))
 }
 
-fn replace(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn replace(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, from, to, limit) = match args {
         [Val::String(text), Val::String(from), Val::String(to)] => (text, from, to, -1),
         [Val::String(text), Val::String(from), Val::String(to), Val::Int(limit)] => {
@@ -216,7 +216,7 @@ fn replace(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(text.replacen(from.as_str(), to, limit)))
 }
 
-fn split(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn split(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, separator, limit) = match args {
         [Val::String(text), Val::String(separator)] => (text, separator, -1),
         [Val::String(text), Val::String(separator), Val::Int(limit)] => (text, separator, *limit),
@@ -251,7 +251,7 @@ fn split(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Val::list(parts)
 }
 
-fn substring(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn substring(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let (text, start, end) = match args {
         [Val::String(text), Val::Int(start)] => (text, *start, None),
         [Val::String(text), Val::Int(start), Val::Int(end)] => (text, *start, Some(*end)),

@@ -4,7 +4,7 @@ use kiln_text::Time;
 
 use super::Registry;
 use crate::Val;
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 
 pub(super) fn register(registry: &mut Registry) {
     // Days of the month exist from one (`getDate`) and from zero; months and days of the year begin
@@ -67,7 +67,7 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn part(args: &[Val], read: impl Fn(&Time) -> i64) -> Result<Val, Failure> {
+fn part(args: &[Val], read: impl Fn(&Time) -> i64) -> Result<Val, EvalFailure> {
     let at = match args {
         [Val::Timestamp(timestamp)] => timestamp.in_zone(None)?,
         [Val::Timestamp(timestamp), Val::String(zone)] => timestamp.in_zone(Some(zone))?,
@@ -77,7 +77,7 @@ fn part(args: &[Val], read: impl Fn(&Time) -> i64) -> Result<Val, Failure> {
 }
 
 /// Of a timestamp the part of its clock time, of a duration all of it in this unit.
-fn time_part(args: &[Val], read: impl Fn(&Time) -> i64, unit: i64) -> Result<Val, Failure> {
+fn time_part(args: &[Val], read: impl Fn(&Time) -> i64, unit: i64) -> Result<Val, EvalFailure> {
     match args {
         [Val::Duration(duration)] => Ok(Val::Int(duration.as_nanos() / unit)),
         _ => part(args, read),

@@ -6,12 +6,12 @@ use kiln_value::{Number, Value};
 
 use super::{List, Map, Val};
 use crate::budget::Meter;
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 
 /// Whether two values are equal. Values of different types are not; numbers compare by number.
 ///
 /// Shared parts can make a value far larger than its memory, so the walk is charged.
-pub(crate) fn equal(a: &Val, b: &Val, meter: &mut Meter<'_>) -> Result<bool, Failure> {
+pub(crate) fn equal(a: &Val, b: &Val, meter: &mut Meter<'_>) -> Result<bool, EvalFailure> {
     Ok(match (a, b) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(a), Val::Bool(b)) => a == b,
@@ -48,7 +48,7 @@ pub(crate) fn equal(a: &Val, b: &Val, meter: &mut Meter<'_>) -> Result<bool, Fai
     })
 }
 
-fn equal_lists(a: &List, b: &List, meter: &mut Meter<'_>) -> Result<bool, Failure> {
+fn equal_lists(a: &List, b: &List, meter: &mut Meter<'_>) -> Result<bool, EvalFailure> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -66,7 +66,7 @@ fn equal_lists(a: &List, b: &List, meter: &mut Meter<'_>) -> Result<bool, Failur
     Ok(true)
 }
 
-fn equal_maps(a: &Map, b: &Map, meter: &mut Meter<'_>) -> Result<bool, Failure> {
+fn equal_maps(a: &Map, b: &Map, meter: &mut Meter<'_>) -> Result<bool, EvalFailure> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -94,7 +94,7 @@ fn has_nan(value: &Value) -> bool {
 ///
 /// # Errors
 /// When the types have no order, or not the same one.
-pub(crate) fn compare(a: &Val, b: &Val) -> Result<Option<Ordering>, Failure> {
+pub(crate) fn compare(a: &Val, b: &Val) -> Result<Option<Ordering>, EvalFailure> {
     Ok(match (a, b) {
         (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
         (Val::String(a), Val::String(b)) => Some(a.cmp(b)),

@@ -45,7 +45,7 @@ impl std::error::Error for ToJsonError {}
 
 /// What to do with what JSON does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct JsonForm {
     pub(crate) keys: Keys,
     /// Refuse NaN and infinities instead of writing them as words, as protobuf's JSON form does.
     pub(crate) finite_only: bool,
@@ -62,7 +62,7 @@ pub(crate) enum Keys {
 
 /// The plain form of a value: bytes in base64, times as text, types by name, an empty optional as
 /// null. Parts of objects are shared. `room` counts down nodes and bytes of text.
-pub(crate) fn to_json(value: &Val, form: Form, room: &mut u64) -> Result<Value, ToJsonError> {
+pub(crate) fn to_json(value: &Val, form: JsonForm, room: &mut u64) -> Result<Value, ToJsonError> {
     take(room, 1)?;
     Ok(match value {
         Val::Null | Val::Optional(None) => Value::Null,
@@ -108,7 +108,7 @@ pub(crate) fn to_json(value: &Val, form: Form, room: &mut u64) -> Result<Value, 
     })
 }
 
-fn map_to_json(map: &Map, form: Form, room: &mut u64) -> Result<Value, ToJsonError> {
+fn map_to_json(map: &Map, form: JsonForm, room: &mut u64) -> Result<Value, ToJsonError> {
     let mut plain = kiln_value::Map::new();
     for (key, value) in map.iter() {
         let (text, found) = match MapKey::from_val(&key) {
@@ -140,6 +140,6 @@ impl Val {
     /// When the value is larger, or has no plain form.
     pub fn to_json(&self, limit: u64) -> Result<Value, ToJsonError> {
         let mut room = limit;
-        to_json(self, Form { keys: Keys::AsText, finite_only: false }, &mut room)
+        to_json(self, JsonForm { keys: Keys::AsText, finite_only: false }, &mut room)
     }
 }

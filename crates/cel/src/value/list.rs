@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kiln_value::Value;
 
 use super::{Val, deeper, deepest};
-use crate::error::Failure;
+use crate::error::EvalFailure;
 
 /// A list.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Built {
 }
 
 impl List {
-    pub(crate) fn new(elements: Vec<Val>) -> Result<Self, Failure> {
+    pub(crate) fn new(elements: Vec<Val>) -> Result<Self, EvalFailure> {
         let depth = deeper(deepest(&elements))?;
         Ok(List::Built(Arc::new(Built { elements, depth })))
     }
@@ -66,7 +66,7 @@ impl List {
     }
 
     /// Both lists, one after the other.
-    pub(crate) fn concat(&self, other: &List) -> Result<List, Failure> {
+    pub(crate) fn concat(&self, other: &List) -> Result<List, EvalFailure> {
         if self.is_empty() {
             return Ok(other.clone());
         }

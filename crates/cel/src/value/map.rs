@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kiln_value::Str;
 
 use super::{Val, deeper, deepest};
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 
 /// A map.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Hash for MapKey {
 
 impl MapKey {
     /// The key that a value makes in a map literal.
-    pub(crate) fn from_val(value: &Val) -> Result<Self, Failure> {
+    pub(crate) fn from_val(value: &Val) -> Result<Self, EvalFailure> {
         Ok(match value {
             Val::Bool(b) => MapKey::Bool(*b),
             Val::Int(i) => MapKey::Int(*i),
@@ -124,7 +124,7 @@ impl MapBuilder {
     }
 
     /// Adds an entry; a key that is there already is an error, as for all map literals.
-    pub(crate) fn insert(&mut self, key: MapKey, value: Val) -> Result<(), Failure> {
+    pub(crate) fn insert(&mut self, key: MapKey, value: Val) -> Result<(), EvalFailure> {
         if self.0.position(&key).is_some() {
             let shown = match &key {
                 MapKey::Bool(b) => b.to_string(),
@@ -146,7 +146,7 @@ impl MapBuilder {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Result<Val, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Val, EvalFailure> {
         self.0.depth = deeper(deepest(self.0.entries.iter().map(|(_, value)| value)))?;
         Ok(Val::Map(Map::Built(Arc::new(self.0))))
     }
@@ -207,10 +207,10 @@ impl Map {
     }
 
     /// A part by reference, for walks along several fields.
-    pub(crate) fn part(&self, key: &str) -> Option<Part<'_>> {
+    pub(crate) fn part(&self, key: &str) -> Option<MapPart<'_>> {
         match self {
-            Map::Json(map) => map.get(key).map(Part::Json),
-            Map::Built(built) => built.get_str(key).map(Part::Val),
+            Map::Json(map) => map.get(key).map(MapPart::Json),
+            Map::Built(built) => built.get_str(key).map(MapPart::Val),
         }
     }
 
@@ -267,16 +267,16 @@ impl Map {
 
 /// A part of a map by reference.
 #[derive(Clone, Copy)]
-pub(crate) enum Part<'p> {
+pub(crate) enum MapPart<'p> {
     Json(&'p kiln_value::Value),
     Val(&'p Val),
 }
 
-impl Part<'_> {
+impl MapPart<'_> {
     pub(crate) fn to_val(self) -> Val {
         match self {
-            Part::Json(value) => Val::from(value),
-            Part::Val(value) => value.clone(),
+            MapPart::Json(value) => Val::from(value),
+            MapPart::Val(value) => value.clone(),
         }
     }
 }

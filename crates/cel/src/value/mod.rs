@@ -18,13 +18,13 @@ use kiln_value::{Number, Str, Value};
 
 pub(crate) use self::compare::{compare, equal};
 pub use self::convert::ToJsonError;
-pub(crate) use self::convert::{Form, Keys, to_json};
+pub(crate) use self::convert::{JsonForm, Keys, to_json};
 pub use self::list::List;
 pub use self::map::{Map, MapKey};
-pub(crate) use self::map::{MapBuilder, Part};
+pub(crate) use self::map::{MapBuilder, MapPart};
 pub use self::time::Timestamp;
 use crate::Type;
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 
 /// A value of an expression. Cloning copies at most a pointer.
 #[derive(Clone, Debug)]
@@ -135,12 +135,12 @@ impl Val {
     }
 
     /// A list of these elements.
-    pub(crate) fn list(elements: Vec<Val>) -> Result<Self, Failure> {
+    pub(crate) fn list(elements: Vec<Val>) -> Result<Self, EvalFailure> {
         Ok(Val::List(List::new(elements)?))
     }
 
     /// An optional with something in it.
-    pub(crate) fn some(value: Val) -> Result<Self, Failure> {
+    pub(crate) fn some(value: Val) -> Result<Self, EvalFailure> {
         let depth = deeper(value.depth())?;
         Ok(Val::Optional(Some(Arc::new(Nested { value, depth }))))
     }
@@ -151,7 +151,7 @@ impl Val {
     }
 
     /// A message; the caller has checked the fields.
-    pub(crate) fn message(name: Str, fields: Vec<(Str, Val)>) -> Result<Self, Failure> {
+    pub(crate) fn message(name: Str, fields: Vec<(Str, Val)>) -> Result<Self, EvalFailure> {
         let depth = deeper(deepest(fields.iter().map(|(_, value)| value)))?;
         Ok(Val::Struct(Arc::new(Message { name, fields, depth })))
     }
@@ -210,7 +210,7 @@ impl Val {
     }
 
     /// The answer to a request that it is; none for other values.
-    pub fn as_answer(&self) -> Option<crate::Answer> {
+    pub fn as_answer(&self) -> Option<crate::AuthzAnswer> {
         crate::library::authz::answer(self)
     }
 
@@ -260,7 +260,7 @@ impl Val {
 }
 
 /// One more level around something this deep.
-pub(crate) fn deeper(depth: u32) -> Result<u32, Failure> {
+pub(crate) fn deeper(depth: u32) -> Result<u32, EvalFailure> {
     if depth >= MAX_DEPTH {
         return Err(failure(format!("values nest more than {MAX_DEPTH} levels deep")));
     }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_value_is_four_words() {
         assert_eq!(size_of::<Val>(), 32);
-        assert_eq!(size_of::<Result<Val, Failure>>(), 32);
+        assert_eq!(size_of::<Result<Val, EvalFailure>>(), 32);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use kiln_text::time::Zone;
 use kiln_text::{Duration, Time};
 
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 
 /// A moment between the years 1 and 9999, to the nanosecond.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl Timestamp {
     }
 
     /// The text of the moment, with the offset that it was written with.
-    pub(crate) fn text(self) -> Result<String, Failure> {
+    pub(crate) fn text(self) -> Result<String, EvalFailure> {
         let time = self.written().ok_or_else(|| failure("timestamp overflow"))?;
         Ok(time.rfc3339_nano())
     }
@@ -120,7 +120,7 @@ impl Timestamp {
 
     /// The moment on the calendar and clock of a time zone: a name, an offset such as `-02:30`, or
     /// UTC.
-    pub(crate) fn in_zone(self, zone: Option<&str>) -> Result<Time, Failure> {
+    pub(crate) fn in_zone(self, zone: Option<&str>) -> Result<Time, EvalFailure> {
         let time = self.time().ok_or_else(|| failure("timestamp overflow"))?;
         match zone {
             None | Some("" | "UTC") => Ok(time),
@@ -136,7 +136,7 @@ impl Timestamp {
     }
 }
 
-fn time_zone(name: &str) -> Result<TimeZone, Failure> {
+fn time_zone(name: &str) -> Result<TimeZone, EvalFailure> {
     let unknown = || failure(format!("unknown time zone {name}"));
     if let Some((hours, minutes)) = name.split_once(':') {
         let (sign, hours) = match hours.strip_prefix('-') {

@@ -1,6 +1,6 @@
 //! Policies that authorise requests: answers, tokens, and the types that are demanded.
 
-use kiln_cel::{Answer, Asker, Env, Host, HostResult, Session, Timestamp};
+use kiln_cel::{Asker, AuthzAnswer, Env, Host, HostResult, Session, Timestamp};
 use kiln_value::{Value, value};
 
 struct Clock;
@@ -11,7 +11,7 @@ impl Host for Clock {
     }
 }
 
-fn eval(asker: Asker, source: &str, object: &Value) -> Result<Option<Answer>, String> {
+fn eval(asker: Asker, source: &str, object: &Value) -> Result<Option<AuthzAnswer>, String> {
     let env = Env::requests(asker);
     let program = env.compile(source).map_err(|error| error.to_string())?;
     let mut host = Clock;
@@ -21,8 +21,8 @@ fn eval(asker: Asker, source: &str, object: &Value) -> Result<Option<Answer>, St
     Ok(value.as_answer())
 }
 
-fn denied(status: Option<i64>, reason: &str) -> Option<Answer> {
-    Some(Answer::Denied { status, reason: reason.into() })
+fn denied(status: Option<i64>, reason: &str) -> Option<AuthzAnswer> {
+    Some(AuthzAnswer::Denied { status, reason: reason.into() })
 }
 
 #[test]
@@ -31,12 +31,12 @@ fn web_servers_are_answered() {
         "method": "GET", "path": "/x", "header": {"X-Team": ["a", "b"]}, "query": {"page": ["1"]},
     }});
     for (source, wanted) in [
-        ("http.Allowed().Response()", Some(Answer::Allowed)),
+        ("http.Allowed().Response()", Some(AuthzAnswer::Allowed)),
         (r#"http.Denied("no").Response()"#, denied(None, "no")),
         (r#"object.attributes.method == "GET" ? null : http.Allowed().Response()"#, None),
         (
             r#"object.attributes.Header("x-team") == ["a", "b"] ? http.Allowed().Response() : null"#,
-            Some(Answer::Allowed),
+            Some(AuthzAnswer::Allowed),
         ),
         (
             r#"object.attributes.QueryParam("size").size() == 0 ? http.Denied("size").Response() : null"#,
@@ -58,12 +58,12 @@ fn web_servers_are_answered() {
 fn envoy_is_answered() {
     let object = value!({"attributes": {"request": {"http": {"headers": {"a": "b"}}}}});
     for (source, wanted) in [
-        ("envoy.Allowed().Response()", Some(Answer::Allowed)),
+        ("envoy.Allowed().Response()", Some(AuthzAnswer::Allowed)),
         (
             r#"envoy.Allowed().WithHeader("a", "b").WithHeader(envoy.Header("c", "").KeepEmptyValue()).WithoutHeader("d")
                .WithResponseHeader("e", "f").WithQueryParam("g", "h").WithQueryParam(envoy.QueryParam("i", "j"))
                .WithoutQueryParam("k").Response().WithMessage("m").WithMetadata({"n": 1})"#,
-            Some(Answer::Allowed),
+            Some(AuthzAnswer::Allowed),
         ),
         (
             r#"envoy.Denied(403).WithBody("go away").WithHeader("a", "b").Response()"#,
@@ -88,8 +88,11 @@ fn tokens_are_verified() {
         );
         eval(Asker::Http, &source, &value!({}))
     };
-    assert_eq!(ask(r#"t.Valid && t.Claims.role == "guest""#, "secret"), Ok(Some(Answer::Allowed)));
-    assert_eq!(ask("t.Claims.exp == 2241081539.0", "secret"), Ok(Some(Answer::Allowed)));
+    assert_eq!(
+        ask(r#"t.Valid && t.Claims.role == "guest""#, "secret"),
+        Ok(Some(AuthzAnswer::Allowed))
+    );
+    assert_eq!(ask("t.Claims.exp == 2241081539.0", "secret"), Ok(Some(AuthzAnswer::Allowed)));
     assert_eq!(ask("has(t.Claims.aud)", "secret"), Ok(None));
     assert!(
         ask("t.Valid", "other").unwrap_err().contains("the signature is not that of the secret")

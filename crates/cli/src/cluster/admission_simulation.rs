@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kiln_admission::{Hooks, SimulatedWrite};
 use kiln_dialects::Compiled;
 use kiln_engine::{EvalEnv, Event, User};
-use kiln_live::{Reader, RuleEnvironment};
 use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_runtime::{Reader, RuleEnvironment};
 use kiln_value::{Map, Value};
 
 use crate::system_env::SystemEnv;

@@ -18,8 +18,9 @@ const ANSWERING: [(&str, &str); 2] = [("kyverno", KYVERNO), ("kubemod", KUBEMOD)
 /// Images of controllers that act on rules and answer no requests.
 const ACTING: [(&str, &str); 1] = [("background-controller", KYVERNO)];
 /// Images of those who act on no rules of Kiln's, but need the definitions.
-const SHARING: [(&str, &str); 2] =
-    [("cleanup-controller", KYVERNO), ("reports-controller", KYVERNO)];
+const SHARING: [(&str, &str); 2] = [CLEANING, ("reports-controller", KYVERNO)];
+/// The image of the one that runs cleanup policies.
+const CLEANING: (&str, &str) = ("cleanup-controller", KYVERNO);
 
 /// A Deployment that acts on the same rules.
 pub(crate) fn other_engine(deployment: &Value) -> Option<CompetingEngine> {
@@ -29,6 +30,11 @@ pub(crate) fn other_engine(deployment: &Value) -> Option<CompetingEngine> {
 /// A Deployment that uses the same definitions.
 pub(crate) fn sharing_engine(deployment: &Value) -> Option<CompetingEngine> {
     other_engine(deployment).or_else(|| running(deployment, &SHARING))
+}
+
+/// A Deployment that runs cleanup policies, which Kiln does not.
+pub(crate) fn cleaning_engine(deployment: &Value) -> Option<CompetingEngine> {
+    running(deployment, &[CLEANING])
 }
 
 /// A Deployment that answers the webhooks of another engine.

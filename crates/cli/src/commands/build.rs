@@ -120,7 +120,7 @@ enum Order {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_formats_of("build")?;
     for (flag, instead) in args.deprecated() {
         ui.status(&format!("Flag --{flag} has been deprecated, {instead}"));
     }

@@ -200,7 +200,7 @@ struct TreeArgs {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("cfg")?;
     let here = std::env::current_dir()?.display().to_string();
     let config = Config {
         files: &Disk,
@@ -219,7 +219,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let from = match path {
         None => From::Stream(&bytes),
-        Some(path) => From::Folder { path, recurse },
+        Some(path) => From::Directory { path, recurse },
     };
     let (text, dest) = match &args.command {
         Command::Cat(cat) => (config.cat(from, &chosen(cat)), cat.dest.as_deref()),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap_complete::Shell;
 
-use crate::args::{self, Format};
+use crate::args;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -28,7 +28,7 @@ pub(crate) fn print(
     mut definition: clap::Command,
     program: &str,
 ) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("completion")?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition, program, &mut script);
     let mut out = ui.data();

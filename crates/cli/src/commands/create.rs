@@ -8,7 +8,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::{Create, FILE_NAMES, Labelled, Pairs, create, parse_pairs};
 
 use super::edit::expand_or_directories;
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::Ui;
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_formats_of("create")?;
     let mut resources = expand_or_directories(&args.resources)?;
     let there = FILE_NAMES.into_iter().find(|name| fs::symlink_metadata(name).is_ok());
     if let Some(name) = there {
@@ -92,15 +92,15 @@ const DEEPEST: usize = 100;
 
 /// The files with objects and the directories with kustomizations, in the order of names.
 fn detect(
-    folder: &Path,
+    directory: &Path,
     recursive: bool,
     limit: u64,
     depth: usize,
     found: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let shown = folder.display().to_string();
+    let shown = directory.display().to_string();
     let failed = |error| input::cannot("read", &shown, &error);
-    let mut names: Vec<String> = fs::read_dir(folder)
+    let mut names: Vec<String> = fs::read_dir(directory)
         .map_err(failed)?
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())

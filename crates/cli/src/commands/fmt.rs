@@ -55,7 +55,7 @@ impl Formatted {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_formats_of("fmt")?;
     if args.diff && !args.check && !args.write {
         return Err(Diagnostic::error("--diff goes with --check or --write").into());
     }
@@ -64,7 +64,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let mut paths = Vec::new();
     for file in &args.files {
-        // A link in a folder may lead out of it, and another user may have put it there.
+        // A link in a directory may lead out of it, and another user may have put it there.
         let links = if args.write { Links::PassOver } else { Links::Follow };
         paths.extend(input::expand(file, links)?);
     }

@@ -9,7 +9,7 @@ use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::{Build, Options};
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::plugin_options::FunctionArgs;
 use crate::ui::Ui;
@@ -84,7 +84,7 @@ struct RunArgs {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("fn")?;
     let Command::Run(args) = &args.command;
     let functions = functions(args)?;
     let here = std::env::current_dir()?.display().to_string();
@@ -106,7 +106,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let run = FunctionRun {
         from: match args.directory.as_deref() {
             None => From::Stream(&bytes),
-            Some(path) => From::Folder { path, recurse: true },
+            Some(path) => From::Directory { path, recurse: true },
         },
         functions: &functions,
         global_scope: args.global_scope,
@@ -155,7 +155,7 @@ fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
             Err(Diagnostic::error("must specify --image").hint(hint).into())
         }
         (None, None) if args.fn_path.is_empty() => Ok(FunctionsFrom::Input),
-        (None, None) => Ok(FunctionsFrom::Folders(args.fn_path.clone())),
+        (None, None) => Ok(FunctionsFrom::Directories(args.fn_path.clone())),
     }
 }
 
@@ -164,14 +164,14 @@ fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
     let directory = Path::new(args.directory.as_deref().unwrap_or("."));
     let shown = directory.display().to_string();
     let found = directory.canonicalize().map_err(|error| input::cannot("read", &shown, &error))?;
-    let folder = if found.is_dir() { None } else { found.parent().map(Path::to_path_buf) };
-    Ok(folder.unwrap_or(found))
+    let above = if found.is_dir() { None } else { found.parent().map(Path::to_path_buf) };
+    Ok(above.unwrap_or(found))
 }
 
 fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Failure> {
-    if let Some(folder) = &args.results_dir {
+    if let Some(directory) = &args.results_dir {
         for (number, results) in &files.results {
-            let file = format!("{folder}/results-{number}.yaml");
+            let file = format!("{directory}/results-{number}.yaml");
             fs::write(&file, results).map_err(|error| input::cannot("write", &file, &error))?;
         }
     }
@@ -181,7 +181,7 @@ fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Fail
         out.flush()?;
         return Ok(());
     }
-    // The core has refused every path that leaves the folder; this holds it to that.
+    // The core has refused every path that leaves the directory; this holds it to that.
     let inside = |path: &str| {
         let parts = Path::new(path).components();
         match parts.clone().all(|part| matches!(part, Component::Normal(_))) {
@@ -204,8 +204,8 @@ fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Fail
     for (path, text) in &files.write {
         let file = inside(path)?;
         let shown = file.display().to_string();
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).map_err(|error| input::cannot("make", &shown, &error))?;
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory).map_err(|error| input::cannot("make", &shown, &error))?;
         }
         if !file.exists() {
             let new = fs::OpenOptions::new().write(true).create_new(true).open(&file);

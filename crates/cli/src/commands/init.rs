@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 
 use super::create;
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::{Ui, plain};
@@ -21,14 +21,14 @@ use crate::ui::{Ui, plain};
 pub(crate) struct Args {
     /// Directory; it is created if it does not exist
     #[arg(value_name = "DIR", default_value = ".")]
-    folder: PathBuf,
+    directory: PathBuf,
 
     /// What the rule does
     #[arg(long, value_enum, default_value_t = Scaffold::Generate)]
     rule: Scaffold,
 
     /// Write a kustomization file instead
-    #[arg(long, conflicts_with_all = ["folder", "rule"])]
+    #[arg(long, conflicts_with_all = ["directory", "rule"])]
     kustomization: bool,
 }
 
@@ -65,7 +65,7 @@ impl Scaffold {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("init")?;
     let mut out = ui.stdout();
     if args.kustomization {
         create::run(ui, global, &create::Args::default())?;
@@ -74,11 +74,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         return Ok(CommandOutcome::Done);
     }
     let shown = |path: &Path| plain(&path.display().to_string());
-    fs::create_dir_all(&args.folder)
-        .map_err(|error| input::cannot("make", &shown(&args.folder), &error))?;
-    let paths = ["rules.yaml", "resources.yaml"].map(|name| match args.folder.as_path() {
+    fs::create_dir_all(&args.directory)
+        .map_err(|error| input::cannot("make", &shown(&args.directory), &error))?;
+    let paths = ["rules.yaml", "resources.yaml"].map(|name| match args.directory.as_path() {
         here if here == Path::new(".") => PathBuf::from(name),
-        folder => folder.join(name),
+        directory => directory.join(name),
     });
     // All or nothing: half a scaffold beside the user's own file is a puzzle.
     if let Some(there) = paths.iter().find(|path| fs::symlink_metadata(path).is_ok()) {

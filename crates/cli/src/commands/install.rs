@@ -99,7 +99,7 @@ enum Rights {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_formats_of("install")?;
     let options = options(args)?;
     match args.only {
         Some(Only::Alerts) => {

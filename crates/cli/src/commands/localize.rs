@@ -8,7 +8,7 @@ use kiln_kustomize::fs::Disk;
 use kiln_kustomize::local::Running;
 use kiln_kustomize::{Build, Localized, Options, Repository};
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::fetch::Remote;
 use crate::input;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_formats_of("localize")?;
     let here = std::env::current_dir()?.display().to_string();
     let absolute = |path: &str| match path.starts_with('/') || Repository::parse(path).is_some() {
         true => path.to_owned(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::args::{self, Format};
+use crate::args;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::input::cannot;
 use crate::ui::Ui;
@@ -15,14 +15,14 @@ use crate::ui::Ui;
 pub(crate) struct Args {
     /// Directory
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
-    let shown = args.folder.display().to_string();
-    fs::create_dir_all(&args.folder)
-        .and_then(|()| clap_mangen::generate_to(args::definition(), &args.folder))
+    ui.has_formats_of("man")?;
+    let shown = args.directory.display().to_string();
+    fs::create_dir_all(&args.directory)
+        .and_then(|()| clap_mangen::generate_to(args::definition(), &args.directory))
         .map_err(|error| cannot("write", &shown, &error))?;
     Ok(CommandOutcome::Done)
 }

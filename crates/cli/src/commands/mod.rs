@@ -81,8 +81,8 @@ pub(crate) struct SharedOptions {
     pub(crate) reads_files: bool,
 }
 
-/// What the options that all commands accept mean to the command of a name. The commands check their formats themselves,
-/// since the option may also stand in front of the command; this is for help.
+/// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
+/// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
     use Format::{Json, Table, Text, Yaml};
     let (formats, reads_files): (&[Format], bool) = match command {

@@ -27,7 +27,7 @@ enum Command {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_formats_of("openapi")?;
     let mut out = ui.data();
     match &args.command {
         Command::Info => writeln!(out, "{}", kiln_kustomize::OPENAPI_INFO)?,

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
-use kiln_live::serve::ClientAuthority;
-use kiln_live::{Only, Options};
+use kiln_runtime::serve::ClientAuthority;
+use kiln_runtime::{Only, Options};
 use kiln_services::HostAllowlist;
 
-use crate::args::Format;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -102,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     log_json: bool,
 
-    /// Log level: error, warn, info, debug, or levels per part such as kiln_live=debug
+    /// Log level: error, warn, info, debug, or levels per part such as kiln_runtime=debug
     #[arg(
         long,
         value_name = "LEVEL",
@@ -120,7 +119,7 @@ enum Part {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_formats_of("run")?;
     crate::logging::begin(&args.log, args.log_json)?;
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
@@ -144,7 +143,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         calls_at_once: args.calls_at_once.max(1),
         stale_after: Duration::from_secs(args.stale_after.max(1)),
     };
-    kiln_live::run_blocking(options)
+    kiln_runtime::run_blocking(options)
         .map_err(|error| Diagnostic::error(error.message).hint(error.hint))?;
     Ok(CommandOutcome::Done)
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_live::{Uninstall, uninstall, webhook_configurations};
 use kiln_object::{Gvk, ObjectId};
+use kiln_runtime::{Uninstall, uninstall, webhook_configurations};
 use kiln_value::Value;
 
-use crate::args::Format;
 use crate::cluster::competing_engines::{
     CompetingEngine, KUBEMOD, KYVERNO, installed, sharing_engine,
 };
@@ -63,7 +62,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("uninstall")?;
     let engines = engines(&args.connection)?;
     if !engines.is_empty() && !args.keep_shared {
         return Err(refusal(&engines).into());
@@ -75,7 +74,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let plan =
         Uninstall { kept: kept(&objects, &engines), objects, all: args.all, dry_run: args.dry_run };
     let options =
-        kiln_live::Options { namespace: args.namespace.clone(), ..args.connection.options() };
+        kiln_runtime::Options { namespace: args.namespace.clone(), ..args.connection.options() };
     let mut out = ui.stdout();
     let mut written = Ok(());
     let done = uninstall(&options, &plan, &mut |line| {

@@ -25,7 +25,7 @@ enum Form {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Yaml, Format::Json])?;
+    ui.has_formats_of("version")?;
     let version = env!("CARGO_PKG_VERSION");
     let kustomize = kiln_kustomize::KUSTOMIZE_VERSION;
     let form = match args.output {

@@ -35,16 +35,25 @@ pub(super) fn render(problem: &Diagnostic, words: Words, color: bool) -> String 
     if let Some(excerpt) = &excerpt {
         main = excerpt.show(main, problem.label.as_deref());
     }
+    // The renderer joins two titles with a line that leads from a snippet to the next, also where there is none.
+    let is_bare = excerpt.is_none() && related.is_empty();
     let mut report = vec![main];
     for (place, excerpt) in problem.related.iter().zip(&related) {
         let title = Level::NOTE.secondary_title(&place.message);
         report.push(excerpt.show(Group::with_title(title), None));
     }
-    if let Some(hint) = &problem.hint {
-        report.push(Group::with_title(Level::HELP.secondary_title(hint)));
-    }
+    let help =
+        problem.hint.as_ref().map(|hint| Group::with_title(Level::HELP.secondary_title(hint)));
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-    renderer.render(&report)
+    match help {
+        Some(help) if is_bare => {
+            format!("{}\n{}", renderer.render(&report), renderer.render(&[help]))
+        }
+        help => {
+            report.extend(help);
+            renderer.render(&report)
+        }
+    }
 }
 
 /// The lines around a place, short enough to show.
@@ -160,6 +169,15 @@ note: first defined here
   |   ^
 help: remove one of them";
         assert_eq!(render(&problem, Words::Kiln, false), wanted);
+    }
+
+    #[test]
+    fn a_hint_without_a_place_follows_the_message() {
+        let problem = Diagnostic::error("there is no resource").hint("give one with --resource");
+        let wanted = "error: there is no resource\nhelp: give one with --resource";
+        assert_eq!(render(&problem, Words::Kiln, false), wanted);
+        let colored = render(&problem, Words::Kiln, true);
+        assert_eq!(colored.lines().count(), 2, "{colored:?}");
     }
 
     #[test]

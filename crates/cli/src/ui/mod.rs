@@ -12,6 +12,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::{Color, Format, Global};
+use crate::commands;
 use clean::Clean;
 use diagnostic::Words;
 pub(crate) use difference::difference;
@@ -81,12 +82,14 @@ impl Ui {
         Ui { format, ..*self }
     }
 
-    /// Refuses the form of output that was asked for, if it is none of these.
-    pub(crate) fn has_forms(&self, forms: &[Format]) -> Result<(), Diagnostic> {
-        if forms.contains(&self.format) {
+    /// Refuses the form of output that was asked for, if the command has no such form. clap refuses it behind the command;
+    /// in front of it, the option accepts the forms of all commands.
+    pub(crate) fn has_formats_of(&self, command: &str) -> Result<(), Diagnostic> {
+        let formats = commands::shared_options(command).formats;
+        if formats.contains(&self.format) {
             return Ok(());
         }
-        let words: Vec<_> = forms.iter().map(|form| form.word()).collect();
+        let words: Vec<_> = formats.iter().map(|format| format.word()).collect();
         let asked = self.format.word();
         Err(Diagnostic::error(format!("this command does not support --format {asked}"))
             .hint(format!("use --format {}", words.join(" or "))))

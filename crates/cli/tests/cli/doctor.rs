@@ -54,7 +54,7 @@ fn says_what_is_wrong_and_what_to_do() {
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("kiln install | kubectl apply"), "{}", run.stdout);
+    assert!(run.stdout.contains("kiln install --image IMAGE | kubectl apply"), "{}", run.stdout);
 
     // A reader may close the pipe, as in `kiln doctor | true`.
     let mut unread = folder.leave_running(&["doctor", "--kubeconfig", &patient.kubeconfig()]);

@@ -1,5 +1,5 @@
-//! Every example below `examples/generate`, `examples/generating-policy`, `examples/mutate`, `examples/modrule` and
-//! `examples/validating-policy` is run, and must print and end as it says.
+//! Every example below `examples/generate`, `examples/generating-policy`, `examples/mutate`, `examples/modrule`,
+//! `examples/validate` and `examples/validating-policy` is run, and must print and end as it says.
 //!
 //! An example is a folder. `kiln apply rules.yaml --resource resources.yaml` runs in it, with
 //! `--target-resource others.yaml` and `--values-file values.yaml` where there are such files.
@@ -15,8 +15,8 @@ use std::process::Command;
 use kiln_testkit::{difference, project_root};
 
 /// The folders of `examples` that hold them.
-const GROUPS: [&str; 5] =
-    ["generate", "generating-policy", "mutate", "modrule", "validating-policy"];
+const GROUPS: [&str; 6] =
+    ["generate", "generating-policy", "mutate", "modrule", "validate", "validating-policy"];
 
 /// The folder of `examples` that holds test suites.
 const SUITES: &str = "test";

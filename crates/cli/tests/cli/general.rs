@@ -21,7 +21,7 @@ fn manual_pages_are_written_for_every_command() {
 /// Each command as it may be typed, and the forms that its output has.
 const FORMS: &[(&[&str], &[&str])] = &[
     (&["adopt", "--plan", "--kubeconfig", "none"], &["text", "yaml", "json"]),
-    (&["apply", "r.yaml"], &["text", "table", "yaml", "json"]),
+    (&["apply", "r.yaml"], &["text", "table", "yaml", "json", "junit", "sarif"]),
     (&["build"], &["text", "yaml", "json"]),
     (&["cfg", "count", "nowhere"], &["text"]),
     (&["check", "r.yaml"], &["text", "yaml", "json"]),
@@ -53,7 +53,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
 #[test]
 fn a_form_of_output_that_a_command_lacks_is_wrong_usage() {
     for (command, forms) in FORMS {
-        for form in ["text", "table", "yaml", "json", "junit"] {
+        for form in ["text", "table", "yaml", "json", "junit", "sarif"] {
             let run = kiln(&[*command, &["--format", form]].concat());
             let said = format!("invalid value '{form}' for '--format <FORMAT>'");
             // In front of the command, clap does not know yet which formats it has.

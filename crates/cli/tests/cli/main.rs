@@ -17,6 +17,7 @@ mod edit;
 mod eval;
 mod examples;
 mod explain;
+mod findings;
 mod fmt;
 mod general;
 mod harness;

@@ -86,6 +86,7 @@ const VARIES: &[(&str, &str)] = &[
     ("N second ago", "<n> seconds ago"),
     ("counts for N days", "counts for <n> days"),
     ("os error N", "os error <n>"),
+    ("seconds: N", "seconds: <n>"),
 ];
 
 /// Runs the commands of a file, and compares the whole file with what they print now.

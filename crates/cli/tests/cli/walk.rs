@@ -45,7 +45,7 @@ fn the_walk_on_a_real_cluster_prints_what_is_shown() {
             assert!(
                 asks && begin.elapsed() < Duration::from_secs(60),
                 "$ {command}\nprinted:\n{printed}\nwanted:\n{wanted}\nthe engine:\n{}",
-                std::fs::read_to_string(cluster.folder().join("kiln.log")).unwrap_or_default()
+                std::fs::read_to_string(cluster.directory().join("kiln.log")).unwrap_or_default()
             );
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -78,7 +78,7 @@ fn start(cluster: &ControlPlane, root: &Path, program: &str) -> Watched {
     let program = program.replace("9443", &port.to_string());
     Watched::spawn(
         &shell(cluster, root, &format!("exec {program}")),
-        &cluster.folder().join("kiln.log"),
+        &cluster.directory().join("kiln.log"),
     )
     .unwrap()
 }

@@ -12,7 +12,7 @@ use crate::proxy::{Fault, Proxy, is_watch};
 #[test]
 fn five_hundred_namespaces_survive_a_kill_with_one_write_each() {
     let Some(cluster) = cluster() else { return };
-    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.folder());
+    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.directory());
     let controller = || cluster.engine_at(proxy.kubeconfig(), &["--only", "controller"]);
     let first = controller();
     cluster.policy(&policy("many", "many-*", NETWORK_POLICY, true));
@@ -142,7 +142,7 @@ fn server_side_apply_brings_our_fields_back_and_leaves_others() {
 #[test]
 fn exceptions_that_are_read_late_count_from_the_start() {
     let Some(cluster) = cluster() else { return };
-    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.folder());
+    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.directory());
     cluster.apply(&namespaces(["late-0".to_owned(), "late-1".to_owned()])).unwrap();
     let existing = policy("late", "late-*", CONFIG_MAP, true)
         .replace("generate:\n", "generate:\n      generateExisting: true\n");

@@ -49,7 +49,7 @@ impl<'c> Scene<'c> {
 
     /// A scene whose engine has more arguments.
     fn with(cluster: &'c Cluster, name: &'static str, args: &'static [&'static str]) -> Self {
-        let proxy = Proxy::start(&cluster.kubeconfig(), cluster.folder());
+        let proxy = Proxy::start(&cluster.kubeconfig(), cluster.directory());
         let mut scene = Scene {
             cluster,
             name,

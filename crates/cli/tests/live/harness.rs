@@ -200,7 +200,7 @@ impl Cluster {
         let port = port.unwrap_or_else(free_port);
         let number = self.logs.borrow().len();
         let name = std::thread::current().name().unwrap_or("test").replace(':', "-");
-        let log = self.folder().join(format!("{name}-{number}.log"));
+        let log = self.directory().join(format!("{name}-{number}.log"));
         let listen = format!("127.0.0.1:{port}");
         let pid = log.with_extension("pid");
         let mut command = Command::new("sh");

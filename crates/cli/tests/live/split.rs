@@ -45,6 +45,13 @@ spec:
     mutate: {patchStrategicMerge: {metadata: {labels: {seen: 'yes'}}}}
 ";
 
+const SWEEP: &str = "
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: halved}
+spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
+";
+
 #[test]
 fn two_deployments_do_the_work_between_them() {
     let Some(cluster) = cluster() else { return };
@@ -72,6 +79,21 @@ fn two_deployments_do_the_work_between_them() {
     let secret = cluster.object(&["secret", "one", "-n", "half-a"]).unwrap();
     assert_eq!(secret.str_at(["metadata", "labels", "seen"]), Some("yes"), "the other one answers");
     assert!(!asked.said("holds the Lease"), "who only answers does not act");
+
+    // What neither runs says so, with the roles that are installed.
+    cluster.apply(SWEEP).unwrap();
+    cluster.wait("it is said not to be run", || {
+        let sweep = cluster.object(&["clustercleanuppolicy", "halved"]);
+        sweep.is_some_and(|sweep| {
+            let conditions = sweep.get_path(["status", "conditions"]).and_then(Value::as_list);
+            let is_it = |condition: &Value| {
+                condition.str_at(["type"]) == Some("AllRulesRun")
+                    && condition.str_at(["status"]) == Some("False")
+            };
+            conditions.is_some_and(|conditions| conditions.iter().any(is_it))
+        })
+    });
+    cluster.kubectl(&["delete", "clustercleanuppolicy", "halved"]).unwrap();
 
     // Neither takes the other one along.
     acting.terminate();

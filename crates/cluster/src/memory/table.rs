@@ -10,14 +10,14 @@ use crate::watch::{Change, WatchEvent};
 /// How many changes of a kind are remembered before the oldest are forgotten.
 const REMEMBERED: usize = 50_000;
 
-type Place = (Str, Str);
+type NamespacedName = (Str, Str);
 
 /// The objects of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    objects: BTreeMap<Place, Value>,
+    objects: BTreeMap<NamespacedName, Value>,
     /// Which manager applied which fields, of objects that were written by server-side apply.
-    applied: BTreeMap<Place, BTreeMap<Str, BTreeSet<Vec<Str>>>>,
+    applied: BTreeMap<NamespacedName, BTreeMap<Str, BTreeSet<Vec<Str>>>>,
     log: VecDeque<WatchEvent>,
     /// Everything up to here may be forgotten.
     forgotten: u64,
@@ -40,8 +40,8 @@ impl Table {
     pub(super) fn range<'t>(
         &'t self,
         namespace: Option<&'t str>,
-        after: Option<&Place>,
-    ) -> impl Iterator<Item = (&'t Place, &'t Value)> {
+        after: Option<&NamespacedName>,
+    ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value)> {
         let start = match (after, namespace) {
             (Some(after), _) => Bound::Excluded(after.clone()),
             (None, Some(namespace)) => Bound::Included((Str::new(namespace), Str::default())),
@@ -52,20 +52,23 @@ impl Table {
             .take_while(move |((in_namespace, _), _)| namespace.is_none_or(|n| in_namespace == n))
     }
 
-    pub(super) fn put(&mut self, place: Place, object: Value, revision: u64) {
+    pub(super) fn put(&mut self, place: NamespacedName, object: Value, revision: u64) {
         let change =
             if self.objects.contains_key(&place) { Change::Modified } else { Change::Added };
         self.note(WatchEvent { change, object: object.clone(), revision });
         self.objects.insert(place, object);
     }
 
-    pub(super) fn remove(&mut self, place: &Place, last: Value, revision: u64) {
+    pub(super) fn remove(&mut self, place: &NamespacedName, last: Value, revision: u64) {
         self.objects.remove(place);
         self.applied.remove(place);
         self.note(WatchEvent { change: Change::Deleted, object: last, revision });
     }
 
-    pub(super) fn applied(&mut self, place: Place) -> &mut BTreeMap<Str, BTreeSet<Vec<Str>>> {
+    pub(super) fn applied(
+        &mut self,
+        place: NamespacedName,
+    ) -> &mut BTreeMap<Str, BTreeSet<Vec<Str>>> {
         self.applied.entry(place).or_default()
     }
 

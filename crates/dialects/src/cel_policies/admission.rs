@@ -167,6 +167,7 @@ fn policy(
                 pass_unchanged: true,
             }),
             lifecycle: lifecycle(false),
+            report_properties: Vec::new(),
             origin: origin.clone(),
         }
     };

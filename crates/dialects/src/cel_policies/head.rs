@@ -122,6 +122,7 @@ impl Head<'_, '_> {
             script: Some(Arc::new(script)),
             program,
             lifecycle,
+            report_properties: Vec::new(),
             origin: origin.clone(),
         };
         Policy {

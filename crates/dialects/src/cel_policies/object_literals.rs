@@ -1,6 +1,6 @@
 //! Objects that expressions write out: what they lack, and what they have too much.
 
-use kiln_cel::{Env, Span, Written};
+use kiln_cel::{Env, Span, WrittenValue};
 use kiln_diagnostic::Diagnostic;
 use kiln_object::Gvk;
 use kiln_value::{Path, Segment, Value};
@@ -65,16 +65,20 @@ pub(super) fn check_reads_of(list: Option<Node<'_, '_>>, env: &Env, kinds: &[Gvk
 }
 
 /// Every structure: itself, or an element of a list.
-fn parts<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w str, &'w Written, Span)) {
+fn parts<'w>(
+    written: &'w WrittenValue,
+    span: Span,
+    each: &mut impl FnMut(&'w str, &'w WrittenValue, Span),
+) {
     match written {
-        Written::List(items) => items.iter().for_each(|item| parts(item, span, each)),
-        Written::Map { name: Some(name), .. } => each(name, written, span),
+        WrittenValue::List(items) => items.iter().for_each(|item| parts(item, span, each)),
+        WrittenValue::Map { name: Some(name), .. } => each(name, written, span),
         _ => {}
     }
 }
 
 /// What is wrong with `Object{…}`, with a part such as `Object.spec{…}`, or with `JSONPatch{…}`, and where.
-fn patched(kinds: &[Gvk], name: &str, part: &Written) -> Vec<(Slip, Option<Span>)> {
+fn patched(kinds: &[Gvk], name: &str, part: &WrittenValue) -> Vec<(Slip, Option<Span>)> {
     let value = part.known();
     let mut names = name.split('.');
     match names.next() {
@@ -106,10 +110,14 @@ fn patched(kinds: &[Gvk], name: &str, part: &Written) -> Vec<(Slip, Option<Span>
 }
 
 /// Every map that is an object: itself, or an element of a list.
-fn objects<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w Written, Span)) {
+fn objects<'w>(
+    written: &'w WrittenValue,
+    span: Span,
+    each: &mut impl FnMut(&'w WrittenValue, Span),
+) {
     match written {
-        Written::List(items) => items.iter().for_each(|item| objects(item, span, each)),
-        Written::Map { name: None, entries, .. } => {
+        WrittenValue::List(items) => items.iter().for_each(|item| objects(item, span, each)),
+        WrittenValue::Map { name: None, entries, .. } => {
             let first = entries.first().map_or(span, |(_, span, _)| *span);
             each(written, first);
         }
@@ -117,13 +125,13 @@ fn objects<'w>(written: &'w Written, span: Span, each: &mut impl FnMut(&'w Writt
     }
 }
 
-fn one(object: &Written, span: Span, warn: &mut impl FnMut(String, String, Span)) {
-    let Written::Map { entries, open, .. } = object else { return };
+fn one(object: &WrittenValue, span: Span, warn: &mut impl FnMut(String, String, Span)) {
+    let WrittenValue::Map { entries, open, .. } = object else { return };
     let value = object.known();
     let Some(kind) = Gvk::of(&value) else { return };
     let metadata = entries.iter().find(|(key, ..)| key == "metadata");
     let is_open =
-        *open || metadata.is_some_and(|(.., m)| matches!(m, Written::Map { open: true, .. }));
+        *open || metadata.is_some_and(|(.., m)| matches!(m, WrittenValue::Map { open: true, .. }));
     if known_fields::lacks_name(&value, is_open) {
         let at = metadata.map_or(span, |(_, span, _)| *span);
         warn(
@@ -139,16 +147,16 @@ fn one(object: &Written, span: Span, warn: &mut impl FnMut(String, String, Span)
 }
 
 /// Where the last key of a path is written.
-fn place_of(written: &Written, path: &Path) -> Option<Span> {
+fn place_of(written: &WrittenValue, path: &Path) -> Option<Span> {
     let (mut at, mut place) = (written, None);
     for segment in path.segments() {
         at = match (at, segment) {
-            (Written::Map { entries, .. }, Segment::Key(key)) => {
+            (WrittenValue::Map { entries, .. }, Segment::Key(key)) => {
                 let (_, span, value) = entries.iter().find(|(known, ..)| known == key.as_str())?;
                 place = Some(*span);
                 value
             }
-            (Written::List(items), Segment::Index(index)) => items.get(*index)?,
+            (WrittenValue::List(items), Segment::Index(index)) => items.get(*index)?,
             _ => return place,
         };
     }

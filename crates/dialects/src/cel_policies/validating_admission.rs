@@ -118,6 +118,7 @@ fn policy(
             script: Some(Arc::new(Script { params, ..script.clone() })),
             program: Program::Validate(Box::new(program(actions.unwrap_or(Actions::DENY)))),
             lifecycle: lifecycle(false),
+            report_properties: Vec::new(),
             origin: origin.clone(),
         }
     };

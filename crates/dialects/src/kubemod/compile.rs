@@ -90,6 +90,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
             labels: OwnershipLabels { rule: true, trigger_name: false, whole_source: false },
             clears_adopted: false,
         },
+        report_properties: Vec::new(),
         origin: origin.clone(),
     };
     Some(Policy {

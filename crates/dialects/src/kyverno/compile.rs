@@ -8,13 +8,15 @@ use kiln_rules::{
     Dialect, Emission, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels,
     Policy, PolicyId, Program, Rule, RuleId, Trigger, Write,
 };
-use kiln_value::Path;
+use kiln_value::{Key, Map, Path, Str};
+use kiln_variables::Template;
 use kiln_yaml::Document;
 
 use crate::fields::{Node, Report};
 use crate::known_fields;
 use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
+use crate::kyverno::entries::string_template;
 use crate::kyverno::generate::Compiler;
 use crate::kyverno::mutate;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
@@ -176,6 +178,13 @@ fn compile_rule(
             "write preconditions, or validate.cel",
         );
     }
+    if let Some(extractors) = rule.fields.get("imageExtractors") {
+        extractors.report.warn_at_key(
+            &extractors.path,
+            "imageExtractors has no effect in Kiln: `images` holds the images of Pods and of their controllers",
+            Some("read images of other kinds from request.object, completed with image_normalize".into()),
+        );
+    }
     let old_form_allowed = !doc.api_version.ends_with("/v2beta1");
     let head = parse::head(rule, &doc.scope, old_form_allowed)?;
     check::head(doc, rule, &head, kinds);
@@ -206,6 +215,10 @@ fn compile_rule(
         },
         _ => generate(doc, &head, block, kinds, &mut variables)?,
     };
+    let report_properties = report_properties(rule);
+    for (_, template) in &report_properties {
+        variables.template(template);
+    }
     // Kyverno: what the engine writes itself passes through mutate rules like everything else; only
     // what makes or changes other objects could go round in circles.
     let at_admission = program.acts_at_admission();
@@ -225,8 +238,18 @@ fn compile_rule(
         script,
         program,
         lifecycle,
+        report_properties,
         origin: Origin::new(rule.node.report.document().clone(), rule.node.path.clone()),
     })
+}
+
+/// What a rule adds to its results in reports.
+fn report_properties(rule: &RuleDoc<'_, '_>) -> Vec<(Str, Template)> {
+    let Some(properties) = rule.fields.get("reportProperties") else { return Vec::new() };
+    let Some(fields) = properties.any_fields() else { return Vec::new() };
+    let keys = properties.value.as_map().into_iter().flat_map(Map::keys);
+    let read = |key: &Key| Some((key.as_str().into(), string_template(&fields.get(key)?)?));
+    keys.filter_map(read).collect()
 }
 
 fn generate(

@@ -186,7 +186,7 @@ impl<'c, 'd> Check<'c, 'd> {
         self.allowed.entries.truncate(entries);
     }
 
-    fn template(&self, template: &Template) {
+    pub(crate) fn template(&self, template: &Template) {
         self.template_at(template, &Path::root());
     }
 

@@ -237,3 +237,15 @@ fn variables_anchors_and_custom_kinds_are_left_alone() {
         assert_eq!(told, Vec::<String>::new());
     }
 }
+
+#[test]
+fn fields_without_effect_that_rules_may_depend_on_are_named() {
+    check_all(&[(
+        rule(&format!(
+            "{PODS}    imageExtractors: {{Task: [{{path: /spec/steps/*/image}}]}}\n    \
+             mutate: {{patchStrategicMerge: {{metadata: {{labels: {{a: b}}}}}}}}\n"
+        )),
+        "8:5: imageExtractors has no effect in Kiln: `images` holds the images of Pods and of their controllers (read images of \
+         other kinds from request.object, completed with image_normalize)",
+    )]);
+}

@@ -12,9 +12,7 @@ mod patch;
 mod references;
 mod repeats;
 
-use kiln_gotemplate::{
-    Environment, Field, Limits as TemplateLimits, Numbers, Rendering, Sources, Template,
-};
+use kiln_gotemplate::{Environment, Field, Limits as TemplateLimits, Numbers, Rendering, Template};
 use kiln_jsonpath::Limits as PathLimits;
 use kiln_rules::{Modify, NamespaceReach};
 use kiln_value::{Str, Value};
@@ -111,12 +109,12 @@ impl<'m> Modifying<'m> {
             Field { name: "Target", value: seen, numbers: Numbers::Floats },
         ];
         fields.extend_from_slice(further);
-        let sources = TemplateSources(self.shared.eval_env.sources);
+        let sources = self.shared.eval_env.sources;
         let limits = TemplateLimits {
             bytes: self.shared.counters.bytes_left().min(TemplateLimits::default().bytes),
             ..TemplateLimits::default()
         };
-        template.render_fields(&fields, &Environment { sources: &sources, limits })
+        template.render_fields(&fields, &Environment { sources, limits })
     }
 
     /// The refusal of the object: the rule, and its words if it has some.
@@ -135,18 +133,5 @@ impl<'m> Modifying<'m> {
             None => policy,
         };
         Effect::Reject { message, words }
-    }
-}
-
-/// The clock and chance of expressions, for templates.
-struct TemplateSources<'a>(&'a dyn kiln_jmespath::Sources);
-
-impl Sources for TemplateSources<'_> {
-    fn now(&self) -> Option<std::time::SystemTime> {
-        self.0.now()
-    }
-
-    fn random(&self) -> Option<u64> {
-        self.0.random()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_cel::{Answer, EvalError, Val};
+use kiln_cel::{AuthzAnswer, EvalError, Val};
 use kiln_rules::{
     Answers, Exception, Expression, Expressions, NamedExpression, Script, Validation,
 };
@@ -225,11 +225,11 @@ impl Judging<'_> {
                 // Kyverno's words.
                 match answer {
                     None => {}
-                    Some(Answer::Allowed) => {
+                    Some(AuthzAnswer::Allowed) => {
                         let passed = Checked::Pass("request allowed".to_owned());
                         return Ok(Judged::Checked(passed, Vec::new()));
                     }
-                    Some(Answer::Denied { status: Some(status), .. }) => {
+                    Some(AuthzAnswer::Denied { status: Some(status), .. }) => {
                         let message = format!("request denied with status code {status}");
                         return Ok(failed(
                             message,
@@ -238,7 +238,7 @@ impl Judging<'_> {
                             Vec::new(),
                         ));
                     }
-                    Some(Answer::Denied { reason, .. }) => {
+                    Some(AuthzAnswer::Denied { reason, .. }) => {
                         let message = format!("request denied, reason: {reason}");
                         return Ok(failed(
                             message,
@@ -261,7 +261,7 @@ fn failed(
     properties: Vec<(Str, Str)>,
 ) -> Judged {
     let fault = Fault { at: None, wanted: Some(expression.path.clone()), why: why.to_owned() };
-    Judged::Checked(Checked::Fail(Failed { message, faults: vec![fault] }), properties)
+    Judged::Checked(Checked::Fail(Failed { message, faults: vec![fault], fix: None }), properties)
 }
 
 /// What is said of an expression that is false.

@@ -33,7 +33,7 @@ impl Checking<'_> {
             (Some(own), said) => format!("{own}; {said}"),
         };
         let faults = decided.iter().map(|check| self.denied(check)).collect();
-        Ok(Checked::Fail(Failed { message, faults }))
+        Ok(Checked::Fail(Failed { message, faults, fix: None }))
     }
 
     /// A condition that holds, and the value that makes it hold where one is compared.

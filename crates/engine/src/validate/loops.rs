@@ -56,9 +56,9 @@ impl Checking<'_> {
                 match checked {
                     Ok(Checked::Pass(_)) => counted = true,
                     Ok(Checked::Skip(_) | Checked::Nothing(_)) => {}
-                    Ok(Checked::Fail(Failed { message, faults })) => {
-                        let message = format!("validation failure: {message}");
-                        return Ok(Checked::Fail(Failed { message, faults }));
+                    Ok(Checked::Fail(failed)) => {
+                        let message = format!("validation failure: {}", failed.message);
+                        return Ok(Checked::Fail(Failed { message, ..failed }));
                     }
                     Err(failure) => return Err(failure.while_doing("validation failure")),
                 }

@@ -17,6 +17,7 @@ mod message;
 mod pattern;
 pub(crate) mod pod_security;
 
+use kiln_pattern::Fix;
 use kiln_rules::{Check, Rule, Validate};
 use kiln_value::{Path, Value};
 
@@ -43,6 +44,8 @@ pub(crate) struct Failed {
     pub(crate) message: String,
     /// Each of it with its place.
     pub(crate) faults: Vec<Fault>,
+    /// What would have to change, where that is clear. Whether the rule then passes is for the caller to see.
+    pub(crate) fix: Option<Fix>,
 }
 
 /// One thing that is wrong with an object.

@@ -1,6 +1,8 @@
 //! Patterns against objects.
 
-use kiln_pattern::{Limits as PatternLimits, Mismatch, matches};
+use kiln_pattern::{
+    Fix, Limits as PatternLimits, MatchStep, Mismatch, StepOutcome, explain, matches,
+};
 use kiln_rules::Pattern;
 use kiln_value::{Path, Value};
 
@@ -8,7 +10,7 @@ use super::{Checked, Checking, Failed, Fault, Subject};
 use crate::context::Context;
 use crate::failure::{Failure, FailureKind};
 use crate::mutate::size;
-use crate::trace::TraceStep;
+use crate::trace::{TraceAnswer, TraceStep};
 
 impl Checking<'_> {
     pub(super) fn pattern(
@@ -36,7 +38,8 @@ impl Checking<'_> {
             ),
         };
         let faults = vec![fault(pattern, subject, mismatch)];
-        Ok(Checked::Fail(Failed { message, faults }))
+        let fix = wants_fix(context).then(|| fix_of(&filled, subject)).flatten();
+        Ok(Checked::Fail(Failed { message, faults, fix }))
     }
 
     pub(super) fn any_pattern(
@@ -50,6 +53,7 @@ impl Checking<'_> {
         let all: Vec<(&Pattern, Value)> = all.collect::<Result<_, Failure>>()?;
         let rule = self.name();
         let (mut failed, mut skipped, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        let mut fixes = Vec::new();
         for (at, (pattern, filled)) in all.into_iter().enumerate() {
             match mismatch(pattern, &filled, subject, context)? {
                 None => {
@@ -66,6 +70,9 @@ impl Checking<'_> {
                         shown(&mismatch.path)
                     ));
                     faults.push(fault(pattern, subject, mismatch));
+                    if wants_fix(context) {
+                        fixes.push(fix_of(&filled, subject));
+                    }
                 }
             }
         }
@@ -83,8 +90,26 @@ impl Checking<'_> {
                 "validation error: variables substitution error in rule {rule} execution error: {list}"
             ),
         };
-        Ok(Checked::Fail(Failed { message, faults }))
+        Ok(Checked::Fail(Failed { message, faults, fix: smallest(fixes) }))
     }
+}
+
+fn wants_fix(context: &Context<'_>) -> bool {
+    context.shared.eval_env.limits.fixes > 0
+}
+
+/// What would make the object meet the pattern, in paths of the whole object.
+fn fix_of(filled: &Value, subject: Subject<'_>) -> Option<Fix> {
+    let below = subject.below?;
+    kiln_pattern::fix(filled, subject.value, &PatternLimits::default()).map(|fix| fix.below(below))
+}
+
+/// The fix with the fewest changes; none if another one has as few, or if one cannot be told.
+fn smallest(fixes: Vec<Option<Fix>>) -> Option<Fix> {
+    let mut fixes = fixes.into_iter().collect::<Option<Vec<Fix>>>()?;
+    fixes.sort_by_key(|fix| fix.changes.len());
+    let is_tied = matches!(fixes.as_slice(), [a, b, ..] if a.changes.len() == b.changes.len());
+    fixes.into_iter().next().filter(|_| !is_tied)
 }
 
 fn filled(pattern: &Pattern, context: &Context<'_>) -> Result<Value, Failure> {
@@ -109,7 +134,10 @@ fn mismatch(
         what: "pattern".into(),
         answer: found.is_none().into(),
         why: found.as_ref().map(ToString::to_string),
-        steps: Vec::new(),
+        steps: {
+            let explained = explain(filled, subject.value, &PatternLimits::default());
+            explained.steps.into_iter().map(TraceStep::from).collect()
+        },
     });
     Ok(found)
 }
@@ -121,6 +149,21 @@ fn fault(pattern: &Pattern, subject: Subject<'_>, mismatch: Mismatch) -> Fault {
         below.segments().iter().chain(mismatch.at.segments()).cloned().collect::<Path>()
     };
     Fault { at: subject.below.map(below), wanted: Some(wanted), why: mismatch.why }
+}
+
+impl From<MatchStep> for TraceStep {
+    fn from(step: MatchStep) -> Self {
+        TraceStep {
+            what: step.what,
+            answer: match step.outcome {
+                StepOutcome::Met => TraceAnswer::Yes,
+                StepOutcome::Failed => TraceAnswer::No,
+                StepOutcome::Skipped => TraceAnswer::Done,
+            },
+            why: step.why,
+            steps: step.steps.into_iter().map(TraceStep::from).collect(),
+        }
+    }
 }
 
 /// A path as Kyverno writes it: `/spec/containers/0/image/`.

@@ -63,7 +63,7 @@ pub(crate) fn check(
     let faults = found.iter().flat_map(|violation| {
         violation.errors.iter().map(|error| fault(violation, error, &pod_at, wanted))
     });
-    let checked = Checked::Fail(Failed { message, faults: faults.collect() });
+    let checked = Checked::Fail(Failed { message, faults: faults.collect(), fix: None });
     Ok(Secured { checked, properties: properties(wanted, &found, &pod), excepted: false })
 }
 

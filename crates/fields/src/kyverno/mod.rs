@@ -209,9 +209,11 @@ pub static RULE: FieldTable = FieldTable::new(
         )
         .default("true")
         .example("false"),
-        string_map("reportProperties", "What Kyverno adds to results in reports.")
-            .example("{team: '{{ request.namespace }}'}")
-            .ignored(),
+        string_map(
+            "reportProperties",
+            "Properties of results in reports. `passMessage`, `failMessage`, `warnMessage`, `errorMessage`, `skipMessage` and `message` replace the message there.",
+        )
+        .example("{team: '{{ request.namespace }}'}"),
     ],
 );
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use kiln_value::Str;
 
 use crate::error::Refusal;
-use crate::marked::{Marked, Part};
+use crate::marked::{DataPart, Marked};
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -22,7 +22,7 @@ pub(crate) const MAX_DEPTH: usize = 550;
 pub(crate) struct Sink<'m> {
     pub(crate) text: String,
     /// Which parts of it are data.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<DataPart>,
     pub(crate) meter: &'m Meter,
 }
 
@@ -44,8 +44,8 @@ impl<'m> Sink<'m> {
     }
 
     /// Keeps marks of what was just written; they take room, too.
-    pub(crate) fn keep(&mut self, parts: Vec<Part>) -> Result<(), Refusal> {
-        self.meter.make(parts.len() as u64 * Part::COST)?;
+    pub(crate) fn keep(&mut self, parts: Vec<DataPart>) -> Result<(), Refusal> {
+        self.meter.make(parts.len() as u64 * DataPart::COST)?;
         self.parts.extend(parts);
         Ok(())
     }
@@ -55,7 +55,7 @@ impl<'m> Sink<'m> {
         while self.parts.last().is_some_and(|part| part.at.end > at.start) {
             self.parts.pop();
         }
-        let part = Part { at, unescaped };
+        let part = DataPart { at, unescaped };
         self.keep(if part.at.is_empty() { Vec::new() } else { vec![part] })
     }
 

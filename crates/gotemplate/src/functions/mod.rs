@@ -12,7 +12,7 @@ use kiln_value::Str;
 use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::{Dyn, Map};
-use crate::{FunctionSet, Sources, sprig};
+use crate::{AmbientSources, FunctionSet, sprig};
 
 /// A function that templates can call.
 pub struct Function {
@@ -20,11 +20,11 @@ pub struct Function {
     pub(crate) parameters: &'static [Type],
     /// The type of any further arguments.
     pub(crate) more: Option<Type>,
-    pub(crate) run: Run,
+    pub(crate) run: FunctionBody,
     pub(crate) about: &'static str,
 }
 
-type Run = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
+type FunctionBody = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
 
 /// The declared type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Type {
 /// What a running function may use.
 pub(crate) struct Call<'c> {
     pub(crate) meter: &'c Meter,
-    pub(crate) sources: &'c dyn Sources,
+    pub(crate) sources: &'c dyn AmbientSources,
 }
 
 /// A row of a table.
@@ -88,7 +88,7 @@ pub(crate) const fn function(
     name: &'static str,
     parameters: &'static [Type],
     more: Option<Type>,
-    run: Run,
+    run: FunctionBody,
     about: &'static str,
 ) -> Function {
     Function { name, parameters, more, run, about }

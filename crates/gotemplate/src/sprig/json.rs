@@ -7,7 +7,7 @@ use crate::Numbers;
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
 use crate::functions::{Call, any, text};
-use crate::marked::{Marked, Part};
+use crate::marked::{DataPart, Marked};
 use crate::meter::Meter;
 use crate::value::Dyn;
 
@@ -56,11 +56,11 @@ fn with_strings_marked(text: String, meter: &Meter) -> Result {
             _ => None,
         };
         if start < end {
-            parts.push(Part { at: start..end, unescaped });
+            parts.push(DataPart { at: start..end, unescaped });
         }
         at = (end + 1).min(bytes.len());
     }
-    meter.make(parts.len() as u64 * Part::COST)?;
+    meter.make(parts.len() as u64 * DataPart::COST)?;
     Ok(Dyn::Text(Marked::with_parts(Str::from(text), parts)))
 }
 

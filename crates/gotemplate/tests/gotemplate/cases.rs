@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use kiln_gotemplate::{Environment, FunctionSet, Limits, MissingKey, Options, Sources, Template};
+use kiln_gotemplate::{
+    AmbientSources, Environment, FunctionSet, Limits, MissingKey, Options, Template,
+};
 use kiln_testkit::{Case, Expected};
 use kiln_value::Value;
 
@@ -30,7 +32,7 @@ const KNOWN: &[(&str, &str)] = &[
 /// A clock that stands still, and numbers that look random.
 struct Fixed(std::cell::Cell<u64>);
 
-impl Sources for Fixed {
+impl AmbientSources for Fixed {
     fn now(&self) -> Option<SystemTime> {
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
     }

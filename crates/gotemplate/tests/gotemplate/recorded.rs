@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use kiln_gotemplate::{
-    Environment, ErrorKind, FunctionSet, Limits, MissingKey, Options, Sources, Template,
+    AmbientSources, Environment, ErrorKind, FunctionSet, Limits, MissingKey, Options, Template,
 };
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::Value;
@@ -14,7 +14,7 @@ const KNOWN: &[(&str, &str)] = &[];
 /// A clock that stands still, and numbers that look random.
 struct Fixed(std::cell::Cell<u64>);
 
-impl Sources for Fixed {
+impl AmbientSources for Fixed {
     fn now(&self) -> Option<SystemTime> {
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
     }

@@ -7,7 +7,7 @@ use kiln_text::{Duration, Quantity, float};
 use kiln_value::Value;
 
 use super::{ANY, ARRAY, Arguments, Function, NUMBER, Parameter, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 const OPERANDS: &[Parameter] = &[parameter("a", ANY), parameter("b", ANY)];
 
@@ -71,7 +71,7 @@ enum Operand {
 
 use Operand::{Duration as D, Quantity as Q, Scalar as S};
 
-fn operand(args: &Arguments<'_>, value: &Value) -> Result<Operand, Fault> {
+fn operand(args: &Arguments<'_>, value: &Value) -> Result<Operand, EvalFault> {
     let parsed = match value {
         Value::Number(number) => Some(S(number.as_f64())),
         Value::String(text) => {
@@ -88,11 +88,11 @@ fn operand(args: &Arguments<'_>, value: &Value) -> Result<Operand, Fault> {
     })
 }
 
-fn operands(args: &Arguments<'_>) -> Result<(Operand, Operand), Fault> {
+fn operands(args: &Arguments<'_>) -> Result<(Operand, Operand), EvalFault> {
     Ok((operand(args, args.value(0)?)?, operand(args, args.value(1)?)?))
 }
 
-fn mismatch(args: &Arguments<'_>, a: &Operand, b: &Operand) -> Fault {
+fn mismatch(args: &Arguments<'_>, a: &Operand, b: &Operand) -> EvalFault {
     let name = |operand: &Operand| match operand {
         S(_) => "a number",
         Q(_) => "a quantity",
@@ -101,26 +101,29 @@ fn mismatch(args: &Arguments<'_>, a: &Operand, b: &Operand) -> Fault {
     args.fail(format_args!("{} and {} do not go together", name(a), name(b)))
 }
 
-fn quantity(args: &Arguments<'_>, result: Result<Quantity, OutOfRange>) -> Result<Value, Fault> {
+fn quantity(
+    args: &Arguments<'_>,
+    result: Result<Quantity, OutOfRange>,
+) -> Result<Value, EvalFault> {
     args.text(result.map_err(|error| args.fail(error))?.to_string())
 }
 
-fn duration(args: &Arguments<'_>, result: Option<Duration>) -> Result<Value, Fault> {
+fn duration(args: &Arguments<'_>, result: Option<Duration>) -> Result<Value, EvalFault> {
     let result = result.ok_or_else(|| args.fail("the duration is beyond 292 years"))?;
     args.text(result.to_string())
 }
 
 /// A number as the quantity that Kyverno makes of its text; the writing decides how many places a
 /// quotient has.
-fn scalar(args: &Arguments<'_>, number: f64) -> Result<Quantity, Fault> {
+fn scalar(args: &Arguments<'_>, number: f64) -> Result<Quantity, EvalFault> {
     Quantity::parse(&float::print(number)).map_err(|error| args.fail(error))
 }
 
-fn zero(args: &Arguments<'_>) -> Fault {
+fn zero(args: &Arguments<'_>) -> EvalFault {
     args.fail("division by zero")
 }
 
-fn add(args: &Arguments<'_>, a: &Value, b: &Value) -> Result<Value, Fault> {
+fn add(args: &Arguments<'_>, a: &Value, b: &Value) -> Result<Value, EvalFault> {
     match (operand(args, a)?, operand(args, b)?) {
         (S(a), S(b)) => args.float(a + b),
         (Q(a), Q(b)) => quantity(args, a.checked_add(&b)),
@@ -129,7 +132,7 @@ fn add(args: &Arguments<'_>, a: &Value, b: &Value) -> Result<Value, Fault> {
     }
 }
 
-fn subtract(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn subtract(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match operands(args)? {
         (S(a), S(b)) => args.float(a - b),
         (Q(a), Q(b)) => quantity(args, a.checked_sub(&b)),
@@ -138,7 +141,7 @@ fn subtract(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn multiply(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn multiply(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match operands(args)? {
         (S(a), S(b)) => args.float(a * b),
         (Q(amount), S(factor)) | (S(factor), Q(amount)) => {
@@ -151,7 +154,7 @@ fn multiply(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn divide(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn divide(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match operands(args)? {
         (S(_) | Q(_) | D(_), S(0.0)) => Err(zero(args)),
         (S(a), S(b)) => args.float(a / b),
@@ -172,7 +175,7 @@ fn divide(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn modulo(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn modulo(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match operands(args)? {
         (S(a), S(b)) => args.float(remainder(args, a, b)? as f64),
         (Q(a), Q(b)) => {
@@ -187,7 +190,7 @@ fn modulo(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn remainder(args: &Arguments<'_>, a: f64, b: f64) -> Result<i64, Fault> {
+fn remainder(args: &Arguments<'_>, a: f64, b: f64) -> Result<i64, EvalFault> {
     let (whole_a, whole_b) = (a as i64, b as i64);
     if whole_a as f64 != a || whole_b as f64 != b {
         return Err(args.fail("both operands must be integers"));
@@ -199,7 +202,7 @@ fn remainder(args: &Arguments<'_>, a: f64, b: f64) -> Result<i64, Fault> {
     }
 }
 
-fn round(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn round(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (number, places) = (args.number(0)?, args.number(1)?);
     if places.fract() != 0.0 || places < 0.0 {
         return Err(args.fail("the number of places must be an integer that is not negative"));
@@ -213,7 +216,7 @@ fn round(args: &Arguments<'_>) -> Result<Value, Fault> {
 }
 
 // Kyverno: a list of one gives its element back, whatever it is; each step goes through text.
-fn sum(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn sum(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (first, rest) = args
         .list(0)?
         .split_first()

@@ -5,7 +5,7 @@ use kiln_yaml::ReadOptions;
 
 use super::matching::short_number;
 use super::{ANY, ARRAY, Arguments, Function, STRING, Type, function, parameter};
-use crate::eval::{Fault, sorted};
+use crate::eval::{EvalFault, sorted};
 use crate::number;
 
 const CONTAINER: &[Type] = &[Type::Object, Type::Array];
@@ -60,7 +60,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn items(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn items(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (key_name, value_name) = (Key::new(args.string(1)?), Key::new(args.string(2)?));
     let item = |key: Value, value: &Value| {
         let mut item = Map::new();
@@ -81,7 +81,7 @@ fn items(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn lookup(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn lookup(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let found = match (args.value(0)?, args.value(1)?) {
         (Value::Map(map), Value::String(key)) => map.get(key),
         (Value::Map(_), _) => return Err(args.fail("the key of an object must be a string")),
@@ -97,7 +97,7 @@ fn lookup(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-fn object_from_lists(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn object_from_lists(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (keys, values) = (args.list(0)?, args.list(1)?);
     args.step(keys.len())?;
     let mut object = Map::new();
@@ -114,17 +114,17 @@ fn object_from_lists(args: &Arguments<'_>) -> Result<Value, Fault> {
 }
 
 /// Charges for a value that was read from a text.
-fn read(args: &Arguments<'_>, value: &Value) -> Result<Value, Fault> {
+fn read(args: &Arguments<'_>, value: &Value) -> Result<Value, EvalFault> {
     args.charge(value)?;
     Ok(number::as_floats(value))
 }
 
-fn parse_json(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn parse_json(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     read(args, &json::parse(text).map_err(|error| args.fail(error))?)
 }
 
-fn parse_yaml(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn parse_yaml(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     // The reader looks at every byte several times: tokens, events, values.
     args.read(text.len().saturating_mul(3))?;
@@ -135,7 +135,7 @@ fn parse_yaml(args: &Arguments<'_>) -> Result<Value, Fault> {
     documents.first().map_or(Ok(Value::Null), |document| read(args, document.value()))
 }
 
-fn to_boolean(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn to_boolean(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     if text.eq_ignore_ascii_case("true") {
         Ok(Value::Bool(true))

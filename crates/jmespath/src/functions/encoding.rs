@@ -9,7 +9,7 @@ use sha2::Sha256;
 use sha2::digest::Digest;
 
 use super::{Arguments, Function, STRING, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     function(
@@ -49,7 +49,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn base64_decode(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn base64_decode(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     // Go: line breaks may stand anywhere.
     let joined: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
@@ -57,7 +57,7 @@ fn base64_decode(args: &Arguments<'_>) -> Result<Value, Fault> {
     args.text(replace_invalid(&bytes))
 }
 
-fn base64_encode(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn base64_encode(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     args.text(STANDARD.encode(text))
 }
@@ -72,7 +72,7 @@ fn replace_invalid(bytes: &[u8]) -> String {
     text
 }
 
-fn digest<D: Digest>(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn digest<D: Digest>(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     let bytes = D::digest(text);
     args.text(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())

@@ -7,7 +7,7 @@ use kiln_text::{float, semver, wildcard};
 use kiln_value::Value;
 
 use super::{Arguments, Function, OBJECT, STRING, Type, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 /// Numbers are matched by their text.
 const TEXT: &[Type] = &[Type::String, Type::Number];
@@ -69,7 +69,7 @@ pub(super) fn short_number(number: f64) -> String {
     float::format_f32(number as f32, float::Style::Fixed)
 }
 
-fn text<'c>(args: &Arguments<'c>, at: usize) -> Result<Cow<'c, str>, Fault> {
+fn text<'c>(args: &Arguments<'c>, at: usize) -> Result<Cow<'c, str>, EvalFault> {
     Ok(match args.value(at)? {
         Value::Number(number) => Cow::Owned(short_number(number.as_f64())),
         _ => Cow::Borrowed(args.string(at)?),
@@ -80,8 +80,8 @@ fn text<'c>(args: &Arguments<'c>, at: usize) -> Result<Cow<'c, str>, Fault> {
 /// every call.
 fn with_regex<T>(
     args: &Arguments<'_>,
-    run: impl FnOnce(&Regex) -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    run: impl FnOnce(&Regex) -> Result<T, EvalFault>,
+) -> Result<T, EvalFault> {
     let pattern = args.string(0)?;
     let compile = || Regex::new(pattern).map_err(|error| error.to_string());
     let regex = match args.fixed_pattern() {
@@ -94,7 +94,7 @@ fn with_regex<T>(
     run(&regex.map_err(|error| args.fail(error))?)
 }
 
-fn regex_match(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn regex_match(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = text(args, 1)?;
     with_regex(args, |regex| Ok(Value::Bool(regex.is_match(&text))))
 }
@@ -102,7 +102,7 @@ fn regex_match(args: &Arguments<'_>) -> Result<Value, Fault> {
 fn regex_replace(
     args: &Arguments<'_>,
     replace: fn(&Regex, &str, &str) -> Result<String, OutputTooLarge>,
-) -> Result<Value, Fault> {
+) -> Result<Value, EvalFault> {
     let (text, replacement) = (text(args, 1)?, text(args, 2)?);
     with_regex(args, |regex| {
         let replaced = replace(regex, &text, &replacement);
@@ -110,7 +110,7 @@ fn regex_replace(
     })
 }
 
-fn pattern_match(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn pattern_match(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (pattern, text) = (args.string(0)?, text(args, 1)?);
     // The worst case of a wildcard match is the product of both lengths.
     let stars = pattern.bytes().filter(|byte| *byte == b'*').count();
@@ -119,7 +119,7 @@ fn pattern_match(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::Bool(wildcard::matches(pattern, &text)))
 }
 
-fn label_match(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn label_match(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (wanted, labels) = (args.map(0)?, args.map(1)?);
     args.step(wanted.len())?;
     for (key, value) in wanted {
@@ -131,7 +131,7 @@ fn label_match(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::Bool(true))
 }
 
-fn semver_compare(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn semver_compare(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let range = semver::Range::parse(args.string(1)?).map_err(|error| args.fail(error))?;
     // Kyverno: a version that does not parse counts as 0.0.0.
     let version = semver::Version::parse(args.string(0)?).unwrap_or_default();
@@ -150,7 +150,7 @@ impl From<OutputTooLarge> for NoText {
     }
 }
 
-fn random(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn random(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let pattern = args.string(0)?;
     if pattern.is_empty() {
         return Err(args.fail("the pattern is empty"));

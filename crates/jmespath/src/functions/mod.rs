@@ -23,10 +23,10 @@ use kiln_diagnostic::did_you_mean;
 use kiln_text::Regex;
 use kiln_value::{List, Map, Value, json};
 
+use crate::AmbientSources;
 use crate::error::{Error, ErrorKind};
-use crate::eval::{Fault, Outcome, Search};
+use crate::eval::{EvalFault, EvalOutcome, SearchRun};
 use crate::number;
-use crate::sources::Sources;
 use crate::tree::{Call, Node, NodeId, Tree};
 use crate::weight;
 
@@ -112,7 +112,7 @@ enum Arity {
 /// The compiled form of a regular expression that does not change, or why there is none.
 pub(crate) type Pattern = OnceLock<Result<Regex, String>>;
 
-type Run = fn(&Arguments<'_>) -> Result<Value, Fault>;
+type FunctionBody = fn(&Arguments<'_>) -> Result<Value, EvalFault>;
 
 /// A function that expressions can call. `Display` gives its signature.
 #[derive(Clone, Copy)]
@@ -124,7 +124,7 @@ pub struct Function {
     description: &'static str,
     /// How many levels deeper than its arguments the result may be.
     pub(crate) levels: usize,
-    run: Run,
+    run: FunctionBody,
 }
 
 impl Function {
@@ -187,7 +187,7 @@ const fn function(
     parameters: &'static [Parameter],
     returns: &'static str,
     description: &'static str,
-    run: Run,
+    run: FunctionBody,
 ) -> Function {
     let arity = Arity::Exact;
     Function { name, parameters, arity, returns, description, levels: 0, run }
@@ -293,11 +293,11 @@ fn name_span(tree: &Tree, id: NodeId, call: &Call) -> std::ops::Range<usize> {
 
 /// Runs a call.
 pub(crate) fn call(
-    search: &Search<'_>,
+    search: &SearchRun<'_>,
     id: NodeId,
     call: &Call,
     arguments: &[Argument<'_>],
-) -> Result<Value, Fault> {
+) -> Result<Value, EvalFault> {
     let function = check(search.tree, id, call)?;
     for (at, argument) in arguments.iter().enumerate() {
         // Kyverno checks no variadic argument and panics on some; here further ones are like the
@@ -314,7 +314,7 @@ pub(crate) fn call(
 
 /// Whether a function takes an argument; counts the text in it, which it is about to look at.
 fn accepts(
-    search: &Search<'_>,
+    search: &SearchRun<'_>,
     id: NodeId,
     parameter: &Parameter,
     argument: &Argument<'_>,
@@ -337,7 +337,7 @@ fn accepts(
 }
 
 fn wrong_type(
-    search: &Search<'_>,
+    search: &SearchRun<'_>,
     function: &Function,
     call: &Call,
     at: usize,
@@ -377,7 +377,7 @@ fn wrong_type(
 
 /// The arguments of one call, checked, and what the function needs to run.
 pub(crate) struct Arguments<'c> {
-    search: &'c Search<'c>,
+    search: &'c SearchRun<'c>,
     id: NodeId,
     call: &'c Call,
     arguments: &'c [Argument<'c>],
@@ -388,30 +388,30 @@ impl<'c> Arguments<'c> {
         self.arguments.len()
     }
 
-    fn value(&self, at: usize) -> Result<&'c Value, Fault> {
+    fn value(&self, at: usize) -> Result<&'c Value, EvalFault> {
         match self.arguments.get(at) {
             Some(Argument::Value(value)) => Ok(value),
             _ => Err(self.mismatch(at, "a value")),
         }
     }
 
-    fn string(&self, at: usize) -> Result<&'c str, Fault> {
+    fn string(&self, at: usize) -> Result<&'c str, EvalFault> {
         self.value(at)?.as_str().ok_or_else(|| self.mismatch(at, "a string"))
     }
 
-    fn number(&self, at: usize) -> Result<f64, Fault> {
+    fn number(&self, at: usize) -> Result<f64, EvalFault> {
         self.value(at)?.as_f64().ok_or_else(|| self.mismatch(at, "a number"))
     }
 
-    fn list(&self, at: usize) -> Result<&'c List, Fault> {
+    fn list(&self, at: usize) -> Result<&'c List, EvalFault> {
         self.value(at)?.as_list().ok_or_else(|| self.mismatch(at, "an array"))
     }
 
-    fn map(&self, at: usize) -> Result<&'c Map, Fault> {
+    fn map(&self, at: usize) -> Result<&'c Map, EvalFault> {
         self.value(at)?.as_map().ok_or_else(|| self.mismatch(at, "an object"))
     }
 
-    fn reference(&self, at: usize) -> Result<NodeId, Fault> {
+    fn reference(&self, at: usize) -> Result<NodeId, EvalFault> {
         match self.arguments.get(at) {
             Some(Argument::Reference(id)) => Ok(*id),
             _ => Err(self.mismatch(at, "an expression reference")),
@@ -419,49 +419,49 @@ impl<'c> Arguments<'c> {
     }
 
     /// Only reached when a table promises less than its function uses.
-    fn mismatch(&self, at: usize, wanted: &str) -> Fault {
+    fn mismatch(&self, at: usize, wanted: &str) -> EvalFault {
         let message = format!("argument {} of {} must be {wanted}", at + 1, self.call.name);
         Error::new(ErrorKind::Type, self.search.tree.span(self.id), message).into()
     }
 
     /// Evaluates an expression reference on a value; a missing key is null.
-    fn apply<'a>(&'a self, reference: NodeId, value: &'a Value) -> Outcome<'a> {
+    fn apply<'a>(&'a self, reference: NodeId, value: &'a Value) -> EvalOutcome<'a> {
         match self.search.eval_on(reference, value) {
-            Err(Fault::NotFound(..)) => Ok(Cow::Owned(Value::Null)),
+            Err(EvalFault::NotFound(..)) => Ok(Cow::Owned(Value::Null)),
             other => other,
         }
     }
 
-    fn sources(&self) -> &'c dyn Sources {
+    fn sources(&self) -> &'c dyn AmbientSources {
         self.search.sources
     }
 
     /// A failure of the function itself.
-    fn fail(&self, message: impl fmt::Display) -> Fault {
+    fn fail(&self, message: impl fmt::Display) -> EvalFault {
         let message = format!("{}: {message}", self.call.name);
         Error::new(ErrorKind::Failed, self.search.tree.span(self.id), message).into()
     }
 
     /// Takes steps from the budget.
-    fn step(&self, count: usize) -> Result<(), Fault> {
+    fn step(&self, count: usize) -> Result<(), EvalFault> {
         let taken = self.search.meter.step(count as u64);
         taken.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
     }
 
     /// Takes steps for text that is looked at beyond the once that every call is charged for.
-    fn read(&self, bytes: usize) -> Result<(), Fault> {
+    fn read(&self, bytes: usize) -> Result<(), EvalFault> {
         let read = self.search.meter.read(bytes as u64);
         read.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
     }
 
     /// Takes bytes from the budget; asked before they are made where the size is known.
-    fn make(&self, count: usize) -> Result<(), Fault> {
+    fn make(&self, count: usize) -> Result<(), EvalFault> {
         let made = self.search.meter.make(count as u64);
         made.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
     }
 
     /// Takes the size of a whole value from the budget.
-    fn charge(&self, value: &Value) -> Result<(), Fault> {
+    fn charge(&self, value: &Value) -> Result<(), EvalFault> {
         let charged = weight::charge(value, self.search.meter);
         charged.map_err(|exhausted| self.search.exhausted(self.id, exhausted).into())
     }
@@ -473,13 +473,13 @@ impl<'c> Arguments<'c> {
     }
 
     /// A text as the result.
-    fn text(&self, text: impl AsRef<str> + Into<Value>) -> Result<Value, Fault> {
+    fn text(&self, text: impl AsRef<str> + Into<Value>) -> Result<Value, EvalFault> {
         self.make(text.as_ref().len())?;
         Ok(text.into())
     }
 
     /// A float as the result.
-    fn float(&self, float: f64) -> Result<Value, Fault> {
+    fn float(&self, float: f64) -> Result<Value, EvalFault> {
         if float.is_finite() {
             Ok(number::number(float))
         } else {
@@ -488,12 +488,12 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    fn equal(&self, left: &Value, right: &Value) -> Result<bool, Fault> {
+    fn equal(&self, left: &Value, right: &Value) -> Result<bool, EvalFault> {
         Ok(self.search.equal(self.id, left, right)?)
     }
 
     /// The value as `to_string` writes it.
-    fn written(&self, value: &Value) -> Result<Value, Fault> {
+    fn written(&self, value: &Value) -> Result<Value, EvalFault> {
         if let Value::String(_) = value {
             return Ok(value.clone());
         }

@@ -6,7 +6,7 @@ use kiln_text::image::Image;
 use kiln_value::Value;
 
 use super::{Arguments, Function, STRING, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     function(
@@ -25,12 +25,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn image_normalize(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn image_normalize(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let image = args.string(0)?;
     args.text(Image::parse(image).map_err(|error| args.fail(error))?.to_string())
 }
 
-fn is_external_url(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn is_external_url(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let url = args.string(0)?;
     let host = host(url).map_err(|problem| args.fail(problem))?;
     let addresses = match host.parse::<IpAddr>() {

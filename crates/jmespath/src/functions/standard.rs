@@ -8,7 +8,7 @@ use kiln_value::{List, Map, Number, Value};
 use super::{
     ANY, ARRAY, Arguments, EXPRESSION, Function, NUMBER, OBJECT, STRING, Type, function, parameter,
 };
-use crate::eval::{Fault, sorted};
+use crate::eval::{EvalFault, sorted};
 use crate::number;
 
 const NUMBERS: &[Type] = &[Type::Numbers];
@@ -174,11 +174,11 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn abs(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn abs(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     args.float(args.number(0)?.abs())
 }
 
-fn avg(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn avg(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let list = args.list(0)?;
     if list.is_empty() {
         return Err(args.fail("an empty list has no average"));
@@ -187,7 +187,7 @@ fn avg(args: &Arguments<'_>) -> Result<Value, Fault> {
     args.float(sum / list.len() as f64)
 }
 
-fn contains(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn contains(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let search = args.value(1)?;
     let found = match args.value(0)? {
         Value::String(subject) => search.as_str().is_some_and(|search| subject.contains(search)),
@@ -207,7 +207,7 @@ fn contains(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::Bool(found))
 }
 
-fn join(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn join(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let separator = args.string(0)?;
     let texts: Vec<&str> = args.list(1)?.iter().filter_map(Value::as_str).collect();
     let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
@@ -215,19 +215,19 @@ fn join(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::from(texts.join(separator)))
 }
 
-fn keys(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn keys(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let map = args.map(0)?;
     args.step(map.len())?;
     Ok(sorted(map).into_iter().map(|(key, _)| Value::from(key)).collect())
 }
 
-fn values(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn values(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let map = args.map(0)?;
     args.step(map.len())?;
     Ok(sorted(map).into_iter().map(|(_, value)| value.clone()).collect())
 }
 
-fn length(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn length(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     Ok(Value::from(match args.value(0)? {
         Value::String(text) => text.chars().count(),
         Value::List(list) => list.len(),
@@ -236,7 +236,7 @@ fn length(args: &Arguments<'_>) -> Result<Value, Fault> {
     }))
 }
 
-fn map(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn map(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (expression, list) = (args.reference(0)?, args.list(1)?);
     let mut results = Vec::new();
     for element in list {
@@ -254,7 +254,7 @@ fn order(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-fn extreme(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, Fault> {
+fn extreme(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, EvalFault> {
     let best = args
         .list(0)?
         .iter()
@@ -263,7 +263,7 @@ fn extreme(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, Fault> {
 }
 
 /// The key of each element; all must be numbers, or all texts.
-fn sort_keys(args: &Arguments<'_>, list: &List) -> Result<Vec<Value>, Fault> {
+fn sort_keys(args: &Arguments<'_>, list: &List) -> Result<Vec<Value>, EvalFault> {
     let expression = args.reference(1)?;
     let mut keys: Vec<Value> = Vec::with_capacity(list.len().min(1024));
     for element in list {
@@ -285,7 +285,7 @@ fn sort_keys(args: &Arguments<'_>, list: &List) -> Result<Vec<Value>, Fault> {
     Ok(keys)
 }
 
-fn extreme_by(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, Fault> {
+fn extreme_by(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, EvalFault> {
     let list = args.list(0)?;
     // Kyverno: with one element the expression is not evaluated.
     if list.len() < 2 {
@@ -298,14 +298,14 @@ fn extreme_by(args: &Arguments<'_>, wanted: Ordering) -> Result<Value, Fault> {
 }
 
 /// Takes the steps of sorting: every element is compared a logarithm of times, each time at its length.
-fn charge_sorting(args: &Arguments<'_>, keys: &[Value]) -> Result<(), Fault> {
+fn charge_sorting(args: &Arguments<'_>, keys: &[Value]) -> Result<(), EvalFault> {
     let times = keys.len().max(1).ilog2() as usize;
     args.step(keys.len().saturating_mul(times))?;
     let bytes: usize = keys.iter().filter_map(Value::as_str).map(str::len).sum();
     args.read(bytes.saturating_mul(times))
 }
 
-fn sort_by(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn sort_by(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let list = args.list(0)?;
     if list.len() < 2 {
         return Ok(args.value(0)?.clone());
@@ -317,7 +317,7 @@ fn sort_by(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(positions.into_iter().map(|at| list[at].clone()).collect())
 }
 
-fn sort(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn sort(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let list = args.list(0)?;
     charge_sorting(args, list)?;
     let mut elements = list.to_vec();
@@ -325,7 +325,7 @@ fn sort(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::List(List::from(elements)))
 }
 
-fn merge(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn merge(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let mut merged: Map = args.map(0)?.clone();
     for at in 1..args.len() {
         let map = args.map(at)?;
@@ -335,7 +335,7 @@ fn merge(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::Map(merged))
 }
 
-fn not_null(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn not_null(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     for at in 0..args.len() {
         let value = args.value(at)?;
         if !value.is_null() {
@@ -345,7 +345,7 @@ fn not_null(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(Value::Null)
 }
 
-fn reverse(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn reverse(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match args.value(0)? {
         Value::List(list) => {
             args.step(list.len())?;
@@ -358,14 +358,14 @@ fn reverse(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn to_array(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn to_array(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     Ok(match args.value(0)? {
         list @ Value::List(_) => list.clone(),
         other => Value::from(vec![other.clone()]),
     })
 }
 
-fn to_number(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn to_number(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     Ok(match args.value(0)? {
         number @ Value::Number(_) => number.clone(),
         // Kyverno gives infinities too, which then have no JSON.
@@ -376,7 +376,7 @@ fn to_number(args: &Arguments<'_>) -> Result<Value, Fault> {
     })
 }
 
-fn type_of(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn type_of(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     Ok(Value::from(match args.value(0)? {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

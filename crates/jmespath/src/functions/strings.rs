@@ -4,7 +4,7 @@ use kiln_text::case;
 use kiln_value::Value;
 
 use super::{Arguments, Function, NUMBER, STRING, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     function(
@@ -91,12 +91,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn equal_fold(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn equal_fold(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (a, b) = (args.string(0)?, args.string(1)?);
     Ok(Value::Bool(case::equal_fold(a, b)))
 }
 
-fn replace(args: &Arguments<'_>, count: f64) -> Result<Value, Fault> {
+fn replace(args: &Arguments<'_>, count: f64) -> Result<Value, EvalFault> {
     let (text, old, new) = (args.string(0)?, args.string(1)?, args.string(2)?);
     // Go: a fraction is dropped, a negative count means all.
     let most = if count < 0.0 { usize::MAX } else { count as usize };
@@ -105,7 +105,7 @@ fn replace(args: &Arguments<'_>, count: f64) -> Result<Value, Fault> {
     Ok(Value::from(text.replacen(old, new, most)))
 }
 
-fn split(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn split(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (text, separator) = (args.string(0)?, args.string(1)?);
     if separator.is_empty() {
         args.step(text.len())?;
@@ -116,14 +116,14 @@ fn split(args: &Arguments<'_>) -> Result<Value, Fault> {
     Ok(text.split(separator).collect())
 }
 
-fn trim(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn trim(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (text, cutset) = (args.string(0)?, args.string(1)?);
     let mut cut: Vec<char> = cutset.chars().collect();
     cut.sort_unstable();
     args.text(text.trim_matches(|c| cut.binary_search(&c).is_ok()))
 }
 
-fn trim_prefix(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn trim_prefix(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (text, prefix) = (args.string(0)?, args.string(1)?);
     match text.strip_prefix(prefix) {
         Some(rest) => args.text(rest),
@@ -131,7 +131,7 @@ fn trim_prefix(args: &Arguments<'_>) -> Result<Value, Fault> {
     }
 }
 
-fn truncate(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn truncate(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let text = args.string(0)?;
     // A negative length is none, a fraction is dropped; `as` does both.
     let length = args.number(1)? as usize;

@@ -7,7 +7,7 @@ use kiln_text::time::Time;
 use kiln_value::Value;
 
 use super::{Arguments, Function, Parameter, STRING, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 
 const TIME: &[Parameter] = &[parameter("time", STRING)];
 const TWO_TIMES: &[Parameter] = &[parameter("a", STRING), parameter("b", STRING)];
@@ -85,16 +85,16 @@ pub(super) static FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn time(args: &Arguments<'_>, at: usize) -> Result<Time, Fault> {
+fn time(args: &Arguments<'_>, at: usize) -> Result<Time, EvalFault> {
     let text = args.string(at)?;
     Time::parse_rfc3339(text).map_err(|error| args.fail(error))
 }
 
-fn duration(args: &Arguments<'_>, at: usize) -> Result<Duration, Fault> {
+fn duration(args: &Arguments<'_>, at: usize) -> Result<Duration, EvalFault> {
     Duration::parse(args.string(at)?).map_err(|error| args.fail(error))
 }
 
-fn now(args: &Arguments<'_>) -> Result<Time, Fault> {
+fn now(args: &Arguments<'_>) -> Result<Time, EvalFault> {
     let now = args.sources().now().ok_or_else(|| args.fail("there is no clock here"))?;
     from_system(now).ok_or_else(|| args.fail("the clock is beyond all times"))
 }
@@ -113,21 +113,21 @@ fn from_system(time: SystemTime) -> Option<Time> {
     }
 }
 
-fn time_now(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn time_now(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     args.text(now(args)?.rfc3339())
 }
 
-fn time_add(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn time_add(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let later = time(args, 0)?.checked_add(duration(args, 1)?);
     args.text(later.ok_or_else(|| args.fail("the result is beyond all times"))?.rfc3339())
 }
 
-fn time_between(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn time_between(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (time, start, end) = (time(args, 0)?, time(args, 1)?, time(args, 2)?);
     Ok(Value::Bool(start < time && time < end))
 }
 
-fn time_parse(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn time_parse(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let (layout, text) = (args.string(0)?, args.string(1)?);
     let time = if layout.parse::<i64>().is_ok() {
         let seconds = text
@@ -140,7 +140,7 @@ fn time_parse(args: &Arguments<'_>) -> Result<Value, Fault> {
     args.text(time.rfc3339())
 }
 
-fn time_since(args: &Arguments<'_>) -> Result<Value, Fault> {
+fn time_since(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     let layout = args.string(0)?;
     let read = |at: usize| match layout {
         "" => time(args, at),

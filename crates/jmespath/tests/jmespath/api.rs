@@ -176,7 +176,7 @@ fn value_projections_also_run_on_nulls_as_in_kyverno() {
 #[test]
 fn arguments_of_functions_without_parameters_are_ignored() {
     struct Epoch;
-    impl kiln_jmespath::Sources for Epoch {
+    impl kiln_jmespath::AmbientSources for Epoch {
         fn now(&self) -> Option<std::time::SystemTime> {
             Some(std::time::UNIX_EPOCH)
         }

@@ -1,6 +1,6 @@
 //! Whatever is asked, it ends: within counted steps and bytes, on the 2 MB stack of a test thread.
 
-use kiln_jmespath::{Environment, Error, ErrorKind, Expression, Limits, Meter, NoSources};
+use kiln_jmespath::{Environment, Error, ErrorKind, Expression, Limits, Meter, NoAmbientSources};
 use kiln_value::{Value, value};
 
 fn search(source: &str, data: &Value) -> Result<Value, Error> {
@@ -10,7 +10,8 @@ fn search(source: &str, data: &Value) -> Result<Value, Error> {
 /// The steps and bytes of a search, and how it ended.
 fn cost(source: &str, data: &Value) -> (u64, u64, Result<Value, Error>) {
     let meter = Meter::new(&Limits::default());
-    let result = Expression::compile(source).unwrap().search_metered(data, &NoSources, &meter);
+    let result =
+        Expression::compile(source).unwrap().search_metered(data, &NoAmbientSources, &meter);
     (meter.steps_used(), meter.bytes_used(), result)
 }
 
@@ -258,9 +259,9 @@ fn limits_can_be_chosen_and_shared() {
         ErrorKind::Limit
     );
     let shared = Meter::new(&limits);
-    assert!(expression.search_metered(&numbers(20), &NoSources, &shared).is_ok());
-    assert!(expression.search_metered(&numbers(20), &NoSources, &shared).is_ok());
-    assert!(expression.search_metered(&numbers(20), &NoSources, &shared).is_err());
+    assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_ok());
+    assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_ok());
+    assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_err());
     let short = Limits { source: 10, depth: 2, ..Limits::default() };
     assert!(Expression::compile_within("a.b", &short).is_ok());
     assert!(Expression::compile_within("a.b.c.d.e.f", &short).is_err());

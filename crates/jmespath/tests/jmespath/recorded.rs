@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-use kiln_jmespath::{Environment, Error, ErrorKind, Expression, Sources};
+use kiln_jmespath::{AmbientSources, Environment, Error, ErrorKind, Expression};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Value, json, value};
 
 /// A fixed time, a fixed sequence for chance, and the few names that the cases ask for.
 struct Fixed;
 
-impl Sources for Fixed {
+impl AmbientSources for Fixed {
     fn now(&self) -> Option<SystemTime> {
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000))
     }

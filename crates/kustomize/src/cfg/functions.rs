@@ -1,4 +1,4 @@
-//! `fn run`: hands the objects of a folder or a stream to functions, and reads their results.
+//! `fn run`: hands the objects of a directory or a stream to functions, and reads their results.
 //!
 //! The functions run as those of kustomizations do ([`crate::plugins`]), from the working directory.
 
@@ -11,13 +11,14 @@ use kiln_yaml::{Limits, Node};
 use super::handed_back::take_over;
 use super::meta::{self, ID, INDEX, LEGACY_ID, LEGACY_PATH, PATH, Pipeline};
 use super::package::Packages;
-use super::stream::{self, Written};
+use super::stream::{self, NodeOutput};
 use super::{Config, From};
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::loader::LoadRestrictions;
+use crate::load::loader::LoadRestrictions;
+use crate::load::paths;
 use crate::plugins::Function;
-use crate::session::Session;
-use crate::{Build, Failed, paths};
+use crate::{Build, Failed};
 
 /// What to run, and over what.
 #[derive(Clone, Copy)]
@@ -26,7 +27,7 @@ pub struct FunctionRun<'a> {
     pub from: From<'a>,
     /// Which functions.
     pub functions: &'a FunctionsFrom,
-    /// Whether functions see all objects, not only those of their own folder.
+    /// Whether functions see all objects, not only those of their own directory.
     pub global_scope: bool,
     /// Whether to print the result instead of writing files.
     pub print: bool,
@@ -41,8 +42,8 @@ pub struct FunctionRun<'a> {
 pub enum FunctionsFrom {
     /// The objects that declare one in an annotation.
     Input,
-    /// The files of these folders.
-    Folders(Vec<String>),
+    /// The files of these directories.
+    Directories(Vec<String>),
     /// This program.
     Program(String, Vec<String>),
     /// This image; whether it may use the network; the words that configure it.
@@ -54,7 +55,7 @@ pub enum FunctionsFrom {
 pub struct Files {
     /// What to print, if that was asked for.
     pub printed: Option<String>,
-    /// Files to write, by their paths in the folder.
+    /// Files to write, by their paths in the directory.
     pub write: BTreeMap<String, String>,
     /// Files whose objects are all gone.
     pub delete: Vec<String>,
@@ -92,7 +93,7 @@ fn run_all(run: &FunctionRun<'_>, config: &Config<'_>, session: &Session<'_>) ->
     let packages = Packages { config, annotate: true, json: true };
     let nodes = match run.from {
         From::Stream(bytes) => config.stream(bytes)?,
-        From::Folder { path, .. } => packages.read(path)?,
+        From::Directory { path, .. } => packages.read(path)?,
     };
     let before: Vec<String> = nodes.iter().map(|node| meta::path(node).to_owned()).collect();
     let mut files = Files::default();
@@ -115,9 +116,9 @@ fn run_all(run: &FunctionRun<'_>, config: &Config<'_>, session: &Session<'_>) ->
         })?;
     }
     let root = match run.from {
-        From::Folder { path, .. } if !run.print => path,
+        From::Directory { path, .. } if !run.print => path,
         _ => {
-            let text = pipeline.written(|nodes| stream::write(nodes, &Written::default()))?;
+            let text = pipeline.written(|nodes| stream::write(nodes, &NodeOutput::default()))?;
             files.printed = Some(text);
             return Ok(files);
         }
@@ -134,7 +135,7 @@ fn run_all(run: &FunctionRun<'_>, config: &Config<'_>, session: &Session<'_>) ->
 
 /// The objects that declare functions, in the order in which these run.
 fn declarations(run: &FunctionRun<'_>, config: &Config<'_>, nodes: &[Node]) -> Result<Vec<Node>> {
-    let folders = match run.functions {
+    let directories = match run.functions {
         FunctionsFrom::Program(path, words) => {
             return Ok(vec![typed(&format!("exec: {{path: {}}}\n", quoted(path)), words)?]);
         }
@@ -143,25 +144,25 @@ fn declarations(run: &FunctionRun<'_>, config: &Config<'_>, nodes: &[Node]) -> R
             let how = format!("container: {{image: {}{network}}}\n", quoted(image));
             return Ok(vec![typed(&how, words)?]);
         }
-        FunctionsFrom::Folders(folders) => folders,
+        FunctionsFrom::Directories(directories) => directories,
         FunctionsFrom::Input => {
             let mut found: Vec<Node> =
                 nodes.iter().filter(|node| declares(node)).cloned().collect();
-            // Those of deeper folders run first.
+            // Those of deeper directories run first.
             found.sort_by_key(|node| {
-                let folder = scope(node);
-                let depth = if folder == "." { 0 } else { folder.split('/').count() };
+                let directory = scope(node);
+                let depth = if directory == "." { 0 } else { directory.split('/').count() };
                 let index = meta::annotation(node, INDEX).and_then(|index| index.parse().ok());
                 let file = meta::path(node).to_owned();
-                (std::cmp::Reverse(depth), folder.to_owned(), file, index.unwrap_or(0_usize))
+                (std::cmp::Reverse(depth), directory.to_owned(), file, index.unwrap_or(0_usize))
             });
             return Ok(found);
         }
     };
     let packages = Packages { config, annotate: true, json: false };
     let mut found = Vec::new();
-    for folder in folders {
-        found.extend(packages.read(folder)?.into_iter().filter(declares));
+    for directory in directories {
+        found.extend(packages.read(directory)?.into_iter().filter(declares));
     }
     Ok(found)
 }
@@ -233,13 +234,13 @@ fn function(
     Function::declared(&stream::value(declaration)?, &root, typed || run.containers, session)
 }
 
-/// The folder whose objects a function sees: its own, or the one above a folder `functions`.
+/// The directory whose objects a function sees: its own, or the one above a directory `functions`.
 fn scope(declaration: &Node) -> &str {
     let path = meta::path(declaration);
-    let folder = |path: &'_ str| path.rfind('/').unwrap_or(0);
-    match &path[..folder(path)] {
+    let directory = |path: &'_ str| path.rfind('/').unwrap_or(0);
+    match &path[..directory(path)] {
         "" | "functions" => ".",
-        own if paths::base(own) == "functions" => &own[..folder(own)],
+        own if paths::base(own) == "functions" => &own[..directory(own)],
         own => own,
     }
 }
@@ -269,11 +270,11 @@ fn hand_over(
         meta::set_annotation(node, ID, &id)?;
         meta::set_annotation(node, LEGACY_ID, &id)?;
     }
-    let written = Written {
+    let written = NodeOutput {
         keep_annotations: true,
         wrap: Some(("ResourceList", "config.kubernetes.io/v1")),
         function_config: Some(declaration.root().clone()),
-        ..Written::default()
+        ..NodeOutput::default()
     };
     let input = stream::write(seen.clone(), &written)?;
     let Some(ran) = function.run(input.into_bytes(), session)? else {
@@ -307,13 +308,13 @@ fn hand_over(
 }
 
 /// Says in which file something belongs that comes from none.
-fn give_path(node: &mut Node, folder: &str) -> Result<()> {
+fn give_path(node: &mut Node, directory: &str) -> Result<()> {
     meta::copy_legacy(node)?;
     if meta::annotation(node, PATH).is_some() {
         return Ok(());
     }
     let file = format!("{}_{}.yaml", meta::kind(node).to_lowercase(), meta::name(node));
-    let parts = [folder, meta::namespace(node), &file];
+    let parts = [directory, meta::namespace(node), &file];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let path = paths::clean(&parts.join("/"));
     meta::set_annotation(node, PATH, &path)?;
@@ -328,7 +329,7 @@ fn by_file(
 ) -> Result<BTreeMap<String, String>> {
     let root = paths::absolute(config.working_directory, root);
     let found = config.files.resolve(&root).map_err(|error| Error::new(error.to_string()))?;
-    let folder = if found.is_directory { &found.path } else { paths::parent(&found.path) };
+    let directory = if found.is_directory { &found.path } else { paths::parent(&found.path) };
     let mut files: BTreeMap<String, Vec<(usize, Node)>> = BTreeMap::new();
     let mut next: BTreeMap<String, usize> = BTreeMap::new();
     for node in &mut nodes {
@@ -338,7 +339,7 @@ fn by_file(
         *last = (*last).max(index.unwrap_or(0));
     }
     for node in nodes {
-        check_path(meta::path(&node), folder, config)?;
+        check_path(meta::path(&node), directory, config)?;
         let path = paths::clean(meta::path(&node));
         let index = meta::annotation(&node, INDEX).and_then(|index| index.parse::<usize>().ok());
         let index = index.unwrap_or_else(|| {
@@ -352,33 +353,33 @@ fn by_file(
     for (path, mut nodes) in files {
         nodes.sort_by_key(|(index, _)| *index);
         let nodes = nodes.into_iter().map(|(_, node)| node).collect();
-        let written = Written { clear: &[PATH, LEGACY_PATH], ..Written::default() };
+        let written = NodeOutput { clear: &[PATH, LEGACY_PATH], ..NodeOutput::default() };
         let text = stream::write(nodes, &written)?;
         texts.insert(path, text);
     }
     Ok(texts)
 }
 
-/// What a function names as a file has to be one of the folder.
-fn check_path(path: &str, folder: &str, config: &Config<'_>) -> Result<()> {
+/// What a function names as a file has to be one of the directory.
+fn check_path(path: &str, directory: &str, config: &Config<'_>) -> Result<()> {
     if path.starts_with('/') {
         return Err(Error::new(format!("package paths may not be absolute paths: {path}")));
     }
     let clean = paths::clean(path);
     if clean.split('/').any(|part| part == "..") || clean == "." {
         return Err(Error::new(format!(
-            "resource must be written under package {folder}: {clean}"
+            "resource must be written under package {directory}: {clean}"
         )));
     }
     // Each part that is there has to be what it seems: a link may lead anywhere.
-    let mut part = folder.to_owned();
+    let mut part = directory.to_owned();
     for name in clean.split('/') {
         part = format!("{part}/{name}");
         match config.files.resolve(&part) {
             Ok(found) if found.path != part => {
                 return Err(Error::new(format!("cannot write {clean}: {part} is a link")));
             }
-            Ok(found) if found.is_directory && part == format!("{folder}/{clean}") => {
+            Ok(found) if found.is_directory && part == format!("{directory}/{clean}") => {
                 return Err(Error::new(format!(
                     "config.kubernetes.io/path cannot be a directory: {path}"
                 )));

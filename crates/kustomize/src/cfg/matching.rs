@@ -71,7 +71,7 @@ pub(super) fn find(node: &Node, path: &[String]) -> Result<Vec<Match>> {
         Some(inner) if inner.kind == NodeKind::Scalar && !rest.is_empty() => {
             let source = kiln_diagnostic::Source::new("", inner.value.clone()).into();
             let read = kiln_yaml::read_nodes(&source, &Limits::default())
-                .map_err(|problem| crate::session::malformed(&problem).nowhere())?;
+                .map_err(|problem| crate::build::session::malformed(&problem).nowhere())?;
             read.map_or(Ok(Vec::new()), |document| find(document.root(), rest))
         }
         Some(inner) => find(inner, rest),

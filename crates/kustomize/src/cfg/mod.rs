@@ -2,7 +2,7 @@
 //! counted, searched and handed to functions.
 //!
 //! ```text
-//! stream or folder ── read ──▶ nodes, with where they come from in annotations
+//! stream or directory ── read ──▶ nodes, with where they come from in annotations
 //!                                │
 //!            local-config, format, comments, search, functions
 //!                                │
@@ -13,7 +13,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `stream` | texts to nodes and back, lists unwrapped |
-//! | `package` | folders: which files count, and packages in packages |
+//! | `package` | directories: which files count, and packages in packages |
 //! | `meta` | what kyaml keeps in annotations |
 //! | `matching` | paths through nodes |
 //! | `format` | the order of fields |
@@ -39,21 +39,21 @@ pub use search::Search;
 pub use tree::{Structure, Tree};
 
 use crate::error::{Error, Result};
-use crate::fs::FileSystem;
+use crate::load::fs::FileSystem;
 use meta::{PATH, Pipeline};
 use package::Packages;
-use stream::Written;
+use stream::NodeOutput;
 
 /// Where documents come from.
 #[derive(Clone, Copy)]
 pub enum From<'a> {
     /// What was read from standard input.
     Stream(&'a [u8]),
-    /// A folder or a file, as it was typed.
-    Folder {
+    /// A directory or a file, as it was typed.
+    Directory {
         /// As it was typed.
         path: &'a str,
-        /// Whether packages in it (folders with a `Krmfile`) count, too.
+        /// Whether packages in it (directories with a `Krmfile`) count, too.
         recurse: bool,
     },
 }
@@ -80,7 +80,7 @@ pub struct Local {
 
 impl Local {
     fn keeps(self, node: &Node) -> bool {
-        let is_local = meta::annotation(node, crate::annotations::LOCAL_CONFIG).is_some();
+        let is_local = meta::annotation(node, crate::model::annotations::LOCAL_CONFIG).is_some();
         if is_local { self.include } else { !self.exclude_others }
     }
 }
@@ -113,7 +113,7 @@ impl Config<'_> {
     /// When something cannot be read.
     pub fn cat(&self, from: From<'_>, options: &Cat) -> Result<String> {
         let clear: &[&str] = if options.annotate { &[] } else { &[meta::LEGACY_PATH, PATH] };
-        let written = Written {
+        let written = NodeOutput {
             keep_annotations: options.annotate,
             clear,
             wrap: (!options.wrap_kind.is_empty())
@@ -159,7 +159,7 @@ impl Config<'_> {
     /// # Errors
     /// When something cannot be read or compared.
     pub fn grep(&self, from: From<'_>, search: &Search, annotate: bool) -> Result<String> {
-        let written = Written { keep_annotations: annotate, ..Written::default() };
+        let written = NodeOutput { keep_annotations: annotate, ..NodeOutput::default() };
         self.printed(from, |nodes| {
             let mut pipeline = Pipeline::of(nodes);
             pipeline.filter(|nodes| search.keep(nodes))?;
@@ -184,10 +184,10 @@ impl Config<'_> {
         };
         let (path, recurse) = match from {
             From::Stream(bytes) => return Ok(count(&self.stream(bytes)?)),
-            From::Folder { path, recurse } => (path, recurse),
+            From::Directory { path, recurse } => (path, recurse),
         };
         let mut parts = Vec::new();
-        for package in self.packages().in_folder(path, recurse)? {
+        for package in self.packages().in_directory(path, recurse)? {
             let nodes = self.packages().read_one(&package)?;
             parts.push(format!("{package}/\n{}", count(&nodes)));
         }
@@ -201,22 +201,22 @@ impl Config<'_> {
     pub fn tree(&self, from: From<'_>, tree: &Tree, local: Local) -> Result<String> {
         let (nodes, root) = match from {
             From::Stream(bytes) => (self.stream(bytes)?, "."),
-            From::Folder { path, .. } => (self.packages().read(path)?, path),
+            From::Directory { path, .. } => (self.packages().read(path)?, path),
         };
-        let root = crate::paths::clean(root);
+        let root = crate::load::paths::clean(root);
         let mut pipeline = Pipeline::of(nodes);
         pipeline.filter(|nodes| {
             nodes.retain(|node| local.keeps(node));
             Ok(())
         })?;
-        let is_package = |folder: &str| {
-            let folder = crate::paths::join(&root, folder);
-            self.packages().is_package(&folder)
+        let is_package = |directory: &str| {
+            let directory = crate::load::paths::join(&root, directory);
+            self.packages().is_package(&directory)
         };
         pipeline.written(|nodes| tree.show(nodes, &root, &is_package))
     }
 
-    /// Prints what becomes of one stream, or of each package of a folder.
+    /// Prints what becomes of one stream, or of each package of a directory.
     fn printed(
         &self,
         from: From<'_>,
@@ -224,10 +224,10 @@ impl Config<'_> {
     ) -> Result<String> {
         let (path, recurse) = match from {
             From::Stream(bytes) => return print(self.stream(bytes)?),
-            From::Folder { path, recurse } => (path, recurse),
+            From::Directory { path, recurse } => (path, recurse),
         };
         let mut parts = Vec::new();
-        for package in self.packages().in_folder(path, recurse)? {
+        for package in self.packages().in_directory(path, recurse)? {
             let mut text = print(self.packages().read_one(&package)?)?;
             if !text.is_empty() {
                 text.push_str("---");

@@ -1,16 +1,16 @@
-//! Folders of documents. A folder with a `Krmfile` is a package; one inside of another is read by itself.
+//! Directories of documents. A directory with a `Krmfile` is a package; one inside of another is read by itself.
 
 use kiln_yaml::Node;
 
 use super::{Config, stream};
 use crate::edit::glob;
 use crate::error::{Error, Result};
-use crate::paths;
+use crate::load::paths;
 
 const PACKAGE_FILE: &str = "Krmfile";
 const IGNORE_FILE: &str = ".krmignore";
 
-/// Reads folders.
+/// Reads directories.
 pub(super) struct Packages<'a> {
     pub(super) config: &'a Config<'a>,
     /// Whether objects say where they come from.
@@ -24,13 +24,13 @@ impl Packages<'_> {
         paths::absolute(self.config.working_directory, path)
     }
 
-    pub(super) fn is_package(&self, folder: &str) -> bool {
-        let file = format!("{}/{PACKAGE_FILE}", self.absolute(folder));
+    pub(super) fn is_package(&self, directory: &str) -> bool {
+        let file = format!("{}/{PACKAGE_FILE}", self.absolute(directory));
         self.config.files.resolve(&file).is_ok()
     }
 
-    /// The packages of a folder in the order in which they are found, at least the folder itself, and first.
-    pub(super) fn in_folder(&self, path: &str, recurse: bool) -> Result<Vec<String>> {
+    /// The packages of a directory in the order in which they are found, at least the directory itself, and first.
+    pub(super) fn in_directory(&self, path: &str, recurse: bool) -> Result<Vec<String>> {
         let resolved =
             self.config.files.resolve(&self.absolute(path)).map_err(|error| not_there(&error))?;
         let mut found = Vec::new();
@@ -43,14 +43,14 @@ impl Packages<'_> {
         Ok(found)
     }
 
-    fn gather(&self, folder: &str, found: &mut Vec<String>) -> Result<()> {
+    fn gather(&self, directory: &str, found: &mut Vec<String>) -> Result<()> {
         for entry in
-            self.config.files.list(&self.absolute(folder)).map_err(|error| not_there(&error))?
+            self.config.files.list(&self.absolute(directory)).map_err(|error| not_there(&error))?
         {
             if entry.is_directory {
-                self.gather(&paths::join(folder, &entry.name), found)?;
+                self.gather(&paths::join(directory, &entry.name), found)?;
             } else if entry.name == PACKAGE_FILE {
-                found.push(folder.to_owned());
+                found.push(directory.to_owned());
             }
         }
         Ok(())
@@ -61,7 +61,7 @@ impl Packages<'_> {
         self.all(path, false)
     }
 
-    /// Reads a folder with all that is in it, or one file.
+    /// Reads a directory with all that is in it, or one file.
     pub(super) fn read(&self, path: &str) -> Result<Vec<Node>> {
         self.all(path, true)
     }
@@ -80,9 +80,9 @@ impl Packages<'_> {
         Ok(nodes)
     }
 
-    fn walk(&self, folder: &str, walk: &Walk<'_>, nodes: &mut Vec<Node>) -> Result<()> {
-        for entry in self.config.files.list(folder).map_err(|error| not_there(&error))? {
-            let path = paths::join(folder, &entry.name);
+    fn walk(&self, directory: &str, walk: &Walk<'_>, nodes: &mut Vec<Node>) -> Result<()> {
+        for entry in self.config.files.list(directory).map_err(|error| not_there(&error))? {
+            let path = paths::join(directory, &entry.name);
             let relative = paths::relative(walk.root, &path);
             if walk.ignored.iter().any(|ignore| ignore.matches(&relative, entry.is_directory))
                 && !walk.is_kept(&relative, entry.is_directory)
@@ -123,8 +123,8 @@ impl Packages<'_> {
         read.map(|read| read.nodes).map_err(|error| error.context(path))
     }
 
-    fn ignored(&self, folder: &str) -> Result<Vec<Ignore>> {
-        let file = paths::join(folder, IGNORE_FILE);
+    fn ignored(&self, directory: &str) -> Result<Vec<Ignore>> {
+        let file = paths::join(directory, IGNORE_FILE);
         if self.config.files.resolve(&file).is_err() {
             return Ok(Vec::new());
         }
@@ -195,6 +195,6 @@ impl Ignore {
     }
 }
 
-fn not_there(error: &crate::fs::FileError) -> Error {
+fn not_there(error: &crate::load::fs::FileError) -> Error {
     Error::new(error.to_string())
 }

@@ -79,7 +79,7 @@ pub(super) fn read(name: &str, bytes: &[u8], reading: &Reading<'_>) -> Result<Re
                 let span = place.span();
                 SourceLocation::new(whole, document.start + span.start..document.start + span.end)
             });
-            crate::session::malformed(&problem)
+            crate::build::session::malformed(&problem)
         })?;
         let Some(mut node) = node.filter(|node| !node.root().is_null()) else { continue };
         if !reading.bare {
@@ -120,7 +120,7 @@ fn annotate(node: &mut Node, index: usize, path: Option<&str>) -> Result<()> {
 
 /// How to write nodes.
 #[derive(Default)]
-pub(super) struct Written<'a> {
+pub(super) struct NodeOutput<'a> {
     pub(super) keep_annotations: bool,
     /// Annotations to remove, besides those that reading set.
     pub(super) clear: &'a [&'a str],
@@ -134,7 +134,7 @@ pub(super) struct Written<'a> {
 ///
 /// # Errors
 /// When one of them is not an object.
-pub(super) fn write(mut nodes: Vec<Node>, written: &Written<'_>) -> Result<String> {
+pub(super) fn write(mut nodes: Vec<Node>, written: &NodeOutput<'_>) -> Result<String> {
     let as_json = match nodes.as_slice() {
         [only] if written.wrap.is_none() => meta::path(only).ends_with(".json"),
         _ => false,
@@ -179,6 +179,6 @@ pub(super) fn write(mut nodes: Vec<Node>, written: &Written<'_>) -> Result<Strin
 pub(super) fn value(node: &Node) -> Result<Value> {
     let text = kiln_yaml::emit_node(node);
     let documents = kiln_yaml::read_bytes("", text.as_bytes(), ReadOptions::kustomize_resource())
-        .map_err(|problem| crate::session::malformed(&problem).nowhere())?;
+        .map_err(|problem| crate::build::session::malformed(&problem).nowhere())?;
     Ok(documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value))
 }

@@ -1,4 +1,4 @@
-//! `cfg tree`: objects by the folders that they are in, or by who owns them.
+//! `cfg tree`: objects by the directories that they are in, or by who owns them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use kiln_yaml::{Node, NodeStyle};
 
 use super::{format, matching, meta};
 use crate::error::{Error, Result};
-use crate::paths;
+use crate::load::paths;
 
 /// How to show a tree.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Tree {
 /// What the branches are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
-    /// Folders.
+    /// Directories.
     Directory,
     /// Owners.
     Owners,
@@ -97,14 +97,14 @@ impl Tree {
         let tree = if by_owners {
             self.by_owners(&nodes)?
         } else {
-            self.by_folder(nodes, root, is_package)?
+            self.by_directory(nodes, root, is_package)?
         };
         let mut text = format!("{}\n", tree.value);
         tree.print(&mut String::new(), &mut text);
         Ok(text)
     }
 
-    fn by_folder(
+    fn by_directory(
         &self,
         mut nodes: Vec<Node>,
         root: &str,
@@ -113,16 +113,16 @@ impl Tree {
         nodes.iter_mut().try_for_each(meta::copy_legacy)?;
         nodes.retain(|node| !meta::kind(node).is_empty());
         nodes.sort_by(|a, b| order(a).cmp(&order(b)));
-        let mut folders: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+        let mut directories: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
         for node in &nodes {
-            folders.entry(folder(meta::path(node))).or_default().push(node);
+            directories.entry(directory(meta::path(node))).or_default().push(node);
         }
         let mut tree = Branch::new(root);
         let mut begun: Vec<(&str, Vec<usize>)> = Vec::new();
-        for (name, members) in folders {
+        for (name, members) in directories {
             let mut at = Vec::new();
             if name != "." {
-                // Names are sorted, so that a folder comes after those that it is in.
+                // Names are sorted, so that a directory comes after those that it is in.
                 let above = begun.iter().filter(|(above, _)| paths::is_within(name, above));
                 at = above
                     .max_by_key(|(above, _)| above.len())
@@ -266,9 +266,9 @@ fn check_depth(depth: usize) -> Result<()> {
     }
 }
 
-/// The folder of a file as Go has it: `.` for one without.
-fn folder(path: &str) -> &str {
-    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+/// The directory of a file as Go has it: `.` for one without.
+fn directory(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(directory, _)| directory)
 }
 
 /// The key of the first owner; empty if there is none.

@@ -3,9 +3,9 @@
 use kiln_value::{Map, Value};
 
 use super::{KustomizationFile, key_in};
-use crate::decode;
 use crate::error::{Error, Result};
-use crate::kustomization::{Patch, Selector};
+use crate::load::decode;
+use crate::load::kustomization::{Patch, Selector};
 
 /// An image and what it becomes. `*` keeps what the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use kiln_value::{Key, Map, Value};
 
 use super::{KustomizationFile, key_in};
 use crate::error::{Error, Result};
-use crate::kustomization::{COMPONENT, COMPONENT_VERSION, KUSTOMIZATION, KUSTOMIZATION_VERSION};
+use crate::load::kustomization::{
+    COMPONENT, COMPONENT_VERSION, KUSTOMIZATION, KUSTOMIZATION_VERSION,
+};
 
 /// A field that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use kiln_value::{Map, Value};
 
 use super::{KustomizationFile, key_in};
 use crate::error::{Error, Result};
-use crate::fs::{FileSystem, Layered};
-use crate::{Build, Options, paths};
+use crate::load::fs::{FileSystem, Layered};
+use crate::load::paths;
+use crate::{Build, Options};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,13 +43,13 @@ pub use lists::{BUILD_METADATA, Listed};
 pub use pairs::{Labelled, Pairs, parse_pairs};
 pub use vars::{Converted, convert_vars};
 
-use crate::decode;
 use crate::error::{Error, Result};
-use crate::kustomization::{self, Kustomization};
-use crate::output::yaml_error;
+use crate::load::decode;
+use crate::load::kustomization::{self, Kustomization};
+use crate::model::output::yaml_error;
 
 /// The names that a kustomization file can have, the usual one first.
-pub const FILE_NAMES: [&str; 3] = crate::target::FILE_NAMES;
+pub const FILE_NAMES: [&str; 3] = crate::load::target::FILE_NAMES;
 
 /// A kustomization file, as it was and as it shall be.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use kiln_yaml::ReadOptions;
 
 use super::KustomizationFile;
 use crate::error::{Error, Result};
-use crate::fs::FileSystem;
-use crate::kustomization::{Kustomization, Patch, Var};
-use crate::{loader, paths};
+use crate::load::fs::FileSystem;
+use crate::load::kustomization::{Kustomization, Patch, Var};
+use crate::load::{loader, paths};
 
 /// A file with placeholders in the place of vars.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Touched {
 ///
 /// # Errors
 /// When a var stands between characters that differ, which no replacement can express, or when a
-/// file lies outside of the folders that the build uses.
+/// file lies outside of the directories that the build uses.
 pub fn convert_vars(
     file: &mut KustomizationFile,
     files: &dyn FileSystem,
@@ -82,7 +82,7 @@ fn gather(
     touched: &mut Vec<Touched>,
 ) -> Result<()> {
     if seen.len() > loader::MAX_NESTING * 100 {
-        return Err(Error::new("too many files and folders to convert vars in"));
+        return Err(Error::new("too many files and directories to convert vars in"));
     }
     let patches = kustomization.patches.iter().filter(|patch| !patch.path.is_empty());
     let named = kustomization
@@ -96,7 +96,7 @@ fn gather(
             continue;
         }
         if !found.is_directory {
-            // Like the build, this reads and writes nothing outside of the folder of a kustomization.
+            // Like the build, this reads and writes nothing outside of the directory of a kustomization.
             if !paths::is_within(&found.path, directory) {
                 return Err(Error::new(format!(
                     "security; file '{path}' is not in or below '{directory}'"
@@ -125,7 +125,7 @@ fn find_targets(file: &Touched, name: &str, targets: &mut Vec<Value>) -> Result<
     }
     let options = ReadOptions::kustomize_resource();
     let documents = kiln_yaml::read_bytes(&file.path, file.text.as_bytes(), options)
-        .map_err(|diagnostic: Diagnostic| crate::output::yaml_error(&diagnostic))?;
+        .map_err(|diagnostic: Diagnostic| crate::model::output::yaml_error(&diagnostic))?;
     for document in documents {
         let mut found = Vec::new();
         find(document.value(), &variable, &mut Vec::new(), &mut found)
@@ -283,7 +283,7 @@ fn replacement(var: &Var, targets: Vec<Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::Memory;
+    use crate::load::fs::Memory;
 
     #[test]
     fn variables_are_cut_out_by_what_stands_around_them() {

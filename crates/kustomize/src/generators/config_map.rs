@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use kiln_value::{Map, Value};
 
 use super::key_values;
+use crate::build::session::KustomizationSite;
 use crate::error::{Error, Result};
-use crate::kustomization::{GeneratorArgs, GeneratorOptions};
-use crate::resource::{Behavior, Resource};
-use crate::session::Site;
+use crate::load::kustomization::{GeneratorArgs, GeneratorOptions};
+use crate::model::resource::{Behavior, Resource};
 
 /// Which of the two is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) fn generate(
     kind: Kind,
     args: &GeneratorArgs,
     global: Option<&GeneratorOptions>,
-    site: &Site<'_, '_>,
+    site: &KustomizationSite<'_, '_>,
 ) -> Result<Resource> {
     if args.name.is_empty() {
         return Err(Error::new("a configmap must have a name"));

@@ -10,7 +10,7 @@ pub(crate) fn of(object: &Value) -> String {
         // kustomize: a field that is missing counts as empty text.
         None => "".into(),
         Some(scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_))) => {
-            crate::resource::scalar_text(scalar).into()
+            crate::model::resource::scalar_text(scalar).into()
         }
         Some(other) => other.clone(),
     };

@@ -2,8 +2,8 @@
 
 use kiln_value::{Value, value};
 
-use crate::decode::record;
 use crate::error::{Error, Result};
+use crate::load::decode::record;
 
 record! {
     /// The configuration of an IAMPolicyGenerator.

@@ -1,14 +1,17 @@
 //! Keys and values from literals, files and env files.
 
+use crate::build::session::KustomizationSite;
 use crate::error::{Context, Error, Result};
-use crate::kustomization::GeneratorArgs;
-use crate::session::Site;
+use crate::load::kustomization::GeneratorArgs;
 
 /// Keys and values in the order of their sources.
 ///
 /// # Errors
 /// When a source is malformed or missing, or a key occurs twice.
-pub(crate) fn load(args: &GeneratorArgs, site: &Site<'_, '_>) -> Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn load(
+    args: &GeneratorArgs,
+    site: &KustomizationSite<'_, '_>,
+) -> Result<Vec<(String, Vec<u8>)>> {
     let mut pairs = Vec::new();
     from_env_files(&args.envs, site, &mut pairs)
         .context(format_args!("env source files: [{}]", args.envs.join(" ")))
@@ -51,10 +54,10 @@ fn without_quotes(value: &str) -> &str {
         .unwrap_or(value)
 }
 
-fn from_files(files: &[String], site: &Site<'_, '_>, pairs: &mut Pairs) -> Result<()> {
+fn from_files(files: &[String], site: &KustomizationSite<'_, '_>, pairs: &mut Pairs) -> Result<()> {
     for file in files {
         let (key, path) = match file.matches('=').count() {
-            0 => (crate::paths::base(file), file.as_str()),
+            0 => (crate::load::paths::base(file), file.as_str()),
             1 => file.split_once('=').unwrap_or_default(),
             _ => {
                 return Err(Error::new(format!(
@@ -77,7 +80,11 @@ fn from_files(files: &[String], site: &Site<'_, '_>, pairs: &mut Pairs) -> Resul
     Ok(())
 }
 
-fn from_env_files(files: &[String], site: &Site<'_, '_>, pairs: &mut Pairs) -> Result<()> {
+fn from_env_files(
+    files: &[String],
+    site: &KustomizationSite<'_, '_>,
+    pairs: &mut Pairs,
+) -> Result<()> {
     for file in files {
         let contents = site.load(file)?;
         from_lines(&contents, pairs)?;

@@ -4,7 +4,7 @@
 //! the plugin: this process must keep its own.
 //!
 //! No right comes from a path that a plugin, or the author of the kustomization, can redirect. What lies below
-//! a folder that plugins write into is never followed: the rights for the folder are enough for it.
+//! a directory that plugins write into is never followed: the rights for the directory are enough for it.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -127,7 +127,7 @@ const MAX_LINKS: usize = 40;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 impl Confinement {
-    /// The process of a plugin, with `temporary` as the folder for what it does not keep.
+    /// The process of a plugin, with `temporary` as the directory for what it does not keep.
     pub(super) fn process(
         &self,
         command: &Command,
@@ -147,16 +147,16 @@ impl Confinement {
 
 impl Confiner {
     fn process(&self, command: &Command, temporary: &Path, arguments: Vec<&str>) -> Process {
-        // The folder of a kustomization was found without links on the way when the build came to it.
-        let folders = [PathBuf::from(&command.directory), resolved(temporary)];
-        let folders: Vec<PathBuf> = self.write.iter().cloned().chain(folders).collect();
+        // The directory of a kustomization was found without links on the way when the build came to it.
+        let directories = [PathBuf::from(&command.directory), resolved(temporary)];
+        let directories: Vec<PathBuf> = self.write.iter().cloned().chain(directories).collect();
         let mut may_read: BTreeSet<PathBuf> = SYSTEM.iter().map(resolved).collect();
         // Another process here than there: only who opens it knows which.
         may_read.insert(PathBuf::from(PROCESS));
         may_read.extend(self.read.iter().cloned());
-        may_read.extend(files_of_program(command, &folders));
+        may_read.extend(files_of_program(command, &directories));
         let mut may_write: BTreeSet<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
-        may_write.extend(folders);
+        may_write.extend(directories);
 
         let (program, words) = self
             .command
@@ -206,8 +206,8 @@ fn resolved(path: impl AsRef<Path>) -> PathBuf {
     path.as_ref().canonicalize().unwrap_or_else(|_| path.as_ref().to_path_buf())
 }
 
-/// Where a path leads, unless it leads through one of these folders.
-fn outside(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
+/// Where a path leads, unless it leads through one of these directories.
+fn outside(path: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
     let mut place = PathBuf::new();
     let mut rest: Vec<PathBuf> = vec![path.to_path_buf()];
     let mut links = 0;
@@ -221,7 +221,7 @@ fn outside(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
             Component::CurDir | Component::Prefix(_) => {}
             Component::Normal(name) => {
                 place.push(name);
-                if folders.iter().any(|folder| place.starts_with(folder)) {
+                if directories.iter().any(|directory| place.starts_with(directory)) {
                     return None;
                 }
                 if let Ok(target) = place.read_link() {
@@ -238,8 +238,8 @@ fn outside(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     Some(place)
 }
 
-/// A program, what lies beside it, and what its interpreter needs, as far as it does not lie in these folders.
-fn files_of_program(command: &Command, folders: &[PathBuf]) -> Vec<PathBuf> {
+/// A program, what lies beside it, and what its interpreter needs, as far as it does not lie in these directories.
+fn files_of_program(command: &Command, directories: &[PathBuf]) -> Vec<PathBuf> {
     let program = Path::new(&command.program);
     let mut files = vec![program.to_path_buf()];
     match &command.trust {
@@ -252,36 +252,36 @@ fn files_of_program(command: &Command, folders: &[PathBuf]) -> Vec<PathBuf> {
     let named = interpreter(program, Path::new(&command.directory))
         .filter(|file| !is_function(command) || is_in_path(file));
     if let Some(named) = named
-        && let Some(place) = outside(&named, folders)
+        && let Some(place) = outside(&named, directories)
     {
         files.extend(files_of_interpreter(&named));
         files.extend(files_of_interpreter(&place));
     }
-    files.iter().filter_map(|file| outside(file, folders)).collect()
+    files.iter().filter_map(|file| outside(file, directories)).collect()
 }
 
 fn files_of_interpreter(place: &Path) -> Vec<PathBuf> {
     let mut files = vec![place.to_path_buf()];
-    let folder = place.parent().unwrap_or(place);
-    match folder.parent().filter(|prefix| prefix.parent().is_some()) {
-        // Interpreters in folders of their own have their libraries beside them.
-        Some(prefix) if folder.ends_with("bin") => files
+    let directory = place.parent().unwrap_or(place);
+    match directory.parent().filter(|prefix| prefix.parent().is_some()) {
+        // Interpreters in directories of their own have their libraries beside them.
+        Some(prefix) if directory.ends_with("bin") => files
             .extend(["lib", "lib64", "libexec", "pyvenv.cfg"].iter().map(|name| prefix.join(name))),
         // Such a file is a script that chooses among the versions beside it.
-        Some(prefix) if folder.ends_with("shims") => files.push(prefix.to_path_buf()),
+        Some(prefix) if directory.ends_with("shims") => files.push(prefix.to_path_buf()),
         _ => {}
     }
     files
 }
 
-/// Whether a file lies directly in a folder of `PATH`.
+/// Whether a file lies directly in a directory of `PATH`.
 fn is_in_path(file: &Path) -> bool {
-    let Some(folder) = file.parent() else { return false };
+    let Some(directory) = file.parent() else { return false };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|entry| entry.is_absolute() && entry == folder)
+    std::env::split_paths(&path).any(|entry| entry.is_absolute() && entry == directory)
 }
 
-/// The program that the first line of a script names, which runs in that folder.
+/// The program that the first line of a script names, which runs in that directory.
 fn interpreter(program: &Path, directory: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
     std::fs::File::open(program).ok()?.take(256).read_to_end(&mut start).ok()?;
@@ -303,8 +303,8 @@ mod tests {
 
     #[test]
     fn the_first_line_of_a_script_names_its_interpreter() {
-        let folder = super::super::Running::default().folder().unwrap();
-        let script = folder.path().join("script");
+        let directory = super::super::Running::default().directory().unwrap();
+        let script = directory.path().join("script");
         for (line, wanted) in [
             ("#!/bin/sh", Some("/bin/sh")),
             ("#! /bin/sh -e", Some("/bin/sh")),
@@ -313,10 +313,10 @@ mod tests {
             ("", None),
         ] {
             std::fs::write(&script, format!("{line}\n")).unwrap();
-            assert_eq!(interpreter(&script, folder.path()), wanted.map(PathBuf::from), "{line}");
+            assert_eq!(interpreter(&script, directory.path()), wanted.map(PathBuf::from), "{line}");
         }
         std::fs::write(&script, "#!/usr/bin/env -S A=b sh -e\n").unwrap();
-        assert_eq!(interpreter(&script, folder.path()), in_path("sh"));
+        assert_eq!(interpreter(&script, directory.path()), in_path("sh"));
         // Relative to where it runs, as the kernel has it.
         std::fs::write(&script, "#!./x/bin/sh\n").unwrap();
         assert_eq!(interpreter(&script, Path::new("/srv")), Some("/srv/./x/bin/sh".into()));
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn no_path_leads_through_what_plugins_write() {
-        let folder = super::super::Running::default().folder().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let directory = super::super::Running::default().directory().unwrap();
+        let root = directory.path().canonicalize().unwrap();
         for made in ["app/x", "tools/bin", "secret"] {
             std::fs::create_dir_all(root.join(made)).unwrap();
         }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_plugin_may_write_into_its_folder_only() {
+    fn a_confined_plugin_may_write_into_its_directory_only() {
         let confinement = Confinement::Through(Confiner {
             command: vec!["kiln".into(), "plugin-sandbox".into()],
             read: vec!["/srv/charts".into()],

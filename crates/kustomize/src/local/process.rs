@@ -62,15 +62,15 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
         }
     };
     let why = match outcome {
-        Outcome::Ended(exit) => return watched.finish(exit, None, &started),
-        Outcome::TooLong if *started.kind() == Kind::Git => {
+        ProcessEnd::Ended(exit) => return watched.finish(exit, None, &started),
+        ProcessEnd::TooLong if *started.kind() == Kind::Git => {
             format!("hit {}s timeout", time.unwrap_or_default().as_secs())
         }
-        Outcome::TooLong => {
+        ProcessEnd::TooLong => {
             let time = time.unwrap_or_default();
             format!("it was stopped after {time:?} (--plugin-timeout allows more)")
         }
-        Outcome::TooMuch => format!(
+        ProcessEnd::TooMuch => format!(
             "it was stopped: it wrote more than {most_output} bytes (--plugin-max-output allows more)"
         ),
     };
@@ -81,7 +81,7 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
     watched.finish(Exit::Code(-1), Some(why), &started)
 }
 
-enum Outcome {
+enum ProcessEnd {
     Ended(Exit),
     TooLong,
     TooMuch,
@@ -96,31 +96,31 @@ struct Watched {
 
 impl Watched {
     /// Waits for both streams to close, which is reported, and for the end.
-    fn until(&mut self, deadline: Option<Instant>, nobody_writes: impl FnOnce()) -> Outcome {
+    fn until(&mut self, deadline: Option<Instant>, nobody_writes: impl FnOnce()) -> ProcessEnd {
         let far = Instant::now() + FAR;
         let deadline = deadline.unwrap_or(far);
         if !self.gather(deadline) {
-            return Outcome::TooLong;
+            return ProcessEnd::TooLong;
         }
         if self.wrote_too_much() {
-            return Outcome::TooMuch;
+            return ProcessEnd::TooMuch;
         }
         nobody_writes();
-        self.ended_until(deadline).map_or(Outcome::TooLong, Outcome::Ended)
+        self.ended_until(deadline).map_or(ProcessEnd::TooLong, ProcessEnd::Ended)
     }
 
     /// Waits for the end alone: helpers that are meant to stay, like a shared connection of ssh, keep the
     /// streams open.
-    fn until_its_end(&mut self, deadline: Option<Instant>) -> Outcome {
+    fn until_its_end(&mut self, deadline: Option<Instant>) -> ProcessEnd {
         let far = Instant::now() + FAR;
         let Some(exit) = self.ended_until(deadline.unwrap_or(far)) else {
-            return Outcome::TooLong;
+            return ProcessEnd::TooLong;
         };
         if !exit.is_success() {
             // What it said about that is there at once.
             self.gather(Instant::now() + GRACE);
         }
-        Outcome::Ended(exit)
+        ProcessEnd::Ended(exit)
     }
 
     fn wrote_too_much(&self) -> bool {

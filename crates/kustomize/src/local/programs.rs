@@ -14,11 +14,11 @@ use crate::host::{Argument, Command, Finished, Programs, Trust};
 /// Runs programs with the environment of this process.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
-    /// The folder with exec plugins.
+    /// The directory with exec plugins.
     pub plugin_home: Option<String>,
-    /// The folders that would be taken before it if they were there.
+    /// The directories that would be taken before it if they were there.
     pub absent_plugin_homes: Vec<String>,
-    /// The folders with executables named after API groups.
+    /// The directories with executables named after API groups.
     pub group_plugin_homes: Vec<String>,
     /// How long and how much.
     pub limits: Limits,
@@ -54,13 +54,13 @@ impl Programs for Local {
         let failed = |what: &str, error: &std::io::Error| {
             Error::new(format!("{what} {}: {error}", command.program))
         };
-        let folder = self
+        let temporary = self
             .running
-            .folder()
-            .map_err(|error| failed("cannot make a temporary folder for", &error))?;
+            .directory()
+            .map_err(|error| failed("cannot make a temporary directory for", &error))?;
         let path = match &command.file {
             Some(contents) => {
-                let path = folder.path().join("config.yaml");
+                let path = temporary.path().join("config.yaml");
                 std::fs::write(&path, contents)
                     .map_err(|error| failed("cannot write the configuration of", &error))?;
                 path.display().to_string()
@@ -75,7 +75,7 @@ impl Programs for Local {
         });
         let mut process = match &command.trust {
             Trust::Plugin(_) | Trust::Function { .. } => {
-                self.confinement.process(command, folder.path(), arguments.collect())
+                self.confinement.process(command, temporary.path(), arguments.collect())
             }
             Trust::Tool | Trust::Container => {
                 let mut process = Process::new(program(&command.program));
@@ -84,7 +84,7 @@ impl Programs for Local {
             }
         };
         if command.directory.is_empty() {
-            process.current_dir(folder.path());
+            process.current_dir(temporary.path());
         } else if Path::new(&command.directory).is_dir() {
             process.current_dir(&command.directory);
         }
@@ -165,10 +165,12 @@ fn program(named: &str) -> std::path::PathBuf {
 /// Where a program is that is called by its name alone.
 pub(super) fn in_path(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| is_executable(file))
 }
 
 fn is_executable(file: &Path) -> bool {
-    use crate::fs::FileSystem;
-    file.to_str().and_then(|path| crate::fs::Disk.is_executable(path)) == Some(true)
+    use crate::load::fs::FileSystem;
+    file.to_str().and_then(|path| crate::load::fs::Disk.is_executable(path)) == Some(true)
 }

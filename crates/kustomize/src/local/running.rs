@@ -1,4 +1,4 @@
-//! What a build has under way on this machine, processes and temporary folders, and how to put an end to it.
+//! What a build has under way on this machine, processes and temporary directories, and how to put an end to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,10 +22,10 @@ const GONE: Duration = Duration::from_secs(5);
 
 /// What is under way; copies stand for the same.
 #[derive(Clone, Debug, Default)]
-pub struct Running(Arc<Shared>);
+pub struct Running(Arc<RunningShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct RunningShared {
     state: Mutex<State>,
     /// Told when a process has ended.
     fewer: Condvar,
@@ -34,7 +34,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     is_over: bool,
-    folders: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
     processes: BTreeMap<u32, Stoppable>,
 }
 
@@ -43,7 +43,7 @@ impl Running {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all processes with whatever they started, and deletes all temporary folders. Nothing new is begun
+    /// Ends all processes with whatever they started, and deletes all temporary directories. Nothing new is begun
     /// afterwards.
     pub fn end(&self) {
         let processes: Vec<Stoppable> = {
@@ -56,9 +56,9 @@ impl Running {
                 scope.spawn(|| process.stop(|until| self.is_gone(process.pid, until)));
             }
         });
-        for folder in std::mem::take(&mut self.state().folders) {
+        for directory in std::mem::take(&mut self.state().directories) {
             // Another process may have cleaned up.
-            let _ = std::fs::remove_dir_all(folder);
+            let _ = std::fs::remove_dir_all(directory);
         }
     }
 
@@ -81,19 +81,19 @@ impl Running {
         true
     }
 
-    /// A new temporary folder.
-    pub(super) fn folder(&self) -> io::Result<TemporaryFolder> {
+    /// A new temporary directory.
+    pub(super) fn directory(&self) -> io::Result<TemporaryDirectory> {
         let mut state = self.going()?;
         loop {
             let path = std::env::temp_dir().join(new_name());
-            let mut folder = std::fs::DirBuilder::new();
+            let mut directory = std::fs::DirBuilder::new();
             // Configurations may hold secrets.
             #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-            match folder.create(&path) {
+            std::os::unix::fs::DirBuilderExt::mode(&mut directory, 0o700);
+            match directory.create(&path) {
                 Ok(()) => {
-                    state.folders.insert(path.clone());
-                    return Ok(TemporaryFolder { path, running: self.clone() });
+                    state.directories.insert(path.clone());
+                    return Ok(TemporaryDirectory { path, running: self.clone() });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -144,31 +144,31 @@ impl Running {
     }
 }
 
-/// A name for a run or a folder that is unique on this machine.
+/// A name for a run or a directory that is unique on this machine.
 pub(super) fn new_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("kiln-{}-{count}", std::process::id())
 }
 
-/// A folder that goes away with its owner.
+/// A directory that goes away with its owner.
 #[derive(Debug)]
-pub(super) struct TemporaryFolder {
+pub(super) struct TemporaryDirectory {
     path: PathBuf,
     running: Running,
 }
 
-impl TemporaryFolder {
+impl TemporaryDirectory {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Drop for TemporaryFolder {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         // Another process may have cleaned up.
         let _ = std::fs::remove_dir_all(&self.path);
-        self.running.state().folders.remove(&self.path);
+        self.running.state().directories.remove(&self.path);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kiln_value::{Map, Value};
 
-use super::{Copy, Place};
+use super::{CopiedKustomization, Copy};
 use crate::edit::key_in;
 use crate::error::{Context, Result};
 
@@ -60,7 +60,7 @@ const PLUGINS: [(&str, &[(&str, Is)]); 6] = [
 
 impl Copy<'_, '_> {
     /// Copies what the fields of a kustomization name, and makes their paths lead there.
-    pub(super) fn fields(&mut self, at: &Place, value: &mut Value) -> Result<()> {
+    pub(super) fn fields(&mut self, at: &CopiedKustomization, value: &mut Value) -> Result<()> {
         let schema = key_in(value, "openapi");
         if let Some(Value::Map(openapi)) = value.get_mut(&schema) {
             self.text(at, openapi, "path", Is::File).context("unable to localize openapi path")?;
@@ -95,7 +95,11 @@ impl Copy<'_, '_> {
     }
 
     /// The same for the configuration of a built-in plugin.
-    pub(super) fn plugin_fields(&mut self, at: &Place, value: &mut Value) -> Result<()> {
+    pub(super) fn plugin_fields(
+        &mut self,
+        at: &CopiedKustomization,
+        value: &mut Value,
+    ) -> Result<()> {
         if value.get("apiVersion").and_then(Value::as_str) != Some("builtin") {
             return Ok(());
         }
@@ -120,7 +124,7 @@ impl Copy<'_, '_> {
         Ok(())
     }
 
-    fn chart_home(&mut self, at: &Place, map: &mut Map) -> Result<()> {
+    fn chart_home(&mut self, at: &CopiedKustomization, map: &mut Map) -> Result<()> {
         let home = map.get("chartHome").and_then(Value::as_str).unwrap_or_default().to_owned();
         let copied = self.charts(at, &home).context("unable to copy the chart home")?;
         if !copied.is_empty() && copied != home {
@@ -130,7 +134,7 @@ impl Copy<'_, '_> {
     }
 
     /// Copies what a text, or a list of texts, names.
-    fn text(&mut self, at: &Place, map: &mut Map, field: &str, is: Is) -> Result<()> {
+    fn text(&mut self, at: &CopiedKustomization, map: &mut Map, field: &str, is: Is) -> Result<()> {
         let Some(value) = map.get(field).cloned() else { return Ok(()) };
         let copied = match &value {
             Value::String(text) => Value::from(self.one(at, text, is)?),
@@ -152,7 +156,7 @@ impl Copy<'_, '_> {
         Ok(())
     }
 
-    fn one(&mut self, at: &Place, text: &str, is: Is) -> Result<String> {
+    fn one(&mut self, at: &CopiedKustomization, text: &str, is: Is) -> Result<String> {
         match is {
             Is::File => self.file(at, text),
             Is::FileSource => self.file_source(at, text),

@@ -3,18 +3,18 @@
 use kiln_value::Value;
 
 use super::Plugin;
-use crate::decode::{self, Decode};
+use crate::build::session::{KustomizationSite, Session};
+use crate::build::steps::{Generate, MapGenerator};
 use crate::error::{Error, Result};
 use crate::generators::config_map::Kind;
 use crate::generators::hash;
+use crate::generators::helm::Chart;
 use crate::generators::iam_policy::{self, IamPolicyConfig};
-use crate::helm::Chart;
-use crate::kustomization::{GeneratorArgs, HelmChart};
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::session::{Session, Site};
-use crate::steps::{Generate, MapGenerator};
-use crate::target::Target;
+use crate::load::decode::{self, Decode};
+use crate::load::kustomization::{GeneratorArgs, HelmChart};
+use crate::load::target::Target;
+use crate::model::resource::Resource;
+use crate::model::resources::Resources;
 use crate::transformers::Transform;
 use crate::transformers::images::{ImageConfig, Images};
 use crate::transformers::labels::{Annotations, Labels};
@@ -77,7 +77,7 @@ fn map_generator<'t>(
     kind: Kind,
     config: &Resource,
     target: &'t Target,
-    site: &Site<'_, '_>,
+    site: &KustomizationSite<'_, '_>,
 ) -> Result<Plugin<'t>> {
     /// The name and namespace default to those of the configuration itself.
     fn named(mut args: GeneratorArgs, config: &Resource) -> GeneratorArgs {
@@ -99,7 +99,7 @@ fn map_generator<'t>(
 fn transformer(
     kind: &str,
     config: &Resource,
-    site: &Site<'_, '_>,
+    site: &KustomizationSite<'_, '_>,
 ) -> Result<Option<Box<dyn Transform>>> {
     Ok(Some(match kind {
         "AnnotationsTransformer" => Box::new(read::<Annotations>(config, site)?),
@@ -144,7 +144,7 @@ fn transformer(
 }
 
 /// Reads the configuration from the fields of an object.
-fn read<T: Decode>(config: &Resource, site: &Site<'_, '_>) -> Result<T> {
+fn read<T: Decode>(config: &Resource, site: &KustomizationSite<'_, '_>) -> Result<T> {
     decode::lenient(config.object())
         .map_err(|error| site.decode_error(error, config.document.as_deref()))
         .map_err(|error| {
@@ -198,8 +198,8 @@ mod tests {
     use kiln_fields::kustomize as table;
 
     use super::*;
-    use crate::config::ConfigFile;
-    use crate::kustomization::Kustomization;
+    use crate::fields::config::ConfigFile;
+    use crate::load::kustomization::Kustomization;
     use crate::plugins::{exec, function};
     use crate::transformers::namespace::NamespaceConfig;
     use crate::transformers::patches::{Json6902Config, PatchConfig, StrategicMergeConfig};

@@ -2,13 +2,13 @@
 
 use kiln_value::Value;
 
-use crate::annotations;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::id::Gvk;
-use crate::objects::Purpose;
-use crate::resource::{Behavior, Resource, scalar_text};
-use crate::resources::{Resources, Slot};
-use crate::session::Session;
+use crate::model::annotations;
+use crate::model::id::Gvk;
+use crate::model::objects::Purpose;
+use crate::model::resource::{Behavior, Resource, scalar_text};
+use crate::model::resources::{Resources, Slot};
 
 /// Tells a program (and tells us again) which object is which.
 const ID: &str = "kustomize.config.k8s.io/id";
@@ -240,16 +240,19 @@ fn remember_origin(resource: &mut Resource) {
     let read = |key: &str| {
         texts
             .get(key)
-            .and_then(|text| crate::output::parse_text(&scalar_text(text)).ok())
+            .and_then(|text| crate::model::output::parse_text(&scalar_text(text)).ok())
             .unwrap_or_default()
     };
-    let origin = crate::origin::Origin::from_value(&read(annotations::ORIGIN));
+    let origin = crate::model::origin::Origin::from_value(&read(annotations::ORIGIN));
     let steps = read(annotations::TRANSFORMATIONS);
     if let Some(origin) = origin {
         resource.origin = Some(origin.into());
     }
     if let Value::List(steps) = steps {
-        resource.transformations =
-            steps.iter().filter_map(crate::origin::Origin::from_value).map(Into::into).collect();
+        resource.transformations = steps
+            .iter()
+            .filter_map(crate::model::origin::Origin::from_value)
+            .map(Into::into)
+            .collect();
     }
 }

@@ -4,13 +4,13 @@ use kiln_value::Value;
 
 use super::group::{self, Listed, is_name};
 use super::{exchange, running};
-use crate::decode::record;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Trust};
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::session::Session;
-use crate::target::Target;
+use crate::load::decode::record;
+use crate::load::target::Target;
+use crate::model::resource::Resource;
+use crate::model::resources::Resources;
 
 record! {
     /// Arguments for programs that do not want to read YAML.
@@ -29,7 +29,7 @@ pub(crate) struct Exec {
     directory: String,
 }
 
-/// Where below a folder for such programs the one of a configuration object lies, if it can lie there.
+/// Where below a directory for such programs the one of a configuration object lies, if it can lie there.
 fn place(config: &Resource, home: &str) -> Option<String> {
     let gvk = &config.original_id().gvk;
     let kind = &gvk.kind;
@@ -38,7 +38,7 @@ fn place(config: &Resource, home: &str) -> Option<String> {
         return None;
     }
     let relative = format!("{}/{}/{}", gvk.group, gvk.version, kind.to_lowercase());
-    Some(crate::paths::join(&crate::paths::join(home, &relative), kind))
+    Some(crate::load::paths::join(&crate::load::paths::join(home, &relative), kind))
 }
 
 /// The program of a configuration object, if it is there.
@@ -58,7 +58,7 @@ fn missing(config: &Resource, listed: Listed, session: &Session<'_>) -> Error {
     let message = match (places.is_empty(), home) {
         (false, _) => format!("{about}: no executable at {}", places.join(", nor at ")),
         (true, Some(_)) => format!("{about}: {} names no file", id.gvk),
-        // kustomize: the folder is the first of these that exists.
+        // kustomize: the directory is the first of these that exists.
         (true, None) => format!(
             "unable to find plugin root - tried: KUSTOMIZE_PLUGIN_HOME, XDG_CONFIG_HOME, HOME; {about}"
         ),
@@ -90,7 +90,7 @@ impl Exec {
                 .hint("make the file executable"));
         }
         let site = target.site(session);
-        let wanted: Arguments = crate::decode::lenient(config.object())
+        let wanted: Arguments = crate::load::decode::lenient(config.object())
             .map_err(|error| site.decode_error(error, config.document.as_deref()))?;
         let mut arguments = split_words(&wanted.one_liner)
             .map_err(|error| error.context("failed to parse argsOneLiner"))?;
@@ -123,8 +123,8 @@ impl Exec {
                 environment.push((name.to_owned(), value.clone()));
             }
         }
-        // Such a program has a folder of its own.
-        let beside = crate::paths::parent(&self.program).to_owned();
+        // Such a program has a directory of its own.
+        let beside = crate::load::paths::parent(&self.program).to_owned();
         Command {
             program: self.program.clone(),
             arguments: std::iter::once(Argument::File)

@@ -4,19 +4,19 @@ use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 use kiln_value::{Map, Str, Value};
 
 use super::{exchange, running};
-use crate::annotations::LOCAL_CONFIG;
-use crate::decode::{self, record};
+use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Trust};
-use crate::loader::Root;
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
-use crate::target::Target;
+use crate::load::decode::{self, record};
+use crate::load::loader::Root;
+use crate::load::target::Target;
+use crate::model::annotations::LOCAL_CONFIG;
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
-mod how;
+mod runtime;
 
-use how::run_arguments;
+use runtime::run_arguments;
 
 const ANNOTATIONS: [&str; 2] = ["config.kubernetes.io/function", "config.k8s.io/function"];
 
@@ -63,7 +63,7 @@ impl Spec {
 
 /// A function with its configuration.
 pub(crate) struct Function {
-    how: How,
+    runtime: FunctionRuntime,
     defer_failure: bool,
     config: Value,
     kind: String,
@@ -92,13 +92,13 @@ pub(crate) struct Ran {
 }
 
 /// What runs when a function runs.
-enum How {
+enum FunctionRuntime {
     /// Nothing: it is a program, and programs are not allowed.
     NotAllowed,
     /// A program, at an absolute path.
     Program {
         exec: ExecSpec,
-        /// Where it really lies, if not in the folder of the kustomization.
+        /// Where it really lies, if not in the directory of the kustomization.
         elsewhere: Option<String>,
     },
     /// A container, with the program that runs it.
@@ -116,7 +116,7 @@ impl Function {
         session: &Session<'_>,
     ) -> Result<Option<Self>> {
         let Some(spec) = spec_of(config.object(), config.id())? else { return Ok(None) };
-        let mut object = crate::annotations::with_memory(config);
+        let mut object = crate::model::annotations::with_memory(config);
         let who = Who {
             id: config.id().to_string(),
             original_id: config.original_id().to_string(),
@@ -127,7 +127,7 @@ impl Function {
         Ok(Some(Function {
             defer_failure: spec.defer_failure,
             written: spec.written().to_owned(),
-            how: How::configured(spec, &who, &target.root, session)?,
+            runtime: FunctionRuntime::configured(spec, &who, &target.root, session)?,
             config: object,
             kind: config.kind().to_string(),
             name: format!("{} {}", config.kind(), config.name()),
@@ -136,7 +136,7 @@ impl Function {
         }))
     }
 
-    /// The function that an object declares, to be run from a folder; `in_container` whether it may be one of those.
+    /// The function that an object declares, to be run from a directory; `in_container` whether it may be one of those.
     ///
     /// # Errors
     /// When the annotation is malformed, or it may not run.
@@ -173,7 +173,7 @@ impl Function {
         Ok(Some(Function {
             defer_failure: spec.defer_failure,
             written: spec.written().to_owned(),
-            how: How::configured(spec, &who, root, session)?,
+            runtime: FunctionRuntime::configured(spec, &who, root, session)?,
             config: Value::Null,
             kind: kind.to_string(),
             name: id,
@@ -203,7 +203,7 @@ impl Function {
 
     /// The program or the image, if it may run.
     pub(crate) fn to_run(&self) -> Option<&str> {
-        (!matches!(self.how, How::NotAllowed)).then_some(self.written.as_str())
+        (!matches!(self.runtime, FunctionRuntime::NotAllowed)).then_some(self.written.as_str())
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -274,12 +274,12 @@ impl Function {
             (None, exit) if !exit.is_success() => Error::new(format!("{failed}: {exit}{said}")),
             (None, _) => return None,
         };
-        Some(error.hint(match &self.how {
-            How::Container { runtime, spec } => {
+        Some(error.hint(match &self.runtime {
+            FunctionRuntime::Container { runtime, spec } => {
                 format!("it is the image {}, run by {runtime}", spec.image)
             }
-            How::Program { exec, .. } => running::advice(&exec.path, finished),
-            How::NotAllowed => "give --enable-exec to allow it".to_owned(),
+            FunctionRuntime::Program { exec, .. } => running::advice(&exec.path, finished),
+            FunctionRuntime::NotAllowed => "give --enable-exec to allow it".to_owned(),
         }))
     }
 
@@ -346,9 +346,9 @@ impl Function {
 
     fn program(&self, session: &Session<'_>) -> Option<Command> {
         let directory = self.directory.clone();
-        match &self.how {
-            How::NotAllowed => None,
-            How::Program { exec, elsewhere } => Some(Command {
+        match &self.runtime {
+            FunctionRuntime::NotAllowed => None,
+            FunctionRuntime::Program { exec, elsewhere } => Some(Command {
                 program: exec.path.clone(),
                 arguments: exec.args.iter().map(Argument::from).collect(),
                 environment: {
@@ -359,7 +359,7 @@ impl Function {
                 trust: Trust::Function { elsewhere: elsewhere.clone() },
                 ..Command::default()
             }),
-            How::Container { runtime, spec } => Some(Command {
+            FunctionRuntime::Container { runtime, spec } => Some(Command {
                 program: runtime.clone(),
                 arguments: run_arguments(spec, session),
                 directory,
@@ -380,7 +380,7 @@ fn spec_of(object: &Value, id: impl std::fmt::Display) -> Result<Option<Spec>> {
     let annotation = |key: &str| object.get_path(["metadata", "annotations", key]).map(scalar_text);
     let text = ANNOTATIONS.iter().find_map(|key| annotation(key)).filter(|text| !text.is_empty());
     if let Some(text) = text {
-        let value = crate::output::parse_text(&text)?;
+        let value = crate::model::output::parse_text(&text)?;
         return decode::known(&value).map(Some).map_err(|error| {
             Error::new(format!(
                 "loader: failed to get FunctionSpec: {} in the annotation of {id}",

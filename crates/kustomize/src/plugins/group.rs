@@ -7,13 +7,13 @@
 use kiln_value::Value;
 
 use super::{exchange, running};
+use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Command, Exit, Finished, Trust};
-use crate::id::split_api_version;
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
-use crate::target::Target;
+use crate::load::target::Target;
+use crate::model::id::split_api_version;
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
 /// Exits with this: what was asked is not supported.
 const UNSUPPORTED: Exit = Exit::Code(127);
@@ -27,8 +27,8 @@ pub(super) enum Listed {
 }
 
 impl Listed {
-    /// Where below the folder of all plugins to look, in this order.
-    fn folders(self) -> &'static [&'static str] {
+    /// Where below the directory of all plugins to look, in this order.
+    fn directories(self) -> &'static [&'static str] {
         match self {
             Listed::Generators => &["", "generators"],
             // A plugin that generates is asked to transform too.
@@ -55,9 +55,11 @@ pub(super) fn places(group: &str, listed: Listed, session: &Session<'_>) -> Vec<
     let homes = session.programs.group_plugin_homes();
     let below = |home: &String| {
         listed
-            .folders()
+            .directories()
             .iter()
-            .map(|folder| crate::paths::join(&crate::paths::join(home, folder), group))
+            .map(|directory| {
+                crate::load::paths::join(&crate::load::paths::join(home, directory), group)
+            })
             .collect::<Vec<_>>()
     };
     homes.iter().flat_map(below).collect()
@@ -205,9 +207,9 @@ impl Group {
         })?;
         let mut real = resources;
         documents.retain(|document| !self.is_echo(document.value(), real.as_deref_mut(), session));
-        crate::objects::from_documents(
+        crate::model::objects::from_documents(
             documents,
-            crate::objects::Purpose::Object,
+            crate::model::objects::Purpose::Object,
             &session.scopes,
             |_| None,
         )
@@ -237,7 +239,8 @@ impl Group {
         if group_of(&written) != self.group {
             return false;
         }
-        let id = crate::resource::id_of(&normalised(value.clone(), &written), &session.scopes);
+        let id =
+            crate::model::resource::id_of(&normalised(value.clone(), &written), &session.scopes);
         id.name.is_empty()
             || (self.configs.iter().any(|config| config.id().equals(&id))
                 && resources.is_none_or(|resources| resources.by_current_id(&id).is_empty()))

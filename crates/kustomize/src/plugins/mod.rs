@@ -24,18 +24,18 @@ pub(crate) use function::Function;
 use group::Listed;
 pub(crate) use virtual_resources::{VirtualResources, virtual_resource};
 
-use crate::accumulate::{Accumulator, accumulate_resources};
-use crate::at::{At, Located};
+use crate::build::accumulate::{Accumulator, accumulate_resources};
+use crate::build::session::Session;
+use crate::build::steps::{Generate, GeneratorStep, TransformerStep};
 use crate::error::{Context, Error, Result};
+use crate::fields::lazy_location::{LazyLocation, LocatedDocument};
 use crate::host::Command;
-use crate::id::ResId;
-use crate::objects::Purpose;
-use crate::origin::{ConfiguredBy, Origin};
-use crate::resource::Resource;
-use crate::resources::{Resources, Slot};
-use crate::session::Session;
-use crate::steps::{Generate, GeneratorStep, Step};
-use crate::target::Target;
+use crate::load::target::Target;
+use crate::model::id::ResId;
+use crate::model::objects::Purpose;
+use crate::model::origin::{ConfiguredBy, Origin};
+use crate::model::resource::Resource;
+use crate::model::resources::{Resources, Slot};
 use crate::transformers::Transform;
 
 /// What a configuration object turned out to be.
@@ -130,7 +130,7 @@ pub(crate) fn transformers(
     target: &Target,
     configs: Vec<Resource>,
     session: &Session<'_>,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<TransformerStep>> {
     configs
         .into_iter()
         .map(|config| {
@@ -147,7 +147,7 @@ pub(crate) fn transformers(
                         .hint("list it under generators"));
                     }
                 };
-            Ok(Step { what, origin, at: at(&config) })
+            Ok(TransformerStep { what, origin, at: at(&config) })
         })
         .collect()
 }
@@ -171,9 +171,10 @@ fn origin_of(config: &Resource) -> Option<Arc<Origin>> {
 }
 
 /// Where a configuration object is written.
-fn at(config: &Resource) -> At {
-    let document = config.document.as_ref().map(|document| Located::new(Arc::clone(document)));
-    At::new::<Segment>(document.as_ref(), [])
+fn at(config: &Resource) -> LazyLocation {
+    let document =
+        config.document.as_ref().map(|document| LocatedDocument::new(Arc::clone(document)));
+    LazyLocation::new::<Segment>(document.as_ref(), [])
 }
 
 fn load<'t>(

@@ -2,9 +2,9 @@
 
 use kiln_diagnostic::{Diagnostic, Severity};
 
+use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Command, Exit, Finished, Trust};
-use crate::session::Session;
 
 /// The signal that cannot be ignored.
 const KILLED: i32 = 9;

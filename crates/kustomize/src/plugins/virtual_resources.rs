@@ -6,14 +6,14 @@ use kiln_value::Value;
 
 use super::group::{self, Group, Listed};
 use super::{Program, at, exec, function, origin_of};
-use crate::config::Config;
+use crate::build::session::Session;
+use crate::build::steps::{self, GeneratorStep, TransformerStep};
 use crate::error::{Context, Result};
-use crate::objects::Purpose;
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
-use crate::steps::{self, GeneratorStep, Step};
-use crate::target::Target;
+use crate::fields::config::Config;
+use crate::load::target::Target;
+use crate::model::objects::Purpose;
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
 /// The virtual resources of one kustomization.
 #[derive(Default)]
@@ -105,7 +105,11 @@ impl VirtualResources {
     }
 
     /// One transformer for each group: what generates is asked to transform too.
-    pub(crate) fn transformers(&self, target: &Target, session: &Session<'_>) -> Result<Vec<Step>> {
+    pub(crate) fn transformers(
+        &self,
+        target: &Target,
+        session: &Session<'_>,
+    ) -> Result<Vec<TransformerStep>> {
         let mut steps = Vec::new();
         for configs in by_group([&self.generators, &self.transformers]) {
             let group = &configs[0].id().gvk.group;
@@ -117,7 +121,7 @@ impl VirtualResources {
             let plugin = Group::configured(configs, Listed::Transformers, wanted, target, session)
                 .map_err(|error| error.at(at.place()))?;
             if let Some(plugin) = plugin {
-                steps.push(Step { what: Box::new(Program::Group(plugin)), origin, at });
+                steps.push(TransformerStep { what: Box::new(Program::Group(plugin)), origin, at });
             }
         }
         Ok(steps)

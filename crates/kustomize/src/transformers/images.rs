@@ -4,15 +4,15 @@ use kiln_text::Regex;
 use kiln_value::{Path, Value};
 
 use super::Transform;
-use crate::budget::Size;
-use crate::decode::record;
+use crate::build::budget::Size;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::field_spec::{FieldSpec, Specs};
-use crate::kustomization::Image;
-use crate::output::wrong_node_kind;
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::fields::field_spec::{FieldSpec, Specs};
+use crate::load::decode::record;
+use crate::load::kustomization::Image;
+use crate::model::output::wrong_node_kind;
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
 record! {
     /// The configuration of an ImageTagTransformer.
@@ -139,7 +139,7 @@ fn find_by_spec(
     fields: &mut Vec<Field>,
     null_lists: &mut Vec<Path>,
 ) -> Result<()> {
-    let parts = crate::field_spec::split_path(&spec.path, '/');
+    let parts = crate::fields::field_spec::split_path(&spec.path, '/');
     let mut walk = Walk { path: Path::root(), found: Vec::new(), null_lists };
     walk.enter(resource.object(), &parts).map_err(|error| {
         error.context(format_args!("considering field '{}' of object {}", spec.path, resource.id()))

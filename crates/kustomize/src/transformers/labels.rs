@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use kiln_value::{Path, Value};
 
 use super::Transform;
-use crate::decode::record;
+use crate::build::session::Session;
 use crate::error::Result;
-use crate::field_spec::{FieldSpec, Make, Specs};
-use crate::output::wrong_node_kind;
-use crate::resource::Resource;
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::fields::field_spec::{FieldSpec, Make, Specs};
+use crate::load::decode::record;
+use crate::model::output::wrong_node_kind;
+use crate::model::resource::Resource;
+use crate::model::resources::Resources;
 
 record! {
     /// Sets labels in the fields of the specs.

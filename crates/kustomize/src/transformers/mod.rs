@@ -1,8 +1,8 @@
 //! The steps that change objects: one file each.
 
+use crate::build::session::Session;
 use crate::error::Result;
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::model::resources::Resources;
 
 pub(crate) mod images;
 pub(crate) mod labels;

@@ -3,14 +3,14 @@
 use kiln_value::{Path, Str, Value};
 
 use super::Transform;
-use crate::decode::record;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::field_spec::{FieldSpec, Make, Specs};
-use crate::kustomization::ObjectMeta;
-use crate::output::{written_block, wrong_node_kind, wrong_node_kind_as};
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::fields::field_spec::{FieldSpec, Make, Specs};
+use crate::load::decode::record;
+use crate::load::kustomization::ObjectMeta;
+use crate::model::output::{written_block, wrong_node_kind, wrong_node_kind_as};
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
 record! {
     /// The configuration of a NamespaceTransformer.
@@ -202,7 +202,7 @@ fn refuse_conflicts(resources: &mut Resources) -> Result<()> {
             let shown: Vec<String> = same
                 .iter()
                 .map(|slot| {
-                    let marked = crate::annotations::with_memory(resources.get(*slot));
+                    let marked = crate::model::annotations::with_memory(resources.get(*slot));
                     kiln_value::json::to_go_string(&marked)
                 })
                 .collect();

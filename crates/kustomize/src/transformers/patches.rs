@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_patch::{JsonPatch, JsonPatchRules, Written};
+use kiln_patch::{JsonPatch, JsonPatchRules, WrittenScalars};
 use kiln_text::quote::quote;
 use kiln_value::{Map, Path, Value};
 use kiln_yaml::ReadOptions;
 
 use super::Transform;
-use crate::annotations;
-use crate::at::At;
-use crate::decode::record;
-use crate::empty_keys;
+use crate::build::kept;
+use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
-use crate::kept;
-use crate::kustomization::{PatchOptions, Selector};
-use crate::objects::{Purpose, copied_text, node_text};
-use crate::output::yaml_error;
-use crate::resource::Resource;
-use crate::resources::{Resources, Slot};
-use crate::selector::Selection;
-use crate::session::{Session, Site};
+use crate::fields::lazy_location::LazyLocation;
+use crate::load::decode::record;
+use crate::load::kustomization::{PatchOptions, Selector};
+use crate::model::annotations;
+use crate::model::empty_keys;
+use crate::model::objects::{Purpose, copied_text, node_text};
+use crate::model::output::yaml_error;
+use crate::model::resource::Resource;
+use crate::model::resources::{Resources, Slot};
+use crate::model::selector::Selection;
 
 record! {
     /// The configuration of a PatchTransformer.
@@ -57,7 +57,7 @@ pub(crate) struct Patch {
     options: PatchOptions,
     /// `[path: "x"]` or `[patch: "…"]`, for messages.
     source: String,
-    at: At,
+    at: LazyLocation,
 }
 
 enum Body {
@@ -75,8 +75,8 @@ impl Patch {
     pub(crate) fn load(
         config: &PatchConfig,
         shown: &str,
-        site: &Site<'_, '_>,
-        at: At,
+        site: &KustomizationSite<'_, '_>,
+        at: LazyLocation,
     ) -> Result<Self> {
         let inline = config.patch.trim();
         let (text, source, name): (Arc<[u8]>, _, _) = match (inline, config.path.as_str()) {
@@ -212,7 +212,7 @@ impl Patch {
     }
 }
 
-fn inline_name(site: &Site<'_, '_>) -> String {
+fn inline_name(site: &KustomizationSite<'_, '_>) -> String {
     site.document.map_or_else(
         || "<patch>".to_owned(),
         |d| format!("{} (patch)", d.document().source().name()),
@@ -262,7 +262,10 @@ impl StrategicMerge {
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) fn load(config: &StrategicMergeConfig, site: &Site<'_, '_>) -> Result<Self> {
+    pub(crate) fn load(
+        config: &StrategicMergeConfig,
+        site: &KustomizationSite<'_, '_>,
+    ) -> Result<Self> {
         if config.paths.is_empty() && config.patches.is_empty() {
             return Err(Error::new("empty file path and empty patch content"));
         }
@@ -324,7 +327,7 @@ impl Json6902 {
     ///
     /// # Errors
     /// When the target has no name, or the text is not a JSON patch.
-    pub(crate) fn load(config: &Json6902Config, site: &Site<'_, '_>) -> Result<Self> {
+    pub(crate) fn load(config: &Json6902Config, site: &KustomizationSite<'_, '_>) -> Result<Self> {
         let target = config.target.clone().unwrap_or_default();
         if target.name.is_empty() {
             return Err(Error::new("must specify the target name"));
@@ -517,7 +520,7 @@ fn merge_into(
             let is_there = patch.object().get_path(path) == Some(value);
             is_there.then(|| node_text(value, patch.written(path)))
         };
-        let written = Written { was_quoted: &was_quoted, patch_text: &patch_text };
+        let written = WrittenScalars { was_quoted: &was_quoted, patch_text: &patch_text };
         let merged = crate::messages::strategic_merge(&schema, &mut object, &patch_object, written);
         merged
             .map_err(|error| error.at(patch.document.as_ref().map(|document| document.place())))?;

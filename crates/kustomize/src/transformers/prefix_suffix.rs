@@ -3,14 +3,14 @@
 use kiln_value::{Str, Value};
 
 use super::Transform;
-use crate::decode::record;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::field_spec::Specs;
-use crate::id::ResId;
-use crate::output::wrong_node_kind;
-use crate::resource::{Resource, scalar_text};
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::fields::field_spec::Specs;
+use crate::load::decode::record;
+use crate::model::id::ResId;
+use crate::model::output::wrong_node_kind;
+use crate::model::resource::{Resource, scalar_text};
+use crate::model::resources::Resources;
 
 record! {
     /// The configuration of PrefixTransformer, SuffixTransformer and PrefixSuffixTransformer.
@@ -64,7 +64,7 @@ impl Affix {
                 resource.store_previous_id();
             }
             let id = resource.id().clone();
-            let make = Some(crate::field_spec::Make::Scalar);
+            let make = Some(crate::fields::field_spec::Make::Scalar);
             spec.apply(resource.object_mut(), &id, make, &session.budget, &mut |field| {
                 if matches!(field, Value::List(_) | Value::Map(_)) {
                     return Err(wrong_node_kind("ScalarNode", field));

@@ -3,18 +3,18 @@
 use kiln_value::{Path, Str, Value, json};
 
 use super::Transform;
-use crate::budget::{self, Budget, Size, own_size};
-use crate::decode::{self, record};
+use crate::build::budget::{self, Budget, Size, own_size};
+use crate::build::kept;
+use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
-use crate::field_path::{self, Found, Leaf};
-use crate::kept;
-use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
-use crate::output::{parse_document, parse_text, resolve_plain, splice_scalar};
-use crate::resource::{Loose, Resource, scalar_text};
-use crate::resources::{Resources, Slot};
-use crate::restyle::restyle;
-use crate::selector::Selection;
-use crate::session::{Session, Site};
+use crate::fields::field_path::{self, FoundField, Leaf};
+use crate::load::decode::{self, record};
+use crate::load::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
+use crate::model::output::{parse_document, parse_text, resolve_plain, splice_scalar};
+use crate::model::resource::{Loose, Resource, scalar_text};
+use crate::model::resources::{Resources, Slot};
+use crate::model::restyle::restyle;
+use crate::model::selector::Selection;
 
 record! {
     /// The configuration of a ReplacementTransformer.
@@ -35,7 +35,7 @@ impl Replacements {
     ///
     /// # Errors
     /// When an entry has both a path and a body, or a file has another form.
-    pub(crate) fn load(entries: &[Replacement], at: &Site<'_, '_>) -> Result<Self> {
+    pub(crate) fn load(entries: &[Replacement], at: &KustomizationSite<'_, '_>) -> Result<Self> {
         let mut list = Vec::new();
         for entry in entries {
             if entry.path.is_empty() {
@@ -178,7 +178,7 @@ fn select_source(source: &ReplacementSource, resources: &mut Resources) -> Resul
     let mut matches = candidates.into_iter().filter(|slot| {
         let resource = resources.get(*slot);
         // kustomize: here even cluster-scoped objects count as being in the default namespace.
-        let now = crate::id::ResId { cluster_scoped: false, ..resource.id().clone() };
+        let now = crate::model::id::ResId { cluster_scoped: false, ..resource.id().clone() };
         now.is_selected_by(&id) || resource.previous_ids().any(|then| then.is_selected_by(&id))
     });
     match (matches.next(), matches.next()) {
@@ -342,7 +342,7 @@ fn write_into(
 
 fn set_field(
     resource: &mut Resource,
-    found: &Found,
+    found: &FoundField,
     source: &Source,
     options: &FieldOptions,
     budget: &Budget,
@@ -379,7 +379,7 @@ fn set_field(
 
 /// The value that a text is in a field, which keeps its type. Only the end of the build decides whether a text
 /// fits: whatever comes later may still replace it.
-fn typed(resource: &mut Resource, found: &Found, text: &Str) -> Value {
+fn typed(resource: &mut Resource, found: &FoundField, text: &Str) -> Value {
     let known = resource.loose.iter().position(|loose| loose.place == found.path);
     let known = known.map(|at| resource.loose.swap_remove(at));
     let like = match known {
@@ -492,7 +492,7 @@ fn rewrite_text(
     let replaced: Vec<&Path> = found.iter().map(|found| &found.path).collect();
     let text = restyle(&document, &value, &replaced)
         .or(spliced)
-        .unwrap_or_else(|| crate::output::emit_in_order(&value));
+        .unwrap_or_else(|| crate::model::output::emit_in_order(&value));
     Ok(Some(text.trim().to_owned()))
 }
 
@@ -505,7 +505,7 @@ mod tests {
     fn a_scalar_keeps_its_type() {
         let set = |old: Value, text: &str| {
             let mut resource = Resource::default().with_object(value!({"f": old}));
-            let found = Found {
+            let found = FoundField {
                 path: Path::root().join("f"),
                 is_new: false,
                 below_null: false,

@@ -3,13 +3,13 @@
 use kiln_value::Value;
 
 use super::Transform;
-use crate::decode::record;
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::field_spec::{Make, Specs};
-use crate::kustomization::Replica;
-use crate::output::wrong_node_kind;
-use crate::resources::Resources;
-use crate::session::Session;
+use crate::fields::field_spec::{Make, Specs};
+use crate::load::decode::record;
+use crate::load::kustomization::Replica;
+use crate::model::output::wrong_node_kind;
+use crate::model::resources::Resources;
 
 record! {
     /// Sets the number of replicas of whatever has or had a name.
@@ -46,7 +46,7 @@ impl Transform for Replicas {
                         }
                         // kustomize: a scalar takes over the quotes of the one it replaces.
                         let in_quotes = field.as_str().is_some_and(|text| {
-                            !matches!(crate::output::resolve_plain(text), Value::String(_))
+                            !matches!(crate::model::output::resolve_plain(text), Value::String(_))
                         });
                         *field = match in_quotes {
                             true => self.replica.count.to_string().into(),

@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::id::{ORDER_FIRST, ORDER_LAST, ResId};
-use crate::kustomization::SortOptions;
-use crate::resource::Resource;
+use crate::load::kustomization::SortOptions;
+use crate::model::id::{ORDER_FIRST, ORDER_LAST, ResId};
+use crate::model::resource::Resource;
 
 /// Sorts as the options say.
 ///

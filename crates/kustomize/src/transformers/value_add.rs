@@ -4,15 +4,15 @@ use kiln_value::Value;
 
 use super::Transform;
 use super::namespace::Namespace;
-use crate::budget::{self, Budget, Size};
-use crate::decode::record;
+use crate::build::budget::{self, Budget, Size};
+use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::kustomization::Selector;
-use crate::output::wrong_node_kind;
-use crate::resource::scalar_text;
-use crate::resources::Resources;
-use crate::selector::Selection;
-use crate::session::Session;
+use crate::load::decode::record;
+use crate::load::kustomization::Selector;
+use crate::model::output::wrong_node_kind;
+use crate::model::resource::scalar_text;
+use crate::model::resources::Resources;
+use crate::model::selector::Selection;
 
 record! {
     /// The configuration; the value defaults to the name of the kustomization's directory.
@@ -49,7 +49,7 @@ impl ValueAdd {
     pub(crate) fn configured(config: ValueAddConfig, root: &str) -> Result<Self> {
         let mut value = config.value.trim().to_owned();
         if value.is_empty() {
-            crate::paths::base(root).clone_into(&mut value);
+            crate::load::paths::base(root).clone_into(&mut value);
         }
         if config.targets.is_empty() {
             return Err(Error::new("must specify at least one target"));

@@ -133,7 +133,7 @@ enum FromOwned {
 impl FromOwned {
     fn borrow(&self, recurse: bool) -> From<'_> {
         match self {
-            FromOwned::Folder(path) => From::Folder { path, recurse },
+            FromOwned::Folder(path) => From::Directory { path, recurse },
             FromOwned::Stream(bytes) => From::Stream(bytes),
         }
     }

@@ -2,7 +2,7 @@
 
 use kiln_dialects::compile;
 use kiln_engine::{Limits, NoExternalData, RuleSet};
-use kiln_jmespath::NoSources;
+use kiln_jmespath::NoAmbientSources;
 use kiln_object::{Kinds, ObjectId};
 use kiln_offline::{Job, Made, Report, UserFile, Values, run, with_namespace};
 use kiln_testkit::difference;
@@ -78,7 +78,7 @@ impl Given<'_> {
             only_given_kinds: self.only_given_kinds,
             audit_warns: false,
         };
-        run(&job, &NoSources)
+        run(&job, &NoAmbientSources)
     }
 }
 

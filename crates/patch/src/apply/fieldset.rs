@@ -9,23 +9,23 @@ use super::shape::{Form, Member, Shape};
 
 /// One step to a field, as `fieldsV1` writes it: `f:name`, `k:{"name":"a"}`, `v:"a"` or `i:0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Step(Str);
+pub struct FieldStep(Str);
 
-impl Step {
+impl FieldStep {
     /// A member of a map.
     pub fn field(name: &str) -> Self {
-        Step(Str::new(format!("f:{name}")))
+        FieldStep(Str::new(format!("f:{name}")))
     }
 
     /// An element of a list, by its keys.
     pub(super) fn keys(keys: &BTreeMap<&str, Value>) -> Self {
         let map: Map = keys.iter().map(|(key, value)| (*key, whole(value))).collect();
-        Step(Str::new(format!("k:{}", json::to_string(&Value::Map(map)))))
+        FieldStep(Str::new(format!("k:{}", json::to_string(&Value::Map(map)))))
     }
 
     /// An element of a set.
     pub(super) fn value(value: &Value) -> Self {
-        Step(Str::new(format!("v:{}", json::to_string(&whole(value)))))
+        FieldStep(Str::new(format!("v:{}", json::to_string(&whole(value)))))
     }
 
     /// The name, if it is a member of a map.
@@ -36,15 +36,15 @@ impl Step {
     fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_at_checked(2)?;
         match kind {
-            "f:" | "i:" => Some(Step(Str::new(text))),
+            "f:" | "i:" => Some(FieldStep(Str::new(text))),
             "k:" => match json::parse(rest).ok()? {
                 Value::Map(map) => {
                     let keys = map.iter().map(|(key, value)| (key.as_str(), value.clone()));
-                    Some(Step::keys(&keys.collect()))
+                    Some(FieldStep::keys(&keys.collect()))
                 }
                 _ => None,
             },
-            "v:" => Some(Step::value(&json::parse(rest).ok()?)),
+            "v:" => Some(FieldStep::value(&json::parse(rest).ok()?)),
             _ => None,
         }
     }
@@ -85,7 +85,7 @@ fn whole(value: &Value) -> Value {
 
 /// A set of fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSet(BTreeMap<Step, Owned>);
+pub struct FieldSet(BTreeMap<FieldStep, Owned>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Owned {
@@ -109,26 +109,26 @@ impl FieldSet {
     pub fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = FieldSet::default();
         for path in paths {
-            let steps: Vec<Step> = path.iter().map(|name| Step::field(name)).collect();
+            let steps: Vec<FieldStep> = path.iter().map(|name| FieldStep::field(name)).collect();
             set.insert(&steps);
         }
         set
     }
 
     /// Puts a field in. The root has no owner.
-    pub fn insert(&mut self, path: &[Step]) {
+    pub fn insert(&mut self, path: &[FieldStep]) {
         if let [first, rest @ ..] = path {
             let owned = self.0.entry(first.clone()).or_default();
             if rest.is_empty() { owned.member = true } else { owned.below.insert(rest) }
         }
     }
 
-    pub(super) fn has(&self, step: &Step) -> bool {
+    pub(super) fn has(&self, step: &FieldStep) -> bool {
         self.0.get(step).is_some_and(|owned| owned.member)
     }
 
     /// What is in it below a step.
-    pub(super) fn below(&self, step: &Step) -> Option<&FieldSet> {
+    pub(super) fn below(&self, step: &FieldStep) -> Option<&FieldSet> {
         self.0.get(step).map(|owned| &owned.below).filter(|below| !below.is_empty())
     }
 
@@ -237,7 +237,7 @@ impl FieldSet {
     pub fn from_value(fields: &Value) -> Self {
         let mut set = FieldSet::default();
         for (key, below) in fields.as_map().into_iter().flat_map(Map::iter) {
-            let Some(step) = Step::parse(key) else { continue };
+            let Some(step) = FieldStep::parse(key) else { continue };
             let inner = below.as_map();
             let member = inner.is_none_or(|map| map.is_empty() || map.contains_key("."));
             let owned = Owned { member, below: FieldSet::from_value(below) };

@@ -16,7 +16,7 @@ mod managers;
 mod shape;
 mod typed;
 
-pub use fieldset::{FieldSet, Step};
+pub use fieldset::{FieldSet, FieldStep};
 pub use managers::{Managed, Manager, Managers, Operation as ManagerOperation};
 pub use shape::{Elements, Form, Member, Scalar, Shape, Untyped};
 

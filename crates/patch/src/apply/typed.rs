@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use kiln_value::{List, Map, Number, Value};
 
-use super::fieldset::{FieldSet, Step};
+use super::fieldset::{FieldSet, FieldStep};
 use super::shape::{Elements, Form, Member, Scalar, Shape, form_for};
 
 /// Why a value does not have its type, with its place in front.
 pub(super) type TypeError = String;
 
 /// The step to an element, or why it cannot be identified.
-fn element_step(element: &Value, elements: &Elements) -> Result<Step, String> {
+fn element_step(element: &Value, elements: &Elements) -> Result<FieldStep, String> {
     match elements {
         Elements::Atomic => Err("the list is one value".to_owned()),
         Elements::Set => match element {
@@ -28,7 +28,7 @@ fn element_step(element: &Value, elements: &Elements) -> Result<Step, String> {
             Value::List(_) => {
                 Err("associative list without keys has an element that's a list type".to_owned())
             }
-            scalar => Ok(Step::value(scalar)),
+            scalar => Ok(FieldStep::value(scalar)),
         },
         Elements::Keyed(keys) => {
             let map = match element {
@@ -54,7 +54,7 @@ fn element_step(element: &Value, elements: &Elements) -> Result<Step, String> {
                     }
                 };
             }
-            Ok(Step::keys(&found))
+            Ok(FieldStep::keys(&found))
         }
     }
 }
@@ -168,22 +168,23 @@ pub(super) fn field_set<S: Shape>(value: &Value, shape: &S) -> FieldSet {
     set
 }
 
-fn collect<S: Shape>(value: &Value, shape: &S, path: &mut Vec<Step>, set: &mut FieldSet) {
+fn collect<S: Shape>(value: &Value, shape: &S, path: &mut Vec<FieldStep>, set: &mut FieldSet) {
     match (form_for(shape, Some(value)), value) {
         (
             Form::Scalar(_) | Form::AtomicMap | Form::List(_, Elements::Atomic) | Form::Untyped,
             _,
         ) => set.insert(path),
         (Form::List(items, elements), Value::List(list)) => {
-            let steps: Vec<Option<Step>> =
+            let steps: Vec<Option<FieldStep>> =
                 list.iter().map(|element| element_step(element, &elements).ok()).collect();
-            let mut times: HashMap<&Step, usize> = HashMap::new();
+            let mut times: HashMap<&FieldStep, usize> = HashMap::new();
             for step in steps.iter().flatten() {
                 *times.entry(step).or_default() += 1;
             }
             for (element, step) in list.iter().zip(&steps) {
                 let Some(step) = step else { continue };
                 path.push(step.clone());
+                // Fields of duplicates cannot be told apart, so duplicates are owned as a whole and not field by field.
                 if times.get(step) == Some(&1) {
                     collect(element, &items, path, set);
                 }
@@ -193,13 +194,15 @@ fn collect<S: Shape>(value: &Value, shape: &S, path: &mut Vec<Step>, set: &mut F
         }
         (Form::Map, Value::Map(map)) => {
             for (key, value) in map {
-                path.push(Step::field(key));
+                path.push(FieldStep::field(key));
                 let member = shape.member(key);
                 let named = matches!(member, Member::Field(_));
                 let empty = value.is_null() || value.as_map().is_some_and(Map::is_empty);
                 if let Some(member) = member.shape() {
                     collect(value, &member, path, set);
                 }
+                // A field of a struct exists by its type; only its content is owned. An entry of a map exists because
+                // a manager put it there, so the entry itself is owned, or pruning would leave it behind empty.
                 if empty || !named {
                     set.insert(path);
                 }
@@ -270,27 +273,33 @@ fn map_of(value: Option<&Value>) -> Option<&Map> {
     value.and_then(Value::as_map)
 }
 
+/// Merges two lists whose elements have identities.
+///
+/// The order is structured-merge-diff's: elements of both lists keep the order of the applied one, and what only the
+/// live list has keeps its place among them. `next_shared` is the next element of the applied list that
+/// the live one has too. An element of the live list that is shared but not next is passed, since its turn comes with
+/// the applied list; without that, applying a new order would do nothing.
 fn merge_lists<S: Shape>(
     left: &[Value],
     right: &[Value],
     items: &S,
     elements: &Elements,
 ) -> Option<Value> {
-    let index = |list: &[Value]| -> Vec<(Step, Value)> {
+    let index = |list: &[Value]| -> Vec<(FieldStep, Value)> {
         let steps = list.iter().filter_map(|e| Some((element_step(e, elements).ok()?, e.clone())));
         steps.collect()
     };
     let (left, right) = (index(left), index(right));
     // Of an element that is there twice, none is merged.
-    let mut observed_left: HashMap<&Step, Option<&Value>> = HashMap::new();
+    let mut observed_left: HashMap<&FieldStep, Option<&Value>> = HashMap::new();
     for (step, value) in &left {
         observed_left.entry(step).and_modify(|known| *known = None).or_insert(Some(value));
     }
-    let observed_right: HashMap<&Step, &Value> = right.iter().map(|(s, v)| (s, v)).collect();
+    let observed_right: HashMap<&FieldStep, &Value> = right.iter().map(|(s, v)| (s, v)).collect();
     let mut shared =
         right.iter().map(|(step, _)| step).filter(|step| observed_left.contains_key(step));
     let mut next_shared = shared.next();
-    let mut done: HashMap<&Step, ()> = HashMap::new();
+    let mut done: HashMap<&FieldStep, ()> = HashMap::new();
     let mut out: Vec<Value> = Vec::new();
     let (mut l, mut r) = (0, 0);
     while l < left.len() || r < right.len() {
@@ -360,8 +369,9 @@ impl Comparison {
         old: Option<&Value>,
         new: Option<&Value>,
         shape: &S,
-        path: &mut Vec<Step>,
+        path: &mut Vec<FieldStep>,
     ) {
+        // `same` compares pointers. Merging shares what it does not change, so most of an object ends here.
         if let (Some(old), Some(new)) = (old, new)
             && old.same(new)
         {
@@ -392,7 +402,7 @@ impl Comparison {
         old: Option<&Value>,
         new: Option<&Value>,
         shape: &S,
-        path: &mut Vec<Step>,
+        path: &mut Vec<FieldStep>,
         leaf: &mut bool,
     ) {
         match form {
@@ -428,15 +438,21 @@ impl Comparison {
         old: Option<&Value>,
         new: Option<&Value>,
         shape: &S,
-        path: &mut Vec<Step>,
+        path: &mut Vec<FieldStep>,
     ) {
         let Some(member) = shape.member(key).shape() else { return };
-        path.push(Step::field(key));
+        path.push(FieldStep::field(key));
         self.compare(old, new, &member, path);
         path.pop();
     }
 
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>, path: &[Step], leaf: &mut bool) {
+    fn leaf(
+        &mut self,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        path: &[FieldStep],
+        leaf: &mut bool,
+    ) {
         if std::mem::replace(leaf, true) {
             return;
         }
@@ -454,9 +470,9 @@ impl Comparison {
         right: &[Value],
         items: &S,
         elements: &Elements,
-        path: &mut Vec<Step>,
+        path: &mut Vec<FieldStep>,
     ) {
-        let mut all: BTreeMap<Step, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        let mut all: BTreeMap<FieldStep, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for value in left {
             if let Ok(step) = element_step(value, elements) {
                 all.entry(step).or_default().0.push(value);
@@ -539,7 +555,7 @@ pub(super) fn remove<S: Shape>(value: &Value, fields: &FieldSet, shape: &S) -> V
         (Form::Map, Value::Map(map)) if !map.is_empty() => {
             let mut left = Map::new();
             for (key, value) in map {
-                let step = Step::field(key);
+                let step = FieldStep::field(key);
                 if fields.has(&step) {
                     continue;
                 }

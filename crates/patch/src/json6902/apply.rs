@@ -12,7 +12,7 @@ use super::{Pointer, WholeDocument};
 /// How much of what moves to a deeper place may be looked at, to see how deep it is.
 const MOVED_BYTES: usize = 64 << 20;
 
-type Outcome<T> = Result<T, JsonPatchProblem>;
+type PatchResult<T> = Result<T, JsonPatchProblem>;
 
 impl JsonPatch {
     /// Applies all operations.
@@ -20,7 +20,9 @@ impl JsonPatch {
     /// # Errors
     /// When one of them does not apply; the document is then unchanged.
     pub fn apply(&self, document: &mut Value) -> Result<(), JsonPatchError> {
-        let mut run = Run {
+        // A clone is a pointer. Operations work on it, and the caller's document is replaced only when all of them
+        // succeeded: a patch that fails in the middle must leave nothing behind.
+        let mut run = PatchRun {
             rules: &self.rules,
             document: document.clone(),
             copied: self.rules.max_copied_bytes,
@@ -41,7 +43,7 @@ impl JsonPatch {
     }
 }
 
-struct Run<'p> {
+struct PatchRun<'p> {
     rules: &'p JsonPatchRules,
     document: Value,
     /// Bytes that copies may still add.
@@ -53,7 +55,7 @@ struct Run<'p> {
 }
 
 /// The place an operation names: the steps to its parent, and the last step.
-type Place<'p> = (Vec<SegmentRef<'p>>, &'p Key);
+type ParentAndKey<'p> = (Vec<SegmentRef<'p>>, &'p Key);
 
 /// A position in a list on the way down.
 #[derive(Clone, Copy)]
@@ -62,8 +64,8 @@ enum Spot {
     New(usize),
 }
 
-impl Run<'_> {
-    fn operation(&mut self, operation: &Operation) -> Outcome<()> {
+impl PatchRun<'_> {
+    fn operation(&mut self, operation: &Operation) -> PatchResult<()> {
         let path = &operation.path;
         match &operation.action {
             Action::Add(value) => {
@@ -94,7 +96,7 @@ impl Run<'_> {
         &mut self,
         value: &Value,
         allows: impl Fn(WholeDocument) -> bool,
-    ) -> Outcome<()> {
+    ) -> PatchResult<()> {
         let allowed = self.rules.whole_document;
         let fits = matches!(value, Value::Map(_) | Value::List(_));
         if !allows(allowed) || (allowed != WholeDocument::Any && !fits) {
@@ -105,7 +107,7 @@ impl Run<'_> {
     }
 
     /// Looks up the parent of a place, which must be there.
-    fn parent<'p>(&self, path: &'p Pointer) -> Outcome<Place<'p>> {
+    fn parent<'p>(&self, path: &'p Pointer) -> PatchResult<ParentAndKey<'p>> {
         let (last, parents) = path.steps().split_last().ok_or(JsonPatchProblem::WholeDocument)?;
         let mut steps = Vec::with_capacity(parents.len());
         let mut place = &self.document;
@@ -124,7 +126,7 @@ impl Run<'_> {
         step: &'p Key,
         path: &Pointer,
         depth: usize,
-    ) -> Outcome<(SegmentRef<'p>, &'v Value)> {
+    ) -> PatchResult<(SegmentRef<'p>, &'v Value)> {
         match value {
             Value::Map(map) => match map.get(step) {
                 Some(next) => Ok((SegmentRef::Key(step), next)),
@@ -146,7 +148,7 @@ impl Run<'_> {
         (plain || self.rules.lenient_indices).then(|| step.parse().ok())?
     }
 
-    fn signed_index(&self, step: &str, path: &Pointer, depth: usize) -> Outcome<i64> {
+    fn signed_index(&self, step: &str, path: &Pointer, depth: usize) -> PatchResult<i64> {
         self.index(step).ok_or_else(|| JsonPatchProblem::NotAnIndex {
             list: path.prefix(depth),
             step: step.to_owned(),
@@ -165,7 +167,13 @@ impl Run<'_> {
     }
 
     /// The position of an element that is there.
-    fn element(&self, length: usize, step: &str, path: &Pointer, depth: usize) -> Outcome<usize> {
+    fn element(
+        &self,
+        length: usize,
+        step: &str,
+        path: &Pointer,
+        depth: usize,
+    ) -> PatchResult<usize> {
         let index = self.signed_index(step, path, depth)?;
         self.count_from_end(index, length)
             .filter(|at| *at < length)
@@ -173,7 +181,13 @@ impl Run<'_> {
     }
 
     /// The position at which an element is inserted.
-    fn insertion(&self, length: usize, step: &str, path: &Pointer, depth: usize) -> Outcome<usize> {
+    fn insertion(
+        &self,
+        length: usize,
+        step: &str,
+        path: &Pointer,
+        depth: usize,
+    ) -> PatchResult<usize> {
         if step == "-" {
             return Ok(length);
         }
@@ -192,7 +206,7 @@ impl Run<'_> {
         self.document.get_path_mut(steps.iter().copied())
     }
 
-    fn add(&mut self, path: &Pointer, value: Value) -> Outcome<()> {
+    fn add(&mut self, path: &Pointer, value: Value) -> PatchResult<()> {
         let (steps, last) = self.parent(path)?;
         let depth = steps.len();
         let at = match self.parent_value(&steps) {
@@ -211,7 +225,7 @@ impl Run<'_> {
     }
 
     /// Adds, making parents that are missing or null.
-    fn add_with_parents(&mut self, path: &Pointer, value: Value) -> Outcome<()> {
+    fn add_with_parents(&mut self, path: &Pointer, value: Value) -> PatchResult<()> {
         let Some((last, parents)) = path.steps().split_last() else {
             return Err(JsonPatchProblem::WholeDocument);
         };
@@ -228,7 +242,7 @@ impl Run<'_> {
         parents: &[Key],
         last: &Key,
         value: Value,
-    ) -> Outcome<()> {
+    ) -> PatchResult<()> {
         let mut fresh = false;
         for (depth, step) in parents.iter().enumerate() {
             let following = parents.get(depth + 1).unwrap_or(last);
@@ -282,7 +296,7 @@ impl Run<'_> {
         path: &Pointer,
         depth: usize,
         fresh: bool,
-    ) -> Outcome<Spot> {
+    ) -> PatchResult<Spot> {
         if step == "-" && fresh {
             return Ok(Spot::New(length));
         }
@@ -299,7 +313,7 @@ impl Run<'_> {
     }
 
     /// Puts a new parent into a list.
-    fn put_element(&mut self, list: &mut Value, spot: Spot, made: Value) -> Outcome<()> {
+    fn put_element(&mut self, list: &mut Value, spot: Spot, made: Value) -> PatchResult<()> {
         let Some(elements) = list.as_list_mut() else { return Ok(()) };
         match spot {
             Spot::There(at) => elements[at] = made,
@@ -312,7 +326,7 @@ impl Run<'_> {
     }
 
     /// The list or map that a step needs as its parent.
-    fn new_parent(&self, step: &str, path: &Pointer, depth: usize) -> Outcome<Value> {
+    fn new_parent(&self, step: &str, path: &Pointer, depth: usize) -> PatchResult<Value> {
         match self.index(step) {
             Some(index) if index < -1 || (index < 0 && !self.rules.negative_indices) => {
                 Err(no_such_element(0, step, path, depth))
@@ -323,7 +337,7 @@ impl Run<'_> {
         }
     }
 
-    fn pad(&mut self, list: &mut Vec<Value>, length: usize) -> Outcome<()> {
+    fn pad(&mut self, list: &mut Vec<Value>, length: usize) -> PatchResult<()> {
         let more = length.saturating_sub(list.len());
         self.padded = self.padded.saturating_add(more);
         if self.padded > self.rules.max_padding {
@@ -333,7 +347,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn replace(&mut self, path: &Pointer, value: &Value) -> Outcome<()> {
+    fn replace(&mut self, path: &Pointer, value: &Value) -> PatchResult<()> {
         if path.steps().is_empty() {
             return self.replace_document(value, |allowed| allowed != WholeDocument::Nothing);
         }
@@ -357,7 +371,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, path: &Pointer) -> Outcome<()> {
+    fn remove(&mut self, path: &Pointer) -> PatchResult<()> {
         if path.steps().is_empty() && self.rules.whole_document == WholeDocument::Any {
             self.document = Value::Null;
             return Ok(());
@@ -377,13 +391,13 @@ impl Run<'_> {
         }
     }
 
-    fn take(&mut self, steps: &[SegmentRef<'_>], last: &Key, path: &Pointer) -> Outcome<Value> {
+    fn take(&mut self, steps: &[SegmentRef<'_>], last: &Key, path: &Pointer) -> PatchResult<Value> {
         let (at, _) = self.step(self.parent_value(steps), last, path, steps.len())?;
         let all: Vec<SegmentRef<'_>> = steps.iter().copied().chain([at]).collect();
         Ok(self.document.remove(all).expect("the place was found just now"))
     }
 
-    fn move_value(&mut self, from: &Pointer, path: &Pointer) -> Outcome<()> {
+    fn move_value(&mut self, from: &Pointer, path: &Pointer) -> PatchResult<()> {
         let whole = from.steps().is_empty() || path.steps().is_empty();
         if whole && self.rules.whole_document != WholeDocument::Any {
             return Err(JsonPatchProblem::WholeDocument);
@@ -408,7 +422,7 @@ impl Run<'_> {
         self.add(path, value)
     }
 
-    fn copy(&mut self, from: &Pointer, path: &Pointer) -> Outcome<()> {
+    fn copy(&mut self, from: &Pointer, path: &Pointer) -> PatchResult<()> {
         let rules = self.rules;
         let value = if from.steps().is_empty() {
             match rules.whole_document {
@@ -437,7 +451,7 @@ impl Run<'_> {
         self.add(path, value)
     }
 
-    fn test(&self, path: &Pointer, wanted: &Value) -> Outcome<()> {
+    fn test(&self, path: &Pointer, wanted: &Value) -> PatchResult<()> {
         let found = if path.steps().is_empty() {
             Some(&self.document)
         } else {
@@ -485,7 +499,7 @@ impl Run<'_> {
 }
 
 /// Refuses what would nest deeper than any reader allows, or is larger than the budget.
-fn check_depth(path: &Pointer, value: &Value, budget: &mut usize) -> Outcome<()> {
+fn check_depth(path: &Pointer, value: &Value, budget: &mut usize) -> PatchResult<()> {
     let room = MAX_DEPTH.checked_sub(path.steps().len());
     match (measure(value, budget), room) {
         (Some(depth), Some(room)) if depth <= room => Ok(()),

@@ -134,9 +134,9 @@ impl fmt::Display for JsonPatchError {
 impl std::error::Error for JsonPatchError {}
 
 /// A pointer in words.
-struct Place<'p>(&'p str);
+struct PointerInWords<'p>(&'p str);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for PointerInWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "the document" } else { self.0 })
     }
@@ -167,7 +167,7 @@ impl fmt::Display for JsonPatchProblem {
                 write!(f, "the pointer {pointer:?} has a \"~\" that is neither \"~0\" nor \"~1\"")
             }
             NoSuchKey { map, key, known } => {
-                write!(f, "{} has no {key:?}", Place(map))?;
+                write!(f, "{} has no {key:?}", PointerInWords(map))?;
                 match known.as_slice() {
                     [] => f.write_str(": it is empty"),
                     known => write!(f, "; it has {}", known.join(", ")),
@@ -175,13 +175,17 @@ impl fmt::Display for JsonPatchProblem {
             }
             NoSuchElement { list, index, length } => {
                 let s = if *length == 1 { "" } else { "s" };
-                write!(f, "{} has no element {index}: it has {length} element{s}", Place(list))
+                write!(
+                    f,
+                    "{} has no element {index}: it has {length} element{s}",
+                    PointerInWords(list)
+                )
             }
             NotAnIndex { list, step } => {
-                write!(f, "{} is a list, and {step:?} is not an index", Place(list))
+                write!(f, "{} is a list, and {step:?} is not an index", PointerInWords(list))
             }
             NotAContainer { at, found } => {
-                write!(f, "{} has no members: it is a {found}", Place(at))
+                write!(f, "{} has no members: it is a {found}", PointerInWords(at))
             }
             WholeDocument => f.write_str(
                 "the document as a whole cannot be changed like this; name a place in it",

@@ -11,7 +11,7 @@ use super::StrategicProblem;
 use super::directive::{Directive, PATCH};
 use super::element::{is_nothing, key_text, scalar_text};
 use super::error::Trail;
-use super::merge::{Merge, Outcome};
+use super::merge::{Merge, MergeResult};
 use super::patch_first::{Patch, tidy};
 
 /// The steps take time by the square of the number of elements.
@@ -27,7 +27,7 @@ pub(super) fn merge<'s>(
     keys: &[&str],
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Vec<Value>> {
+) -> MergeResult<Vec<Value>> {
     let mut object = object.to_vec();
     let mut own: Vec<Value> = match patch {
         Patch::List(patch) => patch.to_vec(),

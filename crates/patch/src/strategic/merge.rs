@@ -6,9 +6,9 @@ use kiln_value::{Key, List, Map, Value};
 use super::directive::{self, Directive, PATCH, ServerKey};
 use super::error::Trail;
 use super::{ListMerge, NewValues, StrategicMergeError, StrategicProblem, StrategicRules};
-use super::{TextScalars, Written, element, patch_first, server_order};
+use super::{TextScalars, WrittenScalars, element, patch_first, server_order};
 
-pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
+pub(super) type MergeResult<T> = Result<T, StrategicMergeError>;
 
 /// A merge with its schema and rules. Every step gives the merged value, or `None` when nothing is
 /// left of it.
@@ -16,7 +16,7 @@ pub(super) type Outcome<T> = Result<T, StrategicMergeError>;
 pub(super) struct Merge<'s> {
     pub(super) schema: &'s Schema,
     pub(super) rules: &'s StrategicRules,
-    pub(super) written: Option<Written<'s>>,
+    pub(super) written: Option<WrittenScalars<'s>>,
 }
 
 /// The kinds of values that merge with each other.
@@ -37,7 +37,9 @@ impl<'s> Merge<'s> {
         patch: &Value,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Value>> {
+    ) -> MergeResult<Option<Value>> {
+        // A null in a patch deletes, in every dialect. A null in the object counts as no value, so directives of the
+        // patch are treated there as in new values.
         if patch.is_null() {
             return Ok(None);
         }
@@ -53,6 +55,8 @@ impl<'s> Merge<'s> {
                 patch: patch.type_name(),
             }));
         }
+        // Only here, after kinds were compared: a map may bring its own schema by `apiVersion` and `kind` (a List of
+        // objects, a template), which says nothing about values that are not merged.
         let node = self.node_of([&object, patch], node);
         let replaces = node.is_some_and(|node| node.patch_strategy().replaces());
         match (object, patch) {
@@ -83,7 +87,7 @@ impl<'s> Merge<'s> {
         patch: &Map,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Value>> {
+    ) -> MergeResult<Option<Value>> {
         match Directive::of(patch).map_err(|problem| trail.error(problem))? {
             Some(Directive::Delete) => {
                 return Ok(self.rules.delete_leaves_an_empty_map.then(Value::map));
@@ -115,10 +119,13 @@ impl<'s> Merge<'s> {
         patch: &Map,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<()> {
+    ) -> MergeResult<()> {
+        // kustomize walks the whole object with the patch, so lists that the patch does not mention lose their
+        // duplicates too. Those that it mentions are left to their own merge.
         if self.rules.tidy_untouched_lists {
             patch_first::tidy_fields(self, object, Some(patch), node, trail)?;
         }
+        // The order in which new fields are added shows in the output. kyaml sorts the names of both sides.
         let mut changes: Vec<(&Key, &Value)> =
             patch.iter().filter(|(key, _)| **key != PATCH).collect();
         changes.sort_by_key(|(key, _)| *key);
@@ -137,7 +144,7 @@ impl<'s> Merge<'s> {
         change: &Value,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<()> {
+    ) -> MergeResult<()> {
         match object.get(key) {
             None if change.is_null() => return Ok(()),
             None => {
@@ -149,6 +156,8 @@ impl<'s> Merge<'s> {
             Some(old) if old.same(change) && !is_container(old) && !old.is_null() => return Ok(()),
             Some(_) => {}
         }
+        // Taken out and put back instead of cloned: the merge then edits a value that it alone holds, and a large map is
+        // not copied for one field. The key keeps its place, which `insert` finds again.
         let old = object.get_mut(key).map(std::mem::take).unwrap_or_default();
         match self.value(old, change, node, trail)? {
             Some(merged) => {
@@ -168,12 +177,14 @@ impl<'s> Merge<'s> {
         patch: &Map,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<()> {
+    ) -> MergeResult<()> {
         directive::retain_keys(object, patch).map_err(|problem| trail.error(problem))?;
         let mut keys = Vec::with_capacity(patch.len());
         for (key, change) in patch {
             keys.push((ServerKey::parse(key).map_err(|problem| trail.error(problem))?, change));
         }
+        // `$setElementOrder` merges its list itself, since the order depends on which elements came from where. The list
+        // must not be merged a second time as an ordinary field, so it is remembered.
         let mut ordered = Vec::new();
         for (key, change) in &keys {
             if let ServerKey::ElementOrder(field) = *key {
@@ -211,7 +222,7 @@ impl<'s> Merge<'s> {
         field: &str,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Node<'s>>> {
+    ) -> MergeResult<Option<Node<'s>>> {
         let child = node.and_then(|node| node.named_field(field));
         let known = match (old, change) {
             (Some(Value::Map(_)), Value::Map(_)) => {
@@ -231,7 +242,7 @@ impl<'s> Merge<'s> {
         change: &Value,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<()> {
+    ) -> MergeResult<()> {
         match (object.get(field), change) {
             (None, _) => Ok(()),
             (Some(Value::List(old)), Value::List(delete)) => {
@@ -250,7 +261,9 @@ impl<'s> Merge<'s> {
         patch: &List,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Value>> {
+    ) -> MergeResult<Option<Value>> {
+        // Without a merge strategy in the schema a list is one value. Guessing a key from the elements (`name`) would work
+        // for most custom resources and silently merge what their authors mean to replace.
         let Some(node) = node.filter(|node| node.patch_strategy().merges()) else {
             return Ok(Some(Value::List(patch.clone())));
         };
@@ -265,6 +278,8 @@ impl<'s> Merge<'s> {
 
     fn scalar(self, object: &Value, patch: &Value, trail: &Trail<'_>) -> Value {
         let Value::String(old) = object else { return patch.clone() };
+        // kyaml keeps the style of the node that it changes: a number put over quoted text becomes quoted text. How the
+        // text was written is known only to files; elsewhere it counts as quoted if it had to be.
         let as_text = match self.rules.text_scalars {
             TextScalars::Never => false,
             TextScalars::OverQuotedText => {
@@ -286,7 +301,7 @@ impl<'s> Merge<'s> {
         patch: &Value,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Value>> {
+    ) -> MergeResult<Option<Value>> {
         match self.rules.new_values {
             NewValues::DropDirectives => Ok(drop_directives(patch, true)),
             NewValues::FollowDirectives => match patch {
@@ -326,7 +341,7 @@ impl<'s> Merge<'s> {
         mut value: Value,
         node: Option<Node<'s>>,
         trail: &Trail<'_>,
-    ) -> Outcome<Option<Value>> {
+    ) -> MergeResult<Option<Value>> {
         let node = self.node_of([&value], node);
         match &mut value {
             Value::Null => return Ok(None),
@@ -338,6 +353,7 @@ impl<'s> Merge<'s> {
                     }
                     None => {}
                 }
+                // Scalars are what they are; skipping them leaves the map shared where nothing has to change.
                 let inner: Vec<Key> = map
                     .iter()
                     .filter(|(_, value)| is_container(value) || value.is_null())

@@ -59,7 +59,7 @@ pub enum Merged {
 
 /// How scalars were written, as far as that is known.
 #[derive(Clone, Copy)]
-pub struct Written<'w> {
+pub struct WrittenScalars<'w> {
     /// Whether the text at a place of the object was in quotes or a block.
     pub was_quoted: &'w dyn Fn(&Path) -> Option<bool>,
     /// The text of a scalar of the patch, at the place in the object where it goes.
@@ -90,7 +90,7 @@ pub fn strategic_merge_into_written(
     patch: &Value,
     schema: &Schema,
     rules: &StrategicRules,
-    written: Written<'_>,
+    written: WrittenScalars<'_>,
 ) -> Result<Merged, StrategicMergeError> {
     merge_into(object, patch, Merge { schema, rules, written: Some(written) })
 }

@@ -19,7 +19,7 @@ use super::ambiguous_keys;
 use super::directive::{Directive, PATCH};
 use super::element::{is_nothing, key_text, scalar_text};
 use super::error::Trail;
-use super::merge::{Merge, Outcome, is_container};
+use super::merge::{Merge, MergeResult, is_container};
 
 /// Where the second list of a merge comes from.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub(super) fn merge<'s>(
     patch: &List,
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Option<Value>> {
+) -> MergeResult<Option<Value>> {
     match list_directive(patch).map_err(|problem| trail.error(problem))? {
         Some(Directive::Delete) => Ok(None),
         Some(Directive::Replace) => {
@@ -60,7 +60,7 @@ pub(super) fn own_list<'s>(
     list: List,
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Option<Value>> {
+) -> MergeResult<Option<Value>> {
     let directive = list_directive(&list).map_err(|problem| trail.error(problem))?;
     let list = match directive {
         Some(Directive::Delete) => return Ok(None),
@@ -77,7 +77,7 @@ pub(super) fn own_elements<'s>(
     list: List,
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Value> {
+) -> MergeResult<Value> {
     elements(merge, list, Patch::Own, node, trail)
 }
 
@@ -97,14 +97,15 @@ fn without_directive(list: &[Value], said: &str) -> Vec<Value> {
     kept.cloned().collect()
 }
 
-/// Puts lists right that the patch does not mention, wherever they are below these fields.
+/// Removes duplicates and empty elements from lists that the patch does not mention, wherever they are below these
+/// fields.
 pub(super) fn tidy_fields<'s>(
     merge: Merge<'s>,
     object: &mut Map,
     patch: Option<&Map>,
     node: Option<Node<'s>>,
     trail: &Trail<'_>,
-) -> Outcome<()> {
+) -> MergeResult<()> {
     let untouched = |key: &str| patch.is_none_or(|patch| !patch.contains_key(key));
     // Where the schema knows the type, only fields with nodes can hold such lists.
     let mut changed: Vec<(Key, Value)> = Vec::new();
@@ -136,7 +137,7 @@ pub(super) fn tidy<'s>(
     value: &Value,
     node: Option<Node<'s>>,
     trail: &Trail<'_>,
-) -> Outcome<Value> {
+) -> MergeResult<Value> {
     let node = merge.node_of([value], node);
     match value {
         Value::Map(map) => {
@@ -158,7 +159,7 @@ fn elements<'s>(
     patch: Patch<'_>,
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Value> {
+) -> MergeResult<Value> {
     let keys = node.element_keys();
     if keys.is_empty() {
         return scalars(list, patch, trail);
@@ -168,12 +169,15 @@ fn elements<'s>(
         Patch::List(patch) => patch,
         Patch::Own | Patch::Untouched => &[],
     };
-    // A key that no element has is not in use.
+    // A key that no element has is not in use: ports are identified by `containerPort` and `protocol`, and most files
+    // leave `protocol` out. Counting it would make every such list ambiguous.
     let used: Vec<&str> = keys
         .iter()
         .copied()
         .filter(|key| list.iter().chain(other).any(|element| !key_text(element, key).is_empty()))
         .collect();
+    // Both lists must be clear. If only one is, matching by identity would pair elements that kustomize pairs by its
+    // walk over combinations, and the results differ in what is lost.
     match (places(&list, &used), places(other, &used)) {
         (Some(places), Some(_)) if !used.is_empty() => {
             clear(merge, list, patch, &used, &places, node, trail)
@@ -212,6 +216,9 @@ fn identity(element: &Value, keys: &[&str]) -> Option<Str> {
 }
 
 /// Merges lists whose elements can be identified.
+///
+/// It gives what [`ambiguous_keys`] gives for the same lists, in linear time: that walk is quadratic, and nearly all
+/// lists are clear. Whatever changes here has to change there.
 fn clear<'s>(
     merge: Merge<'s>,
     list: List,
@@ -220,7 +227,7 @@ fn clear<'s>(
     places: &HashMap<Str, usize>,
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Value> {
+) -> MergeResult<Value> {
     let items = node.items();
     let patch = match patch {
         Patch::List(patch) => patch,
@@ -266,6 +273,8 @@ fn clear<'s>(
             _ => merge.value(element, &patch[position], items, &trail)?,
         };
         let merged = merged.filter(|merged| !is_nothing(merged));
+        // kustomize: with one key the patch decides the order, with several the object does. It is an accident of its
+        // walk, and the bytes of many builds depend on it.
         if used.len() > 1 {
             rest.push(merged);
         } else {
@@ -287,7 +296,7 @@ fn clear<'s>(
 }
 
 /// Lists of scalars: each text once, those of the patch first.
-fn scalars(list: List, patch: Patch<'_>, trail: &Trail<'_>) -> Outcome<Value> {
+fn scalars(list: List, patch: Patch<'_>, trail: &Trail<'_>) -> MergeResult<Value> {
     let other = match patch {
         Patch::List(patch) => patch,
         Patch::Own | Patch::Untouched => &[],
@@ -306,6 +315,7 @@ fn scalars(list: List, patch: Patch<'_>, trail: &Trail<'_>) -> Outcome<Value> {
             return Err(trail.error(StrategicProblem::MixedElements));
         }
         match places.get(&scalar_text(element)) {
+            // The text is the same, the type may not be (`80` and `"80"`): the object's stays, at the patch's place.
             Some(&at) if from_object => result[at] = element.clone(),
             Some(_) => {}
             None => {

@@ -13,7 +13,7 @@ use super::StrategicProblem;
 use super::directive::{Directive, PATCH};
 use super::element::{ElementKind, ScalarKey};
 use super::error::Trail;
-use super::merge::{Merge, Outcome, drop_directives};
+use super::merge::{Merge, MergeResult, drop_directives};
 
 /// Merges the elements of a patch into those of the object.
 pub(super) fn merge<'s>(
@@ -22,7 +22,7 @@ pub(super) fn merge<'s>(
     patch: &[Value],
     node: Node<'s>,
     trail: &Trail<'_>,
-) -> Outcome<Vec<Value>> {
+) -> MergeResult<Vec<Value>> {
     let fail = |problem| trail.error(problem);
     let kind = ElementKind::of(live.iter().chain(patch)).map_err(fail)?;
     match kind {
@@ -82,7 +82,7 @@ fn merge_maps<'s>(
     key: &str,
     items: Option<Node<'s>>,
     trail: &Trail<'_>,
-) -> Outcome<Vec<Value>> {
+) -> MergeResult<Vec<Value>> {
     // Of elements with the same key the first one is patched.
     let mut places: HashMap<ScalarKey, usize> = HashMap::new();
     for (at, element) in merged.iter().enumerate() {
@@ -202,7 +202,7 @@ pub(super) fn delete_elements<'s>(
     delete: &List,
     node: Option<Node<'s>>,
     trail: &Trail<'_>,
-) -> Outcome<Vec<Value>> {
+) -> MergeResult<Vec<Value>> {
     match ElementKind::of(live.iter().chain(delete)).map_err(|problem| trail.error(problem))? {
         None => Ok(live.to_vec()),
         Some(ElementKind::Scalars) => {
@@ -227,7 +227,7 @@ pub(super) fn set_order<'s>(
     patch: Option<&Value>,
     node: Option<Node<'s>>,
     trail: &Trail<'_>,
-) -> Outcome<()> {
+) -> MergeResult<()> {
     let fail = |problem| trail.error(problem);
     let list = |value: Option<&Value>| match value {
         None => Ok(None),

@@ -7,7 +7,7 @@ use kiln_fields::{FieldTable, chainsaw as table};
 use kiln_value::{Path, Value, value};
 use kiln_yaml::Document;
 
-use crate::files::Folder;
+use crate::files::Directory;
 
 /// The namespace of a test that says nothing about it.
 const NAMESPACE: &str = "chainsaw-test";
@@ -112,11 +112,11 @@ pub(super) fn is_test(value: &Value) -> bool {
 /// Reads a test, and tells what is wrong with it.
 pub(super) fn read(
     document: &Document,
-    folder: &mut Folder<'_>,
+    directory: &mut Directory<'_>,
 ) -> (ChainsawTest, Vec<Diagnostic>) {
     let value = document.value();
     let template = template(value.get("spec")).unwrap_or(true);
-    let mut reading = Reading { document, folder, template, problems: Vec::new() };
+    let mut reading = Reading { document, directory, template, problems: Vec::new() };
     let spec = Path::root().join("spec");
     let text = |path: &[&str]| value.str_at(path.iter().copied());
     reading.known(value.get("spec").unwrap_or(&Value::Null), &spec, &table::SPEC);
@@ -151,7 +151,7 @@ pub(super) fn read(
 
 struct Reading<'r, 'f> {
     document: &'r Document,
-    folder: &'r mut Folder<'f>,
+    directory: &'r mut Directory<'f>,
     /// Whether objects have expressions in them, where neither step nor operation says otherwise.
     template: bool,
     problems: Vec<Diagnostic>,
@@ -222,7 +222,7 @@ impl Reading<'_, '_> {
             return self.problem(path, "use names no template".to_owned());
         };
         let place = self.document.locate(path);
-        let documents = match self.folder.read(file, &place) {
+        let documents = match self.directory.read(file, &place) {
             Ok(documents) => documents,
             Err(problem) => return self.problems.push(problem),
         };
@@ -269,7 +269,7 @@ impl Reading<'_, '_> {
             return;
         };
         let place = self.document.locate(path);
-        match self.folder.read(file, &place) {
+        match self.directory.read(file, &place) {
             Ok(documents) => {
                 let values = documents.into_iter().map(Document::into_value);
                 operation.objects.extend(values.filter(|value| !value.is_null()));

@@ -24,10 +24,10 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, Reader};
 
-use crate::files::{Files, Folder};
+use crate::files::{Directory, Files};
 use crate::report::{Row, Suite, Verdict};
 use expression::Bindings;
-use operation::{Failure, Operator, Outcome};
+use operation::{OperationFailure, OperationOutcome, Operator};
 
 /// What a server answered.
 #[derive(Clone, Debug)]
@@ -83,10 +83,10 @@ pub fn is_chainsaw_test(path: &str, files: &dyn Files, read: ReadOptions) -> boo
 
 /// Runs the tests in the file at this path, each on a cluster of its own.
 pub fn run(path: &str, files: &dyn Files, read: ReadOptions, clusters: &dyn TestClusters) -> Suite {
-    let mut folder = Folder::of(path, files, Reader::new(read));
+    let mut directory = Directory::of(path, files, Reader::new(read));
     let mut suite =
         Suite { path: path.to_owned(), name: None, problems: Vec::new(), rows: Vec::new() };
-    let documents = match folder.read_suite(path) {
+    let documents = match directory.read_suite(path) {
         Ok(documents) => documents,
         Err(problem) => {
             suite.problems.push(problem);
@@ -94,7 +94,7 @@ pub fn run(path: &str, files: &dyn Files, read: ReadOptions, clusters: &dyn Test
         }
     };
     for document in documents.iter().filter(|document| format::is_test(document.value())) {
-        let (test, problems) = format::read(document, &mut folder);
+        let (test, problems) = format::read(document, &mut directory);
         let broken = problems.iter().any(|problem| problem.severity == Severity::Error);
         suite.problems.extend(problems);
         suite.name.get_or_insert_with(|| test.name.clone());
@@ -126,12 +126,12 @@ fn run_test(test: &format::ChainsawTest, cluster: &dyn TestCluster, suite: &mut 
         for operation in &step.operations {
             let outcome = match &bindings {
                 Ok(bindings) => operator.run(operation, bindings),
-                Err(why) => Outcome::failed("", why.clone()),
+                Err(why) => OperationOutcome::failed("", why.clone()),
             };
             let (verdict, got, reason) = match outcome.failure {
                 None => (Verdict::Passed, Some("pass"), "ok".to_owned()),
-                Some(Failure::Failed(why)) => (Verdict::Failed, Some("fail"), why),
-                Some(Failure::NotRun(why)) => (Verdict::NotRun, None, why),
+                Some(OperationFailure::Failed(why)) => (Verdict::Failed, Some("fail"), why),
+                Some(OperationFailure::NotRun(why)) => (Verdict::NotRun, None, why),
             };
             suite.rows.push(Row {
                 policy: test.name.clone(),

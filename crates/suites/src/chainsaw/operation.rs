@@ -21,32 +21,36 @@ const SLEEP: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_millis(150);
 
 /// What came of an operation.
-pub(super) struct Outcome {
+pub(super) struct OperationOutcome {
     /// What it was about.
     pub(super) about: String,
     /// Why it did not succeed, if it did not.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<OperationFailure>,
     /// How many objects were compared with what was asserted of them.
     pub(super) compared: usize,
 }
 
-impl Outcome {
+impl OperationOutcome {
     pub(super) fn failed(about: &str, why: String) -> Self {
-        Outcome { about: about.to_owned(), failure: Some(Failure::Failed(why)), compared: 0 }
+        OperationOutcome {
+            about: about.to_owned(),
+            failure: Some(OperationFailure::Failed(why)),
+            compared: 0,
+        }
     }
 }
 
 /// Why an operation did not succeed.
-pub(super) enum Failure {
+pub(super) enum OperationFailure {
     /// Something else came of it than was expected.
     Failed(String),
     /// What was expected is for rules that Kiln does not run, or takes what no sandbox has.
     NotRun(String),
 }
 
-impl From<String> for Failure {
+impl From<String> for OperationFailure {
     fn from(why: String) -> Self {
-        Failure::Failed(why)
+        OperationFailure::Failed(why)
     }
 }
 
@@ -83,21 +87,25 @@ impl<'o> Operator<'o> {
         }
     }
 
-    pub(super) fn run(&mut self, operation: &Operation, outer: &Bindings) -> Outcome {
+    pub(super) fn run(&mut self, operation: &Operation, outer: &Bindings) -> OperationOutcome {
         let bindings = match outer.extended(&operation.bindings) {
             Ok(bindings) => bindings,
-            Err(why) => return Outcome::failed(operation.verb.as_str(), why),
+            Err(why) => return OperationOutcome::failed(operation.verb.as_str(), why),
         };
         let verb = operation.verb;
         if verb.is_program() {
             let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
             let about = verb.as_str().to_owned();
-            return Outcome { about, failure: Some(Failure::NotRun(why)), compared: 0 };
+            return OperationOutcome {
+                about,
+                failure: Some(OperationFailure::NotRun(why)),
+                compared: 0,
+            };
         }
         if verb == Verb::Sleep {
             self.rest(operation.sleep.min(SLEEP), operation.sleep);
             let about = format!("sleep {:?}", operation.sleep);
-            return Outcome { about, failure: None, compared: 0 };
+            return OperationOutcome { about, failure: None, compared: 0 };
         }
         let mut about = Vec::new();
         let mut compared = 0;
@@ -108,7 +116,7 @@ impl<'o> Operator<'o> {
             let object =
                 match if fills { bindings.filled(object) } else { named(object, &bindings) } {
                     Ok(object) => object,
-                    Err(why) => return Outcome::failed(verb.as_str(), why),
+                    Err(why) => return OperationOutcome::failed(verb.as_str(), why),
                 };
             about.push(describe(&object));
             let done = match verb {
@@ -116,17 +124,17 @@ impl<'o> Operator<'o> {
                     compared += 1;
                     self.assert(verb, &object, &bindings)
                 }
-                Verb::Delete => self.delete(&object).map_err(Failure::from),
+                Verb::Delete => self.delete(&object).map_err(OperationFailure::from),
                 _ => self.write(operation, &object, &bindings),
             };
             if let Err(why) = done {
                 let about =
                     format!("{} {}", verb.as_str(), about.last().map_or("", String::as_str));
-                return Outcome { about, failure: Some(why), compared };
+                return OperationOutcome { about, failure: Some(why), compared };
             }
         }
         let about = format!("{} {}", verb.as_str(), about.join(", "));
-        Outcome { about, failure: None, compared }
+        OperationOutcome { about, failure: None, compared }
     }
 
     /// Waits until nothing happens for a while, or for so long.
@@ -209,10 +217,10 @@ impl<'o> Operator<'o> {
         operation: &Operation,
         object: &Value,
         bindings: &Bindings,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OperationFailure> {
         // Whatever else the test says is about a policy that is not run here.
         if let Some(why) = not_run::of_kind(object) {
-            return Err(Failure::NotRun(why));
+            return Err(OperationFailure::NotRun(why));
         }
         let place = self.place(object)?;
         let mut object = object.clone();
@@ -243,16 +251,16 @@ impl<'o> Operator<'o> {
         let is_done = error.is_none();
         expected(operation, &object, &answer, error, bindings).map_err(
             |why| match beyond::registry(&why) {
-                Some(why) => Failure::NotRun(why),
+                Some(why) => OperationFailure::NotRun(why),
                 None => self.explained(why, is_done),
             },
         )
     }
 
     /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
-    fn explained(&self, why: String, is_for_checks: bool) -> Failure {
+    fn explained(&self, why: String, is_for_checks: bool) -> OperationFailure {
         let checks = if is_for_checks { not_run::checks(self.cluster) } else { None };
-        checks.map_or(Failure::Failed(why), Failure::NotRun)
+        checks.map_or(OperationFailure::Failed(why), OperationFailure::NotRun)
     }
 
     fn delete(&mut self, object: &Value) -> Result<(), String> {
@@ -310,11 +318,16 @@ impl<'o> Operator<'o> {
         Ok(items)
     }
 
-    fn assert(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), Failure> {
+    fn assert(
+        &mut self,
+        verb: Verb,
+        wanted: &Value,
+        bindings: &Bindings,
+    ) -> Result<(), OperationFailure> {
         let done = self.compare(verb, wanted, bindings);
         done.map_err(|why| {
             if let Some(why) = beyond::nodes(wanted).filter(|_| verb != Verb::Error) {
-                return Failure::NotRun(why);
+                return OperationFailure::NotRun(why);
             }
             let is_for_checks = not_run::is_for_checks(self.cluster, verb, wanted);
             self.explained(why, is_for_checks)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_jmespath::NoSources;
+use kiln_jmespath::NoAmbientSources;
 use kiln_suites::{Files, Options, Row, Selector, Suite, Verdict, run};
 use kiln_testkit::{Case, Expected, cases, difference};
 use kiln_value::Value;
@@ -155,7 +155,7 @@ fn suite(case: &Case) -> Suite {
     let options = Options {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::NoSources;
+use kiln_jmespath::NoAmbientSources;
 use kiln_suites::{Files, Options, Report, Selector, Suite, Verdict, junit, run};
 use kiln_yaml::ReadOptions;
 
@@ -56,7 +56,7 @@ fn suite(text: &str) -> Suite {
     let options = Options {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
     };
@@ -133,7 +133,7 @@ fn many_results_for_many_resources_take_one_run() {
     let options = Options {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::NoSources;
+use kiln_jmespath::NoAmbientSources;
 use kiln_suites::{Files, Options, Report, Selector, Verdict, run};
 use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::Value;
@@ -49,7 +49,7 @@ fn suites_of(
     let options = Options {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
     };
@@ -125,6 +125,33 @@ fn suites_of_validate_rules_pass() {
     assert_eq!(report.counts().broken, 0);
 }
 
+/// Kyverno's own workflow wants its command line to fail on these.
+#[test]
+fn suites_that_must_fail_are_not_green() {
+    let (Some(root), Some(index)) =
+        (corpus("kyverno-cli-validate/cases"), corpus_json("kyverno-cli-validate/index.json"))
+    else {
+        return;
+    };
+    let options = Options {
+        definitions: &[],
+        services: &kiln_engine::NoExternalData,
+        sources: &NoAmbientSources,
+        selector: Selector::default(),
+        read: ReadOptions::kubernetes(),
+    };
+    let mut count = 0;
+    for entry in index.as_list().unwrap().iter().filter(|entry| entry.get("mustFail").is_some()) {
+        let folder = entry.str_at(["dir"]).unwrap();
+        let path = root.join(folder).join("kyverno-test.yaml").display().to_string();
+        let ran = run(&path, &Disk, &options);
+        let failed = ran.rows.iter().any(|row| row.verdict == Verdict::Failed);
+        assert!(failed || ran.is_broken(), "{folder} is green");
+        count += 1;
+    }
+    assert!(count > 0, "no suite must fail");
+}
+
 #[test]
 fn suites_of_the_policy_library_pass() {
     let Some(root) = corpus("policy-library") else { return };
@@ -135,7 +162,7 @@ fn suites_of_the_policy_library_pass() {
     let options = Options {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
-        sources: &NoSources,
+        sources: &NoAmbientSources,
         selector: Selector::default(),
         read: ReadOptions::kubernetes(),
     };

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_engine::NoExternalData;
-use kiln_jmespath::Sources;
+use kiln_jmespath::AmbientSources;
 use kiln_suites::{Options, Selector, Verdict, run};
 use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::Value;
@@ -23,7 +23,7 @@ fn texts<'v>(value: &'v Value, key: &str) -> Vec<&'v str> {
 /// A day in 2026.
 struct Clock;
 
-impl Sources for Clock {
+impl AmbientSources for Clock {
     fn now(&self) -> Option<SystemTime> {
         Some(UNIX_EPOCH + Duration::from_secs(1_790_000_000))
     }

@@ -1,6 +1,6 @@
 //! The programs of the control plane: found, or built once.
 //!
-//! Looked for in `KUBEBUILDER_ASSETS`, then on `PATH`, then in the user's cache folder. When they are in none of
+//! Looked for in `KUBEBUILDER_ASSETS`, then on `PATH`, then in the user's cache directory. When they are in none of
 //! them and Go is there, the module `xtask/control-plane` is built into the cache, under a lock, so that
 //! test processes that run side by side build it once. The runner of the peers' suites and packages of other
 //! languages come into the cache in the same way.
@@ -50,32 +50,36 @@ impl Binaries {
 fn find() -> Result<Binaries, String> {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
     let asset =
-        |name: &str| assets.as_ref().map(|folder| folder.join(name)).filter(|p| p.is_file());
+        |name: &str| assets.as_ref().map(|directory| directory.join(name)).filter(|p| p.is_file());
     if let Some(found) = Binaries::all(|name| asset(name).or_else(|| on_path(name))) {
         return Ok(found);
     }
     let module = project_root().join("xtask/control-plane");
-    let folder = cache()?.join(format!(
+    let directory = cache()?.join(format!(
         "control-plane-{}",
         fingerprint(&module, &[MODULE[0], MODULE[1], "main.go"])?
     ));
     let built =
-        |folder: &Path| Binaries::all(|name| Some(folder.join(name)).filter(|p| p.is_file()));
-    if let Some(found) = built(&folder) {
+        |directory: &Path| Binaries::all(|name| Some(directory.join(name)).filter(|p| p.is_file()));
+    if let Some(found) = built(&directory) {
         return Ok(found);
     }
-    build_once(&folder, "the control plane (this happens once and takes some minutes)", |into| {
-        let mut command = Command::new("go");
-        command.current_dir(&module).env("CGO_ENABLED", "0").args(["build", "-trimpath"]);
-        command.arg("-ldflags").arg(version_flags(&module)?);
-        command.arg("-o").arg(into.join("control-plane")).arg(".");
-        Ok(command)
-    })?;
+    build_once(
+        &directory,
+        "the control plane (this happens once and takes some minutes)",
+        |into| {
+            let mut command = Command::new("go");
+            command.current_dir(&module).env("CGO_ENABLED", "0").args(["build", "-trimpath"]);
+            command.arg("-ldflags").arg(version_flags(&module)?);
+            command.arg("-o").arg(into.join("control-plane")).arg(".");
+            Ok(command)
+        },
+    )?;
     for name in NAMES {
         // One program that looks at the name it is called by.
-        let _ = std::os::unix::fs::symlink("control-plane", folder.join(name));
+        let _ = std::os::unix::fs::symlink("control-plane", directory.join(name));
     }
-    built(&folder).ok_or_else(|| format!("{} lacks a program", folder.display()))
+    built(&directory).ok_or_else(|| format!("{} lacks a program", directory.display()))
 }
 
 /// The program that runs the peers' conformance suites, built once if need be.
@@ -101,11 +105,11 @@ pub fn kubeconform() -> Result<PathBuf, Error> {
 fn go_program(module: &str, name: &str, package: &str) -> Result<PathBuf, Error> {
     let module = project_root().join("xtask").join(module);
     let find = || -> Result<PathBuf, String> {
-        let folder = cache()?.join(format!("{name}-{}", fingerprint(&module, &MODULE)?));
-        let program = folder.join(name);
+        let directory = cache()?.join(format!("{name}-{}", fingerprint(&module, &MODULE)?));
+        let program = directory.join(name);
         if !program.is_file() {
             let what = format!("{name} (this happens once and takes some minutes)");
-            build_once(&folder, &what, |into| {
+            build_once(&directory, &what, |into| {
                 let mut command = Command::new("go");
                 command.current_dir(&module).env("CGO_ENABLED", "0");
                 command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
@@ -118,16 +122,16 @@ fn go_program(module: &str, name: &str, package: &str) -> Result<PathBuf, Error>
     find().map_err(Error::Unavailable)
 }
 
-/// The folder with the Python packages of a requirements file (for `PYTHONPATH`), installed once into the cache; none
+/// The directory with the Python packages of a requirements file (for `PYTHONPATH`), installed once into the cache; none
 /// after saying loudly that the test is skipped.
 pub fn python_packages(requirements: &Path) -> Option<PathBuf> {
     let find = || -> Result<PathBuf, String> {
         let name = requirements.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let module = requirements.parent().unwrap_or(Path::new("."));
-        let folder = cache()?.join(format!("python-{}", fingerprint(module, &[name])?));
-        if !folder.is_dir() {
+        let directory = cache()?.join(format!("python-{}", fingerprint(module, &[name])?));
+        if !directory.is_dir() {
             let python = on_path("python3").ok_or("there is no python3")?;
-            install_once(&folder, "the Python client", |into| {
+            install_once(&directory, "the Python client", |into| {
                 // An environment knows its own place: only its packages can be moved.
                 let mut command = Command::new(&python);
                 command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
@@ -135,10 +139,10 @@ pub fn python_packages(requirements: &Path) -> Option<PathBuf> {
                 Ok(command)
             })?;
         }
-        Ok(folder)
+        Ok(directory)
     };
     match find() {
-        Ok(folder) => Some(folder),
+        Ok(directory) => Some(directory),
         Err(why) => {
             crate::skip(
                 &format!("the Python client is not there: {why}"),
@@ -149,9 +153,9 @@ pub fn python_packages(requirements: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Runs a Go build into a folder unless another process has done so while we waited for the lock.
+/// Runs a Go build into a directory unless another process has done so while we waited for the lock.
 fn build_once(
-    folder: &Path,
+    directory: &Path,
     what: &str,
     command: impl FnOnce(&Path) -> Result<Command, String>,
 ) -> Result<(), String> {
@@ -162,25 +166,26 @@ fn build_once(
                 .to_owned(),
         );
     }
-    install_once(folder, what, command)
+    install_once(directory, what, command)
 }
 
-/// Runs a command that fills a folder unless another process has done so while we waited for the lock.
+/// Runs a command that fills a directory unless another process has done so while we waited for the lock.
 fn install_once(
-    folder: &Path,
+    directory: &Path,
     what: &str,
     command: impl FnOnce(&Path) -> Result<Command, String>,
 ) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot build into {}: {error}", folder.display());
-    let parent = folder.parent().expect("a folder in the cache");
+    let failed =
+        |error: std::io::Error| format!("cannot build into {}: {error}", directory.display());
+    let parent = directory.parent().expect("a directory in the cache");
     fs::create_dir_all(parent).map_err(failed)?;
     let lock = File::create(parent.join("build.lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    if folder.is_dir() {
+    if directory.is_dir() {
         return Ok(());
     }
-    eprintln!("building {what} into {}", folder.display());
-    let unfinished = folder.with_extension("unfinished");
+    eprintln!("building {what} into {}", directory.display());
+    let unfinished = directory.with_extension("unfinished");
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished).map_err(failed)?;
     let output = command(&unfinished)?.output().map_err(failed)?;
@@ -190,7 +195,7 @@ fn install_once(
         let tail = lines[lines.len().saturating_sub(5)..].join(" · ");
         return Err(format!("{what} cannot be built: {tail}"));
     }
-    fs::rename(&unfinished, folder).map_err(failed)
+    fs::rename(&unfinished, directory).map_err(failed)
 }
 
 /// Without them the servers do not know their version.
@@ -230,5 +235,5 @@ fn cache() -> Result<PathBuf, String> {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }

@@ -18,31 +18,31 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Makes all keys and writes those that the servers read into a folder.
-    pub(super) fn write(folder: &Path) -> Result<Self, String> {
-        make(folder).map_err(|error| format!("cannot make keys: {error}"))
+    /// Makes all keys and writes those that the servers read into a directory.
+    pub(super) fn write(directory: &Path) -> Result<Self, String> {
+        make(directory).map_err(|error| format!("cannot make keys: {error}"))
     }
 }
 
-fn make(folder: &Path) -> Result<Keys, Box<dyn std::error::Error>> {
+fn make(directory: &Path) -> Result<Keys, Box<dyn std::error::Error>> {
     let mut params = named("kiln-test-authority", None)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-    fs::write(folder.join("ca.crt"), authority.pem())?;
-    fs::write(folder.join("ca.key"), authority.key().serialize_pem())?;
+    fs::write(directory.join("ca.crt"), authority.pem())?;
+    fs::write(directory.join("ca.key"), authority.key().serialize_pem())?;
 
     let mut params = named("kube-apiserver", None)?;
     params.subject_alt_names =
         CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?.subject_alt_names;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;
-    fs::write(folder.join("apiserver.crt"), params.signed_by(&key, &authority)?.pem())?;
-    fs::write(folder.join("apiserver.key"), key.serialize_pem())?;
+    fs::write(directory.join("apiserver.crt"), params.signed_by(&key, &authority)?.pem())?;
+    fs::write(directory.join("apiserver.key"), key.serialize_pem())?;
 
     let signer = KeyPair::generate()?;
-    fs::write(folder.join("accounts.key"), signer.serialize_pem())?;
-    fs::write(folder.join("accounts.pub"), signer.public_key_pem())?;
+    fs::write(directory.join("accounts.key"), signer.serialize_pem())?;
+    fs::write(directory.join("accounts.pub"), signer.public_key_pem())?;
 
     let client = |name: &str, group: Option<&str>| -> Result<String, rcgen::Error> {
         let mut params = named(name, group)?;

@@ -38,7 +38,7 @@ use process::Removed;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What to do where the programs of a control plane are missing.
-pub const HOW_TO_GET_IT: &str = "install Go 1.26 or newer, with which they are built, or name a folder that has them in \
+pub const HOW_TO_GET_IT: &str = "install Go 1.26 or newer, with which they are built, or name a directory that has them in \
      KUBEBUILDER_ASSETS";
 
 /// Controllers that the tests need. Names alone turn all others off.
@@ -86,12 +86,12 @@ impl From<io::Error> for Error {
 /// A running control plane.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Fields are dropped in order: the servers before their folder.
+    // Fields are dropped in order: the servers before their directory.
     processes: Mutex<Vec<Server>>,
     _removed: Removed,
     binaries: Binaries,
     port: u16,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// One of the servers, and how it was started.
@@ -136,21 +136,21 @@ impl ControlPlane {
     /// `kiln up` in the place of the servers: with RBAC, without an engine of its own.
     pub fn sandbox(kiln: &Path) -> Result<Self, Error> {
         let binaries = Binaries::find()?;
-        let folder = temporary_folder()?;
+        let directory = temporary_directory()?;
         let port = free_port()?;
         let cluster = ControlPlane {
             processes: Mutex::default(),
-            _removed: Removed::spawn(folder.path())?,
+            _removed: Removed::spawn(directory.path())?,
             binaries,
             port,
-            folder,
+            directory,
         };
         let mut command = Command::new(kiln);
         command
             .args(["up", "--bare", "--authorization=rbac", &format!("--listen=127.0.0.1:{port}")])
             .arg("--kubeconfig")
             .arg(cluster.kubeconfig())
-            .current_dir(cluster.folder.path());
+            .current_dir(cluster.directory.path());
         let process = Watched::spawn(&command, &cluster.path("sandbox.log"))?;
         cluster.servers().push(Server {
             name: "sandbox",
@@ -175,16 +175,16 @@ impl ControlPlane {
     }
 
     fn attempt(binaries: Binaries) -> Result<Self, Error> {
-        let folder = temporary_folder()?;
+        let directory = temporary_directory()?;
         let (clients, peers, port, controllers) =
             (free_port()?, free_port()?, free_port()?, free_port()?);
-        let keys = Keys::write(folder.path()).map_err(Error::Failed)?;
+        let keys = Keys::write(directory.path()).map_err(Error::Failed)?;
         let cluster = ControlPlane {
             processes: Mutex::default(),
-            _removed: Removed::spawn(folder.path())?,
+            _removed: Removed::spawn(directory.path())?,
             binaries,
             port,
-            folder,
+            directory,
         };
         cluster.write_kubeconfig("admin", &keys.admin)?;
         cluster.write_kubeconfig("controllers", &keys.controllers)?;
@@ -252,7 +252,7 @@ impl ControlPlane {
 
     fn spawn(&self, name: &str, args: &[String]) -> Result<Watched, Error> {
         let mut command = Command::new(self.binaries.path(name));
-        command.args(args).current_dir(self.folder.path());
+        command.args(args).current_dir(self.directory.path());
         Ok(Watched::spawn(&command, &self.path(&format!("{name}.log")))?)
     }
 
@@ -301,9 +301,9 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// A folder that lives as long as the servers; their logs are in it.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    /// A directory that lives as long as the servers; their logs are in it.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The kubeconfig of `kubernetes-admin`, a member of `system:masters`, with embedded keys.
@@ -372,7 +372,7 @@ impl ControlPlane {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn write_kubeconfig(&self, name: &str, user: &str) -> Result<(), Error> {
@@ -390,7 +390,7 @@ impl ControlPlane {
 }
 
 /// In memory where that is possible: it keeps times steady when others use the disk.
-fn temporary_folder() -> io::Result<tempfile::TempDir> {
+fn temporary_directory() -> io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("kiln-cluster-");
     builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())

@@ -11,17 +11,17 @@ use std::sync::{Mutex, PoisonError};
 /// input closes, which happens when the process with the other end ends.
 const WATCHER: &str = r#"{ "$@" </dev/null; kill -9 0; } & cat >/dev/null; kill -9 0"#;
 
-/// Removes a folder when standard input closes; again while a dying server still writes into it.
+/// Removes a directory when standard input closes; again while a dying server still writes into it.
 const REMOVER: &str = r#"cat >/dev/null; until rm -rf "$1"; do sleep 0.2; done"#;
 
-/// A folder that goes when this value is dropped or our own process ends.
+/// A directory that goes when this value is dropped or our own process ends.
 #[derive(Debug)]
 pub(super) struct Removed(Child);
 
 impl Removed {
-    pub(super) fn spawn(folder: &Path) -> io::Result<Self> {
+    pub(super) fn spawn(directory: &Path) -> io::Result<Self> {
         let mut remover = Command::new("sh");
-        remover.arg("-c").arg(REMOVER).arg("remover").arg(folder);
+        remover.arg("-c").arg(REMOVER).arg("remover").arg(directory);
         remover.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         remover.spawn().map(Removed)
     }
@@ -41,14 +41,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts a program; both its output streams go to a file. Arguments, folder and environment are taken from the command.
+    /// Starts a program; both its output streams go to a file. Arguments, directory and environment are taken from the command.
     pub fn spawn(command: &Command, log: &Path) -> io::Result<Self> {
         let log = File::create(log)?;
         let mut watcher = Command::new("sh");
         watcher.arg("-c").arg(WATCHER).arg("watcher").arg(command.get_program());
         watcher.args(command.get_args());
-        if let Some(folder) = command.get_current_dir() {
-            watcher.current_dir(folder);
+        if let Some(directory) = command.get_current_dir() {
+            watcher.current_dir(directory);
         }
         for (name, value) in command.get_envs() {
             match value {

@@ -69,7 +69,7 @@ pub struct Condition {
 
 /// What conditions came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ConditionsOutcome {
     /// Whether they hold.
     pub holds: bool,
     /// The messages of the conditions that decided it.
@@ -141,7 +141,7 @@ impl Conditions {
         &self,
         substitution: &mut Substitution<'_>,
         effort: &mut Effort,
-    ) -> Result<Outcome, ConditionError> {
+    ) -> Result<ConditionsOutcome, ConditionError> {
         let mut checks = Vec::new();
         let (mut held, mut failed) = (Vec::new(), Vec::new());
         let mut any_holds = self.any.is_none();
@@ -168,7 +168,7 @@ impl Conditions {
         }
         // Kyverno joins the messages of the old form without a space.
         let separator = if self.plain_list { ";" } else { "; " };
-        Ok(Outcome { holds, message: messages.join(separator), checks })
+        Ok(ConditionsOutcome { holds, message: messages.join(separator), checks })
     }
 }
 

@@ -2,10 +2,10 @@
 
 use kiln_jmespath::Environment;
 use kiln_value::{Path, Value, value};
-use kiln_variables::conditions::{ConditionError, Effort, Operator, Outcome, Rule};
+use kiln_variables::conditions::{ConditionError, ConditionsOutcome, Effort, Operator, Rule};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 
-fn evaluate(conditions: &Value, context: &Value) -> Result<Outcome, ConditionError> {
+fn evaluate(conditions: &Value, context: &Value) -> Result<ConditionsOutcome, ConditionError> {
     let scope = ContextScope::new(context, Environment::default());
     let conditions = Conditions::parse(conditions).unwrap();
     conditions.evaluate(&mut Substitution::new(&scope), &mut Effort::default())

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
 use super::{Comments, Node, NodeKind, NodeStyle};
-use crate::event::{Event, Form, Properties, Scalar};
+use crate::events::event::{CollectionForm, Event, Properties, Scalar};
+use crate::events::parse::Events;
+use crate::events::{decode, syntax};
 use crate::options::{Limits, ScalarTable};
-use crate::parse::Events;
 use crate::resolve::{Typed, plain};
-use crate::{decode, syntax};
 
 /// Reads the first document of a source; `None` if there is nothing in it.
 ///
@@ -110,10 +110,10 @@ impl<'t> Reader<'t> {
         kind: NodeKind,
         tag: &str,
         properties: &Properties<'t>,
-        form: Form,
+        form: CollectionForm,
     ) -> Node {
         let mut node = Node { kind, comments: self.events.take_comments(), ..Node::default() };
-        if form == Form::Flow {
+        if form == CollectionForm::Flow {
             node.style = NodeStyle::FLOW;
         }
         self.give_properties(&mut node, properties, || tag);

@@ -1,6 +1,6 @@
 //! What go-yaml v3 finds in a scalar before it writes it.
 
-use crate::style::{is_break, is_printable};
+use crate::emitter::style::{is_break, is_printable};
 
 /// Which styles can hold a text.
 #[derive(Clone, Copy, Debug)]

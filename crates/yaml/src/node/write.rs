@@ -7,7 +7,7 @@
 use super::read::plain_tag;
 use super::scalar::{Shape, escape, needs_escape};
 use super::{Comments, Node, NodeKind, NodeStyle};
-use crate::style::is_break;
+use crate::emitter::style::is_break;
 
 /// Documents with `---` between them. Nodes that are not documents stand for one each.
 pub fn emit_nodes<'n>(documents: impl IntoIterator<Item = &'n Node>) -> String {
@@ -53,7 +53,7 @@ struct Emitter {
 
 /// Where a node stands.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct NodeContext {
     /// Behind the `-` of a block list.
     item: bool,
     /// A key or value.
@@ -98,7 +98,7 @@ impl Emitter {
         let root = node.root();
         self.announce(root, "");
         self.head();
-        let place = Place::default();
+        let place = NodeContext::default();
         self.start(root, place);
         self.line_and_foot();
         self.rest(root, place);
@@ -139,7 +139,7 @@ impl Emitter {
     }
 
     /// A scalar or an alias; of collections only what stands before their content.
-    fn start(&mut self, node: &Node, place: Place) {
+    fn start(&mut self, node: &Node, place: NodeContext) {
         self.in_map = place.in_map;
         self.simple_key = place.simple_key;
         if node.kind == NodeKind::Alias {
@@ -162,7 +162,7 @@ impl Emitter {
     }
 
     /// The content of a collection.
-    fn rest(&mut self, node: &Node, place: Place) {
+    fn rest(&mut self, node: &Node, place: NodeContext) {
         let flow =
             self.flow_level > 0 || node.style.has(NodeStyle::FLOW) || node.content.is_empty();
         match (node.kind, flow) {
@@ -174,7 +174,7 @@ impl Emitter {
         }
     }
 
-    fn block_list(&mut self, list: &Node, place: Place) {
+    fn block_list(&mut self, list: &Node, place: NodeContext) {
         let compact = self.in_map && (self.column == 0 || !self.indention);
         self.deepen(false, place.item, compact);
         for inner in &list.content {
@@ -182,7 +182,7 @@ impl Emitter {
             self.head();
             self.line_up();
             self.indicator("-", true, false, true);
-            let place = Place { item: true, ..Place::default() };
+            let place = NodeContext { item: true, ..NodeContext::default() };
             self.start(inner, place);
             self.line_and_foot();
             self.rest(inner, place);
@@ -191,7 +191,7 @@ impl Emitter {
         self.leave();
     }
 
-    fn block_map(&mut self, map: &Node, place: Place) {
+    fn block_map(&mut self, map: &Node, place: NodeContext) {
         self.deepen(false, place.item, false);
         let mut tail = "";
         for (key, value) in map.entries() {
@@ -205,7 +205,7 @@ impl Emitter {
                 self.key_line = std::mem::take(&mut self.comments.line);
             }
             let simple = is_simple_key(key);
-            let place = Place { in_map: true, simple_key: simple, ..Place::default() };
+            let place = NodeContext { in_map: true, simple_key: simple, ..NodeContext::default() };
             if !simple {
                 self.indicator("?", true, false, true);
             }
@@ -243,7 +243,7 @@ impl Emitter {
                 _ => {}
             }
         }
-        let place = Place { in_map: true, ..Place::default() };
+        let place = NodeContext { in_map: true, ..NodeContext::default() };
         self.start(value, place);
         self.line_and_foot();
         self.rest(value, place);
@@ -254,7 +254,7 @@ impl Emitter {
         !self.comments.line.is_empty() || !self.comments.foot.is_empty() || !self.tail.is_empty()
     }
 
-    fn flow_list(&mut self, list: &Node, place: Place) {
+    fn flow_list(&mut self, list: &Node, place: NodeContext) {
         self.indicator("[", true, true, false);
         self.deepen(true, place.item, false);
         self.flow_level += 1;
@@ -269,7 +269,7 @@ impl Emitter {
                 self.line_up();
             }
             trailed = self.trails();
-            self.flow_node(inner, Place::default());
+            self.flow_node(inner, NodeContext::default());
         }
         self.wait("", &list.comments.line, &list.comments.foot);
         self.flow_level -= 1;
@@ -282,7 +282,7 @@ impl Emitter {
     }
 
     /// A node in brackets or braces; a comment behind it stands behind the comma.
-    fn flow_node(&mut self, node: &Node, place: Place) {
+    fn flow_node(&mut self, node: &Node, place: NodeContext) {
         self.start(node, place);
         if self.trails() {
             self.indicator(",", false, false, false);
@@ -291,7 +291,7 @@ impl Emitter {
         self.rest(node, place);
     }
 
-    fn flow_map(&mut self, map: &Node, place: Place) {
+    fn flow_map(&mut self, map: &Node, place: NodeContext) {
         self.indicator("{", true, true, false);
         self.deepen(true, place.item, false);
         self.flow_level += 1;
@@ -310,7 +310,7 @@ impl Emitter {
                 self.line_up();
             }
             let simple = is_simple_key(key);
-            let place = Place { in_map: true, simple_key: simple, ..Place::default() };
+            let place = NodeContext { in_map: true, simple_key: simple, ..NodeContext::default() };
             if !simple {
                 self.indicator("?", true, false, false);
             }
@@ -319,7 +319,7 @@ impl Emitter {
             self.announce(value, "");
             self.indicator(":", !simple, false, false);
             trailed = self.trails();
-            self.flow_node(value, Place { in_map: true, ..Place::default() });
+            self.flow_node(value, NodeContext { in_map: true, ..NodeContext::default() });
         }
         self.wait("", &map.comments.line, &map.comments.foot);
         if !tail.is_empty() {

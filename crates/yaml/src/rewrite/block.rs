@@ -5,7 +5,7 @@ use std::ops::Range;
 use kiln_value::{Key, List, Map, Value};
 
 use super::{Around, Change, Rewriter, Unclear, pairing};
-use crate::emit::emit;
+use crate::emitter::emit::emit;
 use crate::span::{Parts, Spot};
 
 type Entry = (Key, Range<usize>, Spot);

@@ -4,7 +4,7 @@ use kiln_value::{Key, List, Map, Value};
 use std::ops::Range;
 
 use super::{Around, Change, Rewriter, Unclear, pairing};
-use crate::emit::emit;
+use crate::emitter::emit::emit;
 use crate::span::Spot;
 
 impl Rewriter<'_> {

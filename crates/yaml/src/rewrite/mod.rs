@@ -22,7 +22,7 @@ use kiln_diagnostic::{Diagnostic, Source};
 use kiln_value::Value;
 
 use crate::document::{Document, read};
-use crate::emit::emit;
+use crate::emitter::emit::emit;
 use crate::options::ReadOptions;
 use crate::span::{Parts, Spot};
 

@@ -120,7 +120,7 @@ impl<'a> Stage<'a> {
         command.arg(format!("--as-admission={}", account(ADMISSION)));
         command.arg(format!("--webhook-url=https://127.0.0.1:{port}"));
         command.arg(format!("--listen=127.0.0.1:{port}"));
-        Process::spawn(&command, &self.plane.folder().join("kiln"))
+        Process::spawn(&command, &self.plane.directory().join("kiln"))
     }
 
     /// One of Kyverno's controllers, with the arguments and the environment of its Deployment.
@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
         if self.who == Who::KyvernoUnthrottled {
             command.args(["--clientRateLimitQPS=1000", "--clientRateLimitBurst=2000"]);
         }
-        Process::spawn(&command, &self.plane.folder().join(name))
+        Process::spawn(&command, &self.plane.directory().join(name))
     }
 }
 

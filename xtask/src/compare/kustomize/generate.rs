@@ -93,14 +93,14 @@ pub(super) fn tree(seed: u64) -> Tree {
     let mut objects = Vec::new();
     let mut below = Vec::new();
     for base in 0..bases {
-        let folder = format!("base{base}");
-        objects.extend(objects::base(random, base, &folder, &mut tree.files));
-        below.push(folder);
+        let directory = format!("base{base}");
+        objects.extend(objects::base(random, base, &directory, &mut tree.files));
+        below.push(directory);
     }
     let layers = 1 + random.below(2);
     for layer in 0..layers {
         let is_last = layer + 1 == layers;
-        let folder = if is_last { ROOT.to_owned() } else { format!("layer{layer}") };
+        let directory = if is_last { ROOT.to_owned() } else { format!("layer{layer}") };
         let mut kustomization = map::<String>([]);
         kustomization.put("resources", list(below.iter().map(|path| scalar(format!("../{path}")))));
         if random.once_in(4) {
@@ -113,12 +113,12 @@ pub(super) fn tree(seed: u64) -> Tree {
             tree.files.push((format!("{component}/kustomization.yaml"), vec![body]));
             kustomization.put("components", list([scalar(format!("../{component}"))]));
         }
-        fields::fill(random, &mut kustomization, &objects, &folder, &mut tree.files);
+        fields::fill(random, &mut kustomization, &objects, &directory, &mut tree.files);
         if is_last {
             fields::for_the_whole_build(random, &mut kustomization);
         }
-        tree.files.push((format!("{folder}/kustomization.yaml"), vec![kustomization]));
-        below = vec![folder];
+        tree.files.push((format!("{directory}/kustomization.yaml"), vec![kustomization]));
+        below = vec![directory];
     }
     tree
 }

@@ -21,16 +21,16 @@ use crate::record;
 /// The texts of a tree by path; what is built lies at [`ROOT`].
 type Files = BTreeMap<String, String>;
 
-/// The folder of the outermost kustomization.
+/// The directory of the outermost kustomization.
 const ROOT: &str = "top";
 /// Where trees lie in memory.
-const FOLDER: &str = "/tree";
+const DIRECTORY: &str = "/tree";
 /// So many trees are given to kustomize at once.
 const BATCH: u64 = 50;
 
 /// What a build gave.
 #[derive(Clone, PartialEq, Eq)]
-enum Outcome {
+enum ComparisonOutcome {
     Built(String),
     Failed(String),
 }
@@ -44,12 +44,16 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(kiln: &Outcome, kustomize: &Outcome) -> Option<Kind> {
+    fn of(kiln: &ComparisonOutcome, kustomize: &ComparisonOutcome) -> Option<Kind> {
         match (kiln, kustomize) {
-            (Outcome::Failed(_), Outcome::Failed(_)) => None,
-            (Outcome::Failed(_), Outcome::Built(_)) => Some(Kind::OnlyKilnFails),
-            (Outcome::Built(_), Outcome::Failed(_)) => Some(Kind::OnlyKustomizeFails),
-            (Outcome::Built(kiln), Outcome::Built(kustomize)) => {
+            (ComparisonOutcome::Failed(_), ComparisonOutcome::Failed(_)) => None,
+            (ComparisonOutcome::Failed(_), ComparisonOutcome::Built(_)) => {
+                Some(Kind::OnlyKilnFails)
+            }
+            (ComparisonOutcome::Built(_), ComparisonOutcome::Failed(_)) => {
+                Some(Kind::OnlyKustomizeFails)
+            }
+            (ComparisonOutcome::Built(kiln), ComparisonOutcome::Built(kustomize)) => {
                 (kiln != kustomize).then_some(Kind::OtherBytes)
             }
         }
@@ -69,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         let theirs = kustomize.build_all(&files)?;
         for ((seed, tree), (files, theirs)) in seeds.iter().zip(trees).zip(files.iter().zip(theirs))
         {
-            failures += usize::from(matches!(theirs, Outcome::Failed(_)));
+            failures += usize::from(matches!(theirs, ComparisonOutcome::Failed(_)));
             if let Some(kind) = Kind::of(&build(files), &theirs) {
                 if different.len() < args.show {
                     let small = shrink::smallest(tree, kind, &kustomize)?;
@@ -100,7 +104,7 @@ struct Kustomize {
 }
 
 impl Kustomize {
-    fn build_all(&self, trees: &[Files]) -> Result<Vec<Outcome>> {
+    fn build_all(&self, trees: &[Files]) -> Result<Vec<ComparisonOutcome>> {
         let cases: Vec<serde_json::Value> = trees
             .iter()
             .map(|files| serde_json::json!({ "name": "tree", "files": files, "root": ROOT }))
@@ -109,23 +113,23 @@ impl Kustomize {
         ensure!(results.len() == trees.len(), "{} results for {}", results.len(), trees.len());
         let outcomes = results.iter().map(|result| {
             let text = |key: &str| result[key].as_str().map(str::to_owned);
-            let failed = || Outcome::Failed(text("error").unwrap_or_default());
-            text("output").map_or_else(failed, Outcome::Built)
+            let failed = || ComparisonOutcome::Failed(text("error").unwrap_or_default());
+            text("output").map_or_else(failed, ComparisonOutcome::Built)
         });
         Ok(outcomes.collect())
     }
 }
 
 /// What Kiln makes of a tree.
-fn build(files: &Files) -> Outcome {
+fn build(files: &Files) -> ComparisonOutcome {
     let mut tree = Memory::new();
     for (path, text) in files {
-        tree.write(&format!("{FOLDER}/{path}"), text.as_str());
+        tree.write(&format!("{DIRECTORY}/{path}"), text.as_str());
     }
-    let options = Options { working_directory: FOLDER.to_owned(), ..Options::default() };
-    match Build::new(&tree, &options).run(&format!("{FOLDER}/{ROOT}")) {
-        Ok(output) => Outcome::Built(output.yaml),
-        Err(failed) => Outcome::Failed(failed.error.to_string()),
+    let options = Options { working_directory: DIRECTORY.to_owned(), ..Options::default() };
+    match Build::new(&tree, &options).run(&format!("{DIRECTORY}/{ROOT}")) {
+        Ok(output) => ComparisonOutcome::Built(output.yaml),
+        Err(failed) => ComparisonOutcome::Failed(failed.error.to_string()),
     }
 }
 
@@ -137,14 +141,14 @@ fn show(seed: u64, tree: &generate::Tree, kustomize: &Kustomize) -> Result<()> {
         eprintln!("-- {path}\n{}", text.trim_end());
     }
     match (build(&files), theirs) {
-        (Outcome::Built(ours), Outcome::Built(theirs)) => {
+        (ComparisonOutcome::Built(ours), ComparisonOutcome::Built(theirs)) => {
             eprintln!(
                 ">> kustomize, then Kiln:\n{}",
                 difference(&theirs, &ours).unwrap_or_default()
             );
         }
-        (Outcome::Failed(why), _) => eprintln!(">> only Kiln fails: {why}"),
-        (_, Outcome::Failed(why)) => eprintln!(">> only kustomize fails: {why}"),
+        (ComparisonOutcome::Failed(why), _) => eprintln!(">> only Kiln fails: {why}"),
+        (_, ComparisonOutcome::Failed(why)) => eprintln!(">> only kustomize fails: {why}"),
     }
     eprintln!();
     Ok(())

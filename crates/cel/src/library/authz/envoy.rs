@@ -4,7 +4,7 @@ use kiln_value::{Str, Value, value};
 
 use super::{is, part, with_entry, with_field};
 use crate::env::{EnvBuilder, Structure};
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::{Type, Val};
@@ -138,23 +138,23 @@ pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
         .variable("object", message("envoy.service.auth.v3.CheckRequest"))
 }
 
-fn denied(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn denied(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::Int(status)] = args else { return Err(no_such_overload()) };
     Ok(part(DENIED, [("status", Value::from(*status))]))
 }
 
-fn pair(args: &[Val], kind: &'static str) -> Result<Val, Failure> {
+fn pair(args: &[Val], kind: &'static str) -> Result<Val, EvalFailure> {
     let [Val::String(key), Val::String(value)] = args else { return Err(no_such_overload()) };
     Ok(part(kind, [("key", Value::from(key.clone())), ("value", Value::from(value.clone()))]))
 }
 
-fn with_body(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn with_body(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [denied, Val::String(body)] = args else { return Err(no_such_overload()) };
     with_field(denied, DENIED, "body", Value::from(body.clone()))
 }
 
 /// Adds a header or a parameter to a list of a response.
-fn add(args: &[Val], list: &'static str, kind: &'static str) -> Result<Val, Failure> {
+fn add(args: &[Val], list: &'static str, kind: &'static str) -> Result<Val, EvalFailure> {
     let (response, entry) = match args {
         [response, entry] => (response, Value::Map(is(entry, kind)?)),
         [response, Val::String(key), Val::String(value)] => {
@@ -166,12 +166,12 @@ fn add(args: &[Val], list: &'static str, kind: &'static str) -> Result<Val, Fail
     with_entry(response, of, list, entry)
 }
 
-fn name(args: &[Val], list: &'static str) -> Result<Val, Failure> {
+fn name(args: &[Val], list: &'static str) -> Result<Val, EvalFailure> {
     let [ok, Val::String(name)] = args else { return Err(no_such_overload()) };
     with_entry(ok, OK, list, Value::from(name.clone()))
 }
 
-fn keep_empty_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn keep_empty_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let keep = match args {
         [_] => true,
         [_, Val::Bool(keep)] => *keep,
@@ -180,7 +180,7 @@ fn keep_empty_value(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     with_field(&args[0], HEADER, "keep_empty_value", Value::from(keep))
 }
 
-fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [inner] = args else { return Err(no_such_overload()) };
     match is(inner, OK) {
         Ok(ok) => Ok(part(RESPONSE, [("ok", Value::Map(ok))])),
@@ -188,12 +188,12 @@ fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     }
 }
 
-fn with_message(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn with_message(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [response, Val::String(message)] = args else { return Err(no_such_overload()) };
     with_field(response, RESPONSE, "message", Value::from(message.clone()))
 }
 
-fn with_metadata(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn with_metadata(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [response, metadata] = args else { return Err(no_such_overload()) };
     let metadata = context.json(metadata)?;
     with_field(response, RESPONSE, "dynamic_metadata", metadata)

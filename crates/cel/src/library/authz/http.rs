@@ -4,7 +4,7 @@ use kiln_value::{Str, Value};
 
 use super::{is, part};
 use crate::env::{EnvBuilder, Structure};
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::{Type, Val};
@@ -62,12 +62,12 @@ pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
         .variable("object", request)
 }
 
-fn denied(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn denied(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(reason)] = args else { return Err(no_such_overload()) };
     Ok(part(DENIED, [("reason", Value::from(reason.clone()))]))
 }
 
-fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [inner] = args else { return Err(no_such_overload()) };
     match is(inner, OK) {
         Ok(ok) => Ok(part(RESPONSE, [("ok", Value::Map(ok))])),
@@ -76,7 +76,7 @@ fn response(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 /// The values of a header or a parameter; none when it is not there.
-fn values(args: &[Val], field: &str, key: fn(&str) -> Str) -> Result<Val, Failure> {
+fn values(args: &[Val], field: &str, key: fn(&str) -> Str) -> Result<Val, EvalFailure> {
     let [Val::Map(attributes), Val::String(name)] = args else { return Err(no_such_overload()) };
     let found = match attributes.get_str(field) {
         Some(Val::Map(all)) => all.get_str(&key(name)),

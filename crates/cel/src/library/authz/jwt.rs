@@ -7,7 +7,7 @@ use kiln_value::{Map, Value, json};
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::library::kyverno::with_floats;
@@ -22,7 +22,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 /// A token that was signed with a secret: what it claims, and whether it is in force. One with another signature fails.
-fn decode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn decode(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::String(token), Val::String(secret)] = args else { return Err(no_such_overload()) };
     context.meter.charge((token.len() + secret.len()) as u64)?;
     let claims = verified(token, secret).map_err(|why| failure(format!("jwt.Decode: {why}")))?;

@@ -13,7 +13,7 @@ use kiln_value::{Map, Str, Value};
 
 use super::{PolicyScope, Registry, Texts, dialect, kubernetes, kyverno, language};
 use crate::env::{Env, EnvBuilder, Structure};
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::syntax::Dialect;
 use crate::value::Opaque;
 use crate::{Type, Val};
@@ -39,7 +39,7 @@ impl Asker {
 
 /// What an expression answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AuthzAnswer {
     /// The request may go on.
     Allowed,
     /// It may not.
@@ -53,17 +53,17 @@ pub enum Answer {
 
 /// A message that is being put together.
 #[derive(Debug)]
-struct Part {
+struct MessageDraft {
     kind: &'static str,
     fields: Map,
 }
 
-impl Opaque for Part {
+impl Opaque for MessageDraft {
     fn type_name(&self) -> &'static str {
         self.kind
     }
     fn equals(&self, other: &dyn Opaque) -> bool {
-        let other = other.as_any().downcast_ref::<Part>();
+        let other = other.as_any().downcast_ref::<MessageDraft>();
         other.is_some_and(|other| other.kind == self.kind && other.fields == self.fields)
     }
     fn to_text(&self) -> Option<String> {
@@ -75,11 +75,11 @@ impl Opaque for Part {
 }
 
 fn part(kind: &'static str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Val {
-    Arc::new(Part { kind, fields: fields.into_iter().collect() }).into()
+    Arc::new(MessageDraft { kind, fields: fields.into_iter().collect() }).into()
 }
 
-fn is(value: &Val, kind: &'static str) -> Result<Map, Failure> {
-    let part = value.as_opaque::<Part>().filter(|part| part.kind == kind);
+fn is(value: &Val, kind: &'static str) -> Result<Map, EvalFailure> {
+    let part = value.as_opaque::<MessageDraft>().filter(|part| part.kind == kind);
     part.map(|part| part.fields.clone()).ok_or_else(no_such_overload)
 }
 
@@ -89,11 +89,11 @@ fn with_entry(
     kind: &'static str,
     list: &'static str,
     entry: Value,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let mut fields = is(value, kind)?;
     let entries = fields.get_or_insert_with(list, Value::list);
     entries.as_list_mut().ok_or_else(no_such_overload)?.push(entry);
-    Ok(Arc::new(Part { kind, fields }).into())
+    Ok(Arc::new(MessageDraft { kind, fields }).into())
 }
 
 /// The part with a field set.
@@ -102,22 +102,22 @@ fn with_field(
     kind: &'static str,
     field: &'static str,
     to: Value,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let mut fields = is(value, kind)?;
     fields.insert(field, to);
-    Ok(Arc::new(Part { kind, fields }).into())
+    Ok(Arc::new(MessageDraft { kind, fields }).into())
 }
 
 /// The answer that a value is; none when it is none.
-pub(crate) fn answer(value: &Val) -> Option<Answer> {
-    let part = value.as_opaque::<Part>()?;
+pub(crate) fn answer(value: &Val) -> Option<AuthzAnswer> {
+    let part = value.as_opaque::<MessageDraft>()?;
     let denied = match part.kind {
         http::RESPONSE | envoy::RESPONSE => part.fields.get("denied"),
         _ => return None,
     };
     Some(match denied {
-        None => Answer::Allowed,
-        Some(denied) => Answer::Denied {
+        None => AuthzAnswer::Allowed,
+        Some(denied) => AuthzAnswer::Denied {
             status: denied.get("status").and_then(Value::as_i64),
             reason: denied.str_at(["reason"]).unwrap_or_default().into(),
         },

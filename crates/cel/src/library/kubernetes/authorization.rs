@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::env::EnvBuilder;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::host::{Authorization, AuthorizationCheck};
 use crate::library::Registry;
@@ -135,11 +135,11 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn question(value: &Val) -> Result<&Question, Failure> {
+fn question(value: &Val) -> Result<&Question, EvalFailure> {
     value.as_opaque::<Question>().ok_or_else(no_such_overload)
 }
 
-fn decision(args: &[Val]) -> Result<&Authorization, Failure> {
+fn decision(args: &[Val]) -> Result<&Authorization, EvalFailure> {
     args[0].as_opaque::<Decision>().map(|it| &it.0).ok_or_else(no_such_overload)
 }
 
@@ -147,14 +147,14 @@ fn ask(
     args: &[Val],
     stage: &'static str,
     set: impl Fn(&mut AuthorizationCheck, String),
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let [receiver, Val::String(text)] = args else { return Err(no_such_overload()) };
     let mut check = question(receiver)?.check.clone();
     set(&mut check, text.to_string());
     Ok(Arc::new(Question { stage, check }).into())
 }
 
-fn service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [receiver, Val::String(namespace), Val::String(name)] = args else {
         return Err(no_such_overload());
     };
@@ -163,7 +163,7 @@ fn service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Arc::new(Question { stage: AUTHORIZER, check }).into())
 }
 
-fn check(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn check(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [receiver, Val::String(verb)] = args else { return Err(no_such_overload()) };
     // Kubernetes: one check is expensive, it may call out.
     context.meter.charge(350_000)?;

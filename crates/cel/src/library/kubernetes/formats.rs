@@ -9,9 +9,9 @@ use base64::prelude::BASE64_STANDARD;
 use kiln_text::{Time, names};
 
 use super::url::Url;
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
-use crate::library::{Registry, Run};
+use crate::library::{FunctionBody, Registry};
 use crate::value::Opaque;
 use crate::{Type, Val};
 
@@ -73,7 +73,7 @@ fn is_date(text: &str) -> bool {
 
 pub(super) fn register(registry: &mut Registry) {
     registry.type_name(Type::opaque("kubernetes.NamedFormat"));
-    let makers: [(&'static str, Run); FORMATS.len()] = [
+    let makers: [(&'static str, FunctionBody); FORMATS.len()] = [
         ("format.dns1123Label(): kubernetes.NamedFormat", |_, _| Ok(format(0))),
         ("format.dns1123Subdomain(): kubernetes.NamedFormat", |_, _| Ok(format(1))),
         ("format.dns1035Label(): kubernetes.NamedFormat", |_, _| Ok(format(2))),
@@ -100,14 +100,14 @@ fn format(at: usize) -> Val {
     Arc::new(Format { name, check }).into()
 }
 
-fn named(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn named(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(name) = &args[0] else { return Err(no_such_overload()) };
     let found = FORMATS.iter().position(|(known, _)| known == name);
     found.map_or(Ok(Val::none()), |at| Val::some(format(at)))
 }
 
 /// None when the text is valid, else what is wrong with it.
-fn validate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn validate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [format, Val::String(text)] = args else { return Err(no_such_overload()) };
     let format = format.as_opaque::<Format>().ok_or_else(no_such_overload)?;
     context.meter.charge_text(text.len() as u64)?;

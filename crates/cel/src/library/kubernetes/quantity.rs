@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kiln_text::Quantity;
 use kiln_text::quantity::Format;
 
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::value::Opaque;
@@ -88,24 +88,24 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Quantity, Failure> {
+fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Quantity, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Quantity::parse(text).map_err(|error| failure(error.to_string()))
 }
 
-fn quantity(value: &Val) -> Result<&Quantity, Failure> {
+fn quantity(value: &Val) -> Result<&Quantity, EvalFailure> {
     value.as_opaque::<Quantity>().ok_or_else(no_such_overload)
 }
 
-fn order(args: &[Val]) -> Result<Ordering, Failure> {
+fn order(args: &[Val]) -> Result<Ordering, EvalFailure> {
     Ok(quantity(&args[0])?.cmp(quantity(&args[1])?))
 }
 
 fn arithmetic<E: ToString>(
     args: &[Val],
     combine: impl Fn(&Quantity, &Quantity) -> Result<Quantity, E>,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     let left = quantity(&args[0])?;
     let combined = match &args[1] {
         Val::Int(i) => combine(left, &Quantity::new(*i, Format::DecimalSI)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kiln_text::semver::Version;
 
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::value::Opaque;
@@ -66,7 +66,7 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Version, Failure> {
+fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Version, EvalFailure> {
     let (text, normalize) = match args {
         [Val::String(text)] => (text, false),
         [Val::String(text), Val::Bool(normalize)] => (text, *normalize),
@@ -77,15 +77,15 @@ fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Version, Failure> {
     version.map_err(|error| failure(error.to_string()))
 }
 
-fn version(value: &Val) -> Result<&Version, Failure> {
+fn version(value: &Val) -> Result<&Version, EvalFailure> {
     value.as_opaque::<Version>().ok_or_else(no_such_overload)
 }
 
-fn number(args: &[Val], read: impl Fn(&Version) -> u64) -> Result<Val, Failure> {
+fn number(args: &[Val], read: impl Fn(&Version) -> u64) -> Result<Val, EvalFailure> {
     let number = i64::try_from(read(version(&args[0])?));
     Ok(Val::Int(number.map_err(|_| failure("integer overflow"))?))
 }
 
-fn order(args: &[Val]) -> Result<Ordering, Failure> {
+fn order(args: &[Val]) -> Result<Ordering, EvalFailure> {
     Ok(version(&args[0])?.cmp(version(&args[1])?))
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::value::{MapBuilder, MapKey, Opaque};
@@ -70,11 +70,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(query, &["(kubernetes.URL).getQuery(): map(string, list(string))"]);
 }
 
-fn url(args: &[Val]) -> Result<&Url, Failure> {
+fn url(args: &[Val]) -> Result<&Url, EvalFailure> {
     args[0].as_opaque::<Url>().ok_or_else(no_such_overload)
 }
 
-fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Url, Failure> {
+fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Url, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Url::parse(text).map_err(|why| {
@@ -193,7 +193,7 @@ fn escape_path(path: &str) -> String {
 }
 
 /// Names and values of the query; pairs that are not well-formed are left out, as in Go.
-fn query(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn query(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let query = &url(args)?.query;
     context.meter.charge_text(query.len() as u64)?;
     let mut values: Vec<(String, Vec<Val>)> = Vec::new();

@@ -4,10 +4,10 @@ use kiln_value::{List, Map, Number, SegmentRef, Str, Value, json};
 
 use super::host_failure;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
-use crate::value::{Form, Keys, MapBuilder, MapKey, to_json};
+use crate::value::{JsonForm, Keys, MapBuilder, MapKey, to_json};
 
 /// The type of what `parseServiceAccount` gives.
 pub(super) const SERVICE_ACCOUNT: &str = "user.ServiceAccount";
@@ -43,7 +43,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(set_field, &["(map(string, dyn)).setField(string, dyn): map(string, dyn)"]);
 }
 
-fn unmarshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn unmarshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [_, Val::String(text)] = args else { return Err(no_such_overload()) };
     context.meter.charge(text.len() as u64)?;
     let value = json::parse(text).map_err(|error| failure(error.to_string()))?;
@@ -66,10 +66,10 @@ pub(crate) fn with_floats(value: Value) -> Value {
     }
 }
 
-fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let mut room = context.meter.output_limit();
     let before = room;
-    let form = Form { keys: Keys::StringsOnly, finite_only: true };
+    let form = JsonForm { keys: Keys::StringsOnly, finite_only: true };
     let value = to_json(&args[1], form, &mut room).map_err(|error| match error {
         crate::ToJsonError::NotFinite => {
             failure("json: unsupported value: a number that is not finite")
@@ -85,14 +85,14 @@ fn marshal(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(text))
 }
 
-fn parse_yaml(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn parse_yaml(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [_, Val::String(text)] = args else { return Err(no_such_overload()) };
     context.meter.charge(text.len() as u64)?;
     let value = context.host.parse_yaml(text);
     Ok(Val::from(with_floats(value.map_err(|error| host_failure("parse YAML", &error))?)))
 }
 
-fn decode_certificate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn decode_certificate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(pem) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge(pem.len() as u64)?;
     let value = context.host.decode_certificate(pem);
@@ -100,7 +100,7 @@ fn decode_certificate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Fa
 }
 
 /// Keys from the objects of one list, values from those of another.
-fn list_obj_to_map(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn list_obj_to_map(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::List(keys), Val::List(values), Val::String(key_field), Val::String(value_field)] =
         args
     else {
@@ -141,7 +141,7 @@ fn list_obj_to_map(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failu
     map.finish()
 }
 
-fn parse_service_account(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn parse_service_account(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(user) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(user.len() as u64)?;
     let parts = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
@@ -153,7 +153,7 @@ fn parse_service_account(context: &mut Context<'_>, args: &[Val]) -> Result<Val,
 
 /// A copy of a map with the value at a dotted path replaced. Missing maps are made, numbers index
 /// lists, `\.` is a dot within a key.
-fn set_field(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn set_field(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [receiver, Val::String(path), value] = args else { return Err(no_such_overload()) };
     let mut object = context.json(receiver)?;
     let value = context.json(value)?;

@@ -3,7 +3,7 @@
 use kiln_value::{Str, Value};
 
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::host::Effect;
 use crate::library::{PolicyScope, Registry};
@@ -52,7 +52,11 @@ pub(super) fn register(registry: &mut Registry, scope: &PolicyScope) {
 }
 
 /// Notes the objects; all of them or, when one is not an object, none.
-fn apply(context: &mut Context<'_>, namespace: Option<Str>, value: &Val) -> Result<Val, Failure> {
+fn apply(
+    context: &mut Context<'_>,
+    namespace: Option<Str>,
+    value: &Val,
+) -> Result<Val, EvalFailure> {
     let mut objects = Vec::new();
     collect(context, value, &mut String::new(), &mut objects)?;
     context.effects.push(Effect::Generate { namespace, objects });
@@ -65,7 +69,7 @@ fn collect(
     value: &Val,
     place: &mut String,
     objects: &mut Vec<Value>,
-) -> Result<(), Failure> {
+) -> Result<(), EvalFailure> {
     context.meter.charge(1)?;
     match value {
         Val::List(list) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_value::{Map, Str, Value};
 
 use super::string_pairs;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::host::HttpRequest;
 use crate::library::Registry;
@@ -84,7 +84,7 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn new_client(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn new_client(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [receiver, Val::String(pem)] = args else { return Err(no_such_overload()) };
     if pem.is_empty() {
         return Ok(receiver.clone());
@@ -99,7 +99,7 @@ fn with_body(
     context: &mut Context<'_>,
     method: &'static str,
     args: &[Val],
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     match args {
         [client, Val::String(url), body] => send(context, method, client, url, Some(body), None),
         [client, Val::String(url), body, headers] => {
@@ -116,7 +116,7 @@ fn send(
     url: &str,
     body: Option<&Val>,
     headers: Option<&Val>,
-) -> Result<Val, Failure> {
+) -> Result<Val, EvalFailure> {
     context.meter.charge(10_000)?;
     let client = client.as_opaque::<Client>().ok_or_else(no_such_overload)?;
     let body = body.map(|body| context.json(body)).transpose()?;

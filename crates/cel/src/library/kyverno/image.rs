@@ -7,7 +7,7 @@ use kiln_text::image::Reference;
 use kiln_value::Str;
 
 use super::host_failure;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 use crate::value::Opaque;
@@ -21,7 +21,7 @@ struct Image {
 }
 
 impl Image {
-    fn parse(text: &Str) -> Result<Self, Failure> {
+    fn parse(text: &Str) -> Result<Self, EvalFailure> {
         let reference = Reference::parse(text).map_err(|error| failure(error.to_string()))?;
         let whole = reference.repository();
         let own = whole.strip_prefix("library/").filter(|_| !text.contains("library/"));
@@ -124,17 +124,17 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Image, Failure> {
+fn parse(context: &mut Context<'_>, args: &[Val]) -> Result<Image, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     Image::parse(text)
 }
 
-fn image(args: &[Val]) -> Result<&Image, Failure> {
+fn image(args: &[Val]) -> Result<&Image, EvalFailure> {
     args[0].as_opaque::<Image>().ok_or_else(no_such_overload)
 }
 
-fn metadata(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn metadata(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(10_000)?;
     let [_, Val::String(image)] = args else { return Err(no_such_overload()) };
     let found = context.host.image_metadata(image);

@@ -19,7 +19,7 @@ use kiln_value::Str;
 
 use super::{PolicyScope, Registry};
 use crate::env::{EnvBuilder, Structure};
-use crate::error::{Failure, failure};
+use crate::error::{EvalFailure, failure};
 use crate::host::HostError;
 use crate::value::Opaque;
 use crate::{Type, Val};
@@ -93,13 +93,13 @@ pub(super) fn declare_receivers(builder: EnvBuilder) -> EnvBuilder {
 }
 
 /// A failed host call in Kyverno's words.
-fn host_failure(action: &str, error: &HostError) -> Failure {
+fn host_failure(action: &str, error: &HostError) -> EvalFailure {
     let denied = if error.forbidden { "permission denied: " } else { "" };
     failure(format!("failed to {action}: {denied}{}", error.message))
 }
 
 /// String pairs of a map argument: labels or headers.
-fn string_pairs(value: &Val) -> Result<Vec<(Str, Str)>, Failure> {
+fn string_pairs(value: &Val) -> Result<Vec<(Str, Str)>, EvalFailure> {
     let Val::Map(map) = value else { return Err(crate::error::no_such_overload()) };
     map.iter()
         .map(|(key, value)| match (key, value) {

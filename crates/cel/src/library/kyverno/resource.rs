@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_value::{Str, Value};
 
 use super::{host_failure, string_pairs};
-use crate::error::{Failure, no_such_overload};
+use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
 use crate::host::{Resource, ResourceRef};
 use crate::library::{PolicyScope, Registry};
@@ -128,7 +128,11 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// In a cluster policy the namespace is an argument, unless the call leaves it out.
-    fn read(context: &Context<'_>, args: &'a [Val], with_namespace: bool) -> Result<Self, Failure> {
+    fn read(
+        context: &Context<'_>,
+        args: &'a [Val],
+        with_namespace: bool,
+    ) -> Result<Self, EvalFailure> {
         let (api_version, resource, mut rest) = match &args[1..] {
             [Val::String(api_version), Val::String(resource), rest @ ..] => {
                 (api_version.as_str(), resource.as_str(), rest)
@@ -163,7 +167,7 @@ impl<'a> Target<'a> {
 /// What a read costs: more than looking at values, less than a search.
 const READ_COST: u64 = 1_000;
 
-fn get(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn get(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
     let target = Target::read(context, args, true)?;
     let [Val::String(name)] = target.rest else { return Err(no_such_overload()) };
@@ -173,7 +177,7 @@ fn get(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(found.map_or(Val::Null, Val::from))
 }
 
-fn list(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn list(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
     let target = Target::read(context, args, true)?;
     let labels = match target.rest {
@@ -185,7 +189,7 @@ fn list(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(found.map_err(|error| host_failure("list resource", &error))?))
 }
 
-fn post(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn post(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
     let target = Target::read(context, args, args.len() == 5)?;
     let [payload] = target.rest else { return Err(no_such_overload()) };
@@ -194,7 +198,7 @@ fn post(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(created.map_err(|error| host_failure("create resource", &error))?))
 }
 
-fn to_gvr(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_gvr(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [_, Val::String(api_version), Val::String(kind)] = args else {
         return Err(no_such_overload());
     };
@@ -203,7 +207,7 @@ fn to_gvr(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Arc::new(Gvr(found)).into())
 }
 
-fn global_context(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn global_context(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
     let (name, projection) = match args {
         [_, Val::String(name)] => (name, None),

@@ -14,7 +14,7 @@ use kiln_value::Str;
 
 use super::host_failure;
 use crate::Val;
-use crate::error::{Failure, failure, no_such_overload};
+use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::library::Registry;
 
@@ -39,7 +39,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(round, &["math.round(double, int): double"]);
 }
 
-fn digest<D: Digest>(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn digest<D: Digest>(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
     let digest = D::digest(text.as_bytes());
@@ -49,7 +49,7 @@ fn digest<D: Digest>(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Fai
 /// Why a random text could not be made.
 enum NoText {
     TooLarge(OutputTooLarge),
-    Host(Failure),
+    Host(EvalFailure),
 }
 
 impl From<OutputTooLarge> for NoText {
@@ -58,7 +58,7 @@ impl From<OutputTooLarge> for NoText {
     }
 }
 
-fn random(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn random(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let pattern = match args {
         [] => Str::new_static("[0-9a-z]{8}"),
         [Val::String(pattern)] if !pattern.is_empty() => pattern.clone(),
@@ -78,7 +78,7 @@ fn random(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(text))
 }
 
-fn compress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn compress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     // Kyverno: texts only, though the signature promises anything.
     let Val::String(text) = &args[0] else { return Err(no_such_overload()) };
     let bytes = text.as_bytes();
@@ -92,7 +92,7 @@ fn compress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
 }
 
 /// Inflates piece by piece, each one paid for: a small text can hide a huge one.
-fn decompress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn decompress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::Bytes(bytes) = &args[0] else { return Err(no_such_overload()) };
     let mut decoder = GzDecoder::new(&bytes[..]);
     let mut text = Vec::new();
@@ -110,12 +110,12 @@ fn decompress(context: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::from(text.map_err(|_| failure("failed to decompress: the text is not UTF-8"))?))
 }
 
-fn now(context: &mut Context<'_>, _: &[Val]) -> Result<Val, Failure> {
+fn now(context: &mut Context<'_>, _: &[Val]) -> Result<Val, EvalFailure> {
     let now = context.host.now();
     Ok(Val::Timestamp(now.map_err(|error| host_failure("read the clock", &error))?))
 }
 
-fn truncate(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn truncate(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::Timestamp(timestamp), Val::Duration(unit)] = args else {
         return Err(no_such_overload());
     };
@@ -123,14 +123,14 @@ fn truncate(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
     Ok(Val::Timestamp(truncated.ok_or_else(|| failure("timestamp overflow"))?))
 }
 
-fn to_cron(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn to_cron(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let Val::Timestamp(timestamp) = &args[0] else { return Err(no_such_overload()) };
     let time = timestamp.written().ok_or_else(|| failure("timestamp overflow"))?;
     Ok(Val::from(time.to_cron()))
 }
 
 // Kyverno: half away from zero, after scaling.
-fn round(_: &mut Context<'_>, args: &[Val]) -> Result<Val, Failure> {
+fn round(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [Val::Double(x), Val::Int(places)] = args else { return Err(no_such_overload()) };
     let scale = 10f64.powi(i32::try_from(*places).unwrap_or(i32::MAX));
     Ok(Val::Double((x * scale).round() / scale))

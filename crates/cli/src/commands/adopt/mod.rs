@@ -10,10 +10,10 @@ use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Host, compile_for, is_exception, is_policy};
 use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
-use kiln_live::{DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
+use kiln_runtime::{DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
 use kiln_services::HostAllowlist;
 use kiln_value::{Map, Value};
 use kiln_yaml::Document;
@@ -22,7 +22,9 @@ use serde_json::json;
 use super::plan::{by, rule};
 use crate::args::Format;
 use crate::cluster::admission_simulation::AdmissionSimulation;
-use crate::cluster::competing_engines::{KEEPING, KYVERNO, answering_engine, other_engine};
+use crate::cluster::competing_engines::{
+    KEEPING, KYVERNO, answering_engine, cleaning_engine, other_engine,
+};
 use crate::cluster::connection::{Connection, around, stored_policies};
 use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
@@ -93,6 +95,8 @@ struct Adoption {
     not_run: BTreeMap<&'static str, usize>,
     /// Deployments to stop first.
     engines: Vec<Stopped>,
+    /// The Deployment that runs cleanup policies.
+    cleaning: Option<String>,
     /// Webhook configurations to remove then.
     webhooks: Vec<OrphanedWebhook>,
 }
@@ -136,6 +140,13 @@ impl Adoption {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
+    /// Who runs the cleanup policies, and how many there are; none without such policies.
+    fn cleanup(&self) -> Option<(Option<&str>, String)> {
+        let many = self.not_run.get("cleanup")?;
+        let many = counted(*many, "cleanup policy", "cleanup policies");
+        Some((self.cleaning.as_deref(), many))
+    }
+
     fn is_smooth(&self) -> bool {
         self.fates.iter().all(|fate| fate.runs == Runs::Unchanged)
             && self.now.changes.is_empty()
@@ -145,7 +156,7 @@ impl Adoption {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
+    ui.has_formats_of("adopt")?;
     if let Some(path) = &args.values {
         return values::run(ui, path);
     }
@@ -171,7 +182,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         around: &around,
         admit: &|old, object| admission.admit(old, object),
     };
-    let now = kiln_live::plan(&reader, play);
+    let now = kiln_runtime::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let mut webhooks = Vec::new();
     for kind in orphaned_webhooks::KINDS {
@@ -187,6 +198,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         now,
         not_run,
         engines: deployments.iter().filter_map(Stopped::of).collect(),
+        cleaning: deployments.iter().find_map(cleaning_engine).map(|(name, _)| name),
         webhooks,
     };
     show(ui, &adoption)?;
@@ -305,6 +317,19 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
             )?;
         }
     }
+    match adoption.cleanup() {
+        Some((Some(deployment), many)) => writeln!(
+            out,
+            "keep      Deployment {deployment} (Kyverno): it runs {many}, which Kiln does not"
+        )?,
+        Some((None, many)) => {
+            writeln!(
+                out,
+                "not run   no controller runs {many}: keep Kyverno's cleanup-controller for it"
+            )?;
+        }
+        None => {}
+    }
     for left in &adoption.webhooks {
         writeln!(
             out,
@@ -411,14 +436,15 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
         "changes": changes.collect::<Vec<_>>(),
         "notDone": undone.collect::<Vec<_>>(),
         "stopFirst": engines.collect::<Vec<_>>(),
+        "keep": adoption.cleanup().and_then(|(deployment, _)| deployment),
         "removeThen": webhooks.collect::<Vec<_>>(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use kiln_live::NotApplied;
     use kiln_object::ObjectId;
+    use kiln_runtime::NotApplied;
     use kiln_value::value;
 
     use super::*;
@@ -430,6 +456,7 @@ mod tests {
             now,
             not_run: BTreeMap::new(),
             engines: Vec::new(),
+            cleaning: None,
             webhooks: Vec::new(),
         }
     }
@@ -465,6 +492,11 @@ mod tests {
         assert!(!said(&adoption).contains("enforces"));
         adoption.not_run = BTreeMap::from([("cleanup", 1)]);
         assert!(!said(&adoption).contains("enforces"), "another controller cleans up");
+        let alone = "not run   no controller runs 1 cleanup policy: keep Kyverno's cleanup-controller for it\n";
+        assert!(said(&adoption).contains(alone));
+        adoption.cleaning = Some("kyverno/cleanup".to_owned());
+        let kept = "keep      Deployment kyverno/cleanup (Kyverno): it runs 1 cleanup policy, which Kiln does not\n";
+        assert!(said(&adoption).contains(kept));
         adoption.not_run.extend([("validate", 2), ("verifyImages", 1)]);
         let said = said(&adoption);
         let wanted = "stop      Deployment kyverno/admission (Kyverno), before `kiln run` starts\n          \

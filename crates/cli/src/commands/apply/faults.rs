@@ -7,6 +7,7 @@ use kiln_diagnostic::SourceLocation;
 use kiln_engine::{Fault, RuleSet};
 use kiln_object::list;
 use kiln_offline::RuleResult;
+use kiln_rules::RuleId;
 use kiln_value::{Map, Path, Value};
 use kiln_yaml::{Document, Places};
 
@@ -17,16 +18,38 @@ pub(super) struct Written<'w> {
     resources: Vec<(Document, Path)>,
     /// Documents are read again for their places, each once.
     places: RefCell<HashMap<usize, Places>>,
+    of_rules: RefCell<HashMap<RuleId, Places>>,
 }
 
 impl<'w> Written<'w> {
-    /// The documents of the resources, in order.
-    pub(super) fn new(rules: &'w RuleSet, documents: &[Document]) -> Self {
+    /// The documents of the resources, in order, and those of data and requests.
+    pub(super) fn new(rules: &'w RuleSet, documents: &[Document], payloads: Vec<Document>) -> Self {
         let resources = documents.iter().flat_map(|document| {
             let places = list::places(document.value()).into_iter();
             places.map(|path| (document.clone(), path))
         });
-        Written { rules, resources: resources.collect(), places: RefCell::default() }
+        let payloads = payloads.into_iter().map(|document| (document, Path::root()));
+        Written {
+            rules,
+            resources: resources.chain(payloads).collect(),
+            places: RefCell::default(),
+            of_rules: RefCell::default(),
+        }
+    }
+
+    /// The rules.
+    pub(super) fn rules(&self) -> &'w RuleSet {
+        self.rules
+    }
+
+    /// Where a resource begins in its file; none for what rules made.
+    pub(super) fn resource(&self, result: &RuleResult) -> Option<SourceLocation> {
+        self.place_in(result.number?, &Path::root())
+    }
+
+    /// Where a rule was written.
+    pub(super) fn rule(&self, result: &RuleResult) -> Option<SourceLocation> {
+        self.place_in_rule(result, self.rules.rule(&result.rule)?.origin.path())
     }
 
     /// What is wrong with a resource, each with its places.
@@ -43,8 +66,11 @@ impl<'w> Written<'w> {
     }
 
     fn in_resource(&self, number: usize, fault: &Fault) -> Option<SourceLocation> {
+        self.place_in(number, fault.at.as_ref()?)
+    }
+
+    fn place_in(&self, number: usize, at: &Path) -> Option<SourceLocation> {
         let (document, base) = self.resources.get(number)?;
-        let at = fault.at.as_ref()?;
         let steps = base.segments().iter().chain(at.segments());
         let path: Path = steps.cloned().collect();
         let mut known = self.places.borrow_mut();
@@ -52,8 +78,16 @@ impl<'w> Written<'w> {
     }
 
     fn in_rule(&self, result: &RuleResult, fault: &Fault) -> Option<SourceLocation> {
-        let rule = self.rules.rule(&result.rule)?;
-        Some(rule.origin.place_of(fault.wanted.as_ref()?))
+        self.place_in_rule(result, fault.wanted.as_ref()?)
+    }
+
+    fn place_in_rule(&self, result: &RuleResult, path: &Path) -> Option<SourceLocation> {
+        let mut known = self.of_rules.borrow_mut();
+        if !known.contains_key(&result.rule) {
+            let origin = &self.rules.rule(&result.rule)?.origin;
+            known.insert(result.rule.clone(), origin.document().places());
+        }
+        Some(known.get(&result.rule)?.value(path))
     }
 }
 
@@ -73,14 +107,19 @@ impl Located<'_> {
         if let Some(place) = &self.place {
             line.push_str(&format!("{place}: "));
         }
-        if let Some(at) = self.fault.at.as_ref().filter(|at| !at.is_root()) {
-            line.push_str(&format!("{at}: "));
-        }
-        line.push_str(&self.fault.why);
+        line.push_str(&self.said());
         if let Some(wanted) = &self.wanted {
             line.push_str(&format!(" ({wanted})"));
         }
         line
+    }
+
+    /// Without places: `spec.hostNetwork: true does not match false`.
+    pub(super) fn said(&self) -> String {
+        match self.fault.at.as_ref().filter(|at| !at.is_root()) {
+            Some(at) => format!("{at}: {}", self.fault.why),
+            None => self.fault.why.clone(),
+        }
     }
 
     pub(super) fn as_value(&self) -> Value {

@@ -1,6 +1,9 @@
 //! `kiln apply`
 
 mod faults;
+mod junit;
+mod policy_report;
+mod sarif;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +33,9 @@ use crate::ui::Ui;
 ///
 /// Every resource counts as just created. Prints a report of what each rule did with each resource, then the objects;
 /// with --format yaml only the objects, with --format json everything. Exits with code 1 if a rule failed or rejects a
-/// resource; with --strict, also if a rule is not run.
+/// resource; with --strict, also if a rule is not run. A resource that fails is shown with the place of what is wrong in
+/// its file, the place in the policy that asks for something else, and the smallest change that makes it pass, if there
+/// is only one.
 ///
 /// With --resource - --format yaml, all piped objects are printed in order, changed or not, followed by the generated
 /// ones, for use as a Helm post-renderer.
@@ -93,7 +98,7 @@ pub(crate) struct Args {
     allow_service: Vec<HostAllowlist>,
 
     /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
-    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table) means --format
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -137,6 +142,10 @@ pub(crate) struct Args {
     #[arg(long, short)]
     table: bool,
 
+    /// Show only results that fail or cannot be evaluated; the summary counts all
+    #[arg(long)]
+    fail_only: bool,
+
     /// With --table, add messages
     #[arg(long)]
     detailed_results: bool,
@@ -168,7 +177,7 @@ pub(crate) struct Args {
         "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
         "detailed_results", "audit_warn", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
         "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
-        "json", "http_payload", "envoy_payload",
+        "json", "http_payload", "envoy_payload", "fail_only",
     ])]
     cluster: bool,
 
@@ -258,7 +267,10 @@ impl Accepted {
     }
 }
 
-pub(super) const FORMS: [Format; 4] = [Format::Text, Format::Table, Format::Yaml, Format::Json];
+pub(super) use show::change_as_value;
+
+pub(super) const FORMS: [Format; 6] =
+    [Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit, Format::Sarif];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     args.kyverno.check(ui, args.cluster)?;
@@ -276,8 +288,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         None => (ui.format(), None),
     };
     let ui = &ui.in_form(form);
-    ui.has_forms(&FORMS)?;
-    let payloads = payloads(args, global)?;
+    ui.has_formats_of("apply")?;
+    let (payloads, payload_documents) = payloads(args, global)?;
     if args.resource.is_empty() && payloads.is_empty() {
         return Err(Diagnostic::error("there are no resources to apply the policies to")
             .hint(
@@ -319,9 +331,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let limits =
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
+    let shows_fixes = matches!(ui.format(), Format::Text | Format::Json | Format::Sarif)
+        && !(args.table || args.policy_report);
+    let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;
     others.extend(context_objects(ui, global, args)?);
-    let written = Written::new(&rules, &resources);
+    let written = Written::new(&rules, &resources, payload_documents);
     let resources = objects_of(resources)?;
     let job = Job {
         rules: &rules,
@@ -351,22 +366,23 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     end(args, &compiled, unjudged, &report)
 }
 
-/// The data and requests that were given, each under the name of its file.
-fn payloads(args: &Args, global: &Global) -> Result<Vec<Given>, Failure> {
+/// The data and requests that were given, each under the name of its file, and their documents.
+fn payloads(args: &Args, global: &Global) -> Result<(Vec<Given>, Vec<Document>), Failure> {
     let lists = [
         (Payload::Json, &args.json),
         (Payload::Http, &args.http_payload),
         (Payload::Envoy, &args.envoy_payload),
     ];
-    let mut all = Vec::new();
+    let (mut all, mut documents) = (Vec::new(), Vec::new());
     for (payload, paths) in lists {
         for document in read_all(paths, global)? {
             let name = document.place().source().name().to_owned();
             let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
-            all.push(Given { payload, name, value: document.into_value() });
+            all.push(Given { payload, name, value: document.value().clone() });
+            documents.push(document);
         }
     }
-    Ok(all)
+    Ok((all, documents))
 }
 
 /// The exceptions that were given, and, where that is asked for, those among the resources.
@@ -472,8 +488,8 @@ fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
 
 /// Writes the objects: to one file, or into a directory under the names that Kyverno gives them.
 fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
-    let is_folder = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
-    if !is_folder {
+    let is_directory = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
+    if !is_directory {
         let text = emit_documents(report.objects().iter().map(|made| &made.object));
         return Ok(input::write_file(path, &text)?);
     }

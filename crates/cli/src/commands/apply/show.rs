@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{TraceAnswer, TraceStep};
+use kiln_engine::{FieldChange, FieldValue, Fix, TraceAnswer, TraceStep};
 use kiln_object::ObjectId;
 use kiln_offline::{Change, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
 
 use super::faults::{Located, Written};
-use super::{Args, ReportGroup};
+use super::policy_report::policy_reports;
+use super::{Args, junit, sarif};
 use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, difference, plain};
 
@@ -23,9 +24,19 @@ pub(super) fn report(
     written: &Written<'_>,
 ) -> io::Result<()> {
     let mut out = ui.stdout();
+    let shown: Vec<&RuleResult> = report
+        .results
+        .iter()
+        .filter(|result| !args.fail_only || matches!(result.status, Status::Fail | Status::Error))
+        .collect();
     match ui.format() {
+        Format::Junit => out.write_all(junit::xml(&shown, written).as_bytes())?,
+        Format::Sarif => {
+            writeln!(out, "{}", json::to_string_pretty(&sarif::log(&shown, written)))?;
+        }
         _ if args.policy_report && ui.format() != Format::Table => {
-            for (at, shown) in policy_reports(args.report_group, report).iter().enumerate() {
+            let reports = policy_reports(args.report_group, written.rules(), &shown);
+            for (at, shown) in reports.iter().enumerate() {
                 if at > 0 {
                     writeln!(out, "---")?;
                 }
@@ -36,7 +47,7 @@ pub(super) fn report(
             }
         }
         Format::Json => {
-            writeln!(out, "{}", json::to_string_pretty(&as_value(args, report, written)))?;
+            writeln!(out, "{}", json::to_string_pretty(&as_value(args, report, &shown, written)))?;
         }
         // What was piped in comes out, changed or not, and what rules make follows.
         Format::Yaml if args.resource.iter().any(|path| path == "-") => {
@@ -47,9 +58,9 @@ pub(super) fn report(
             let text = emit_documents(objects.iter().map(|made| &made.object));
             out.write_all(text.as_bytes())?;
         }
-        Format::Table => table(&mut out, args, report)?,
-        _ if args.table => table(&mut out, args, report)?,
-        _ => text(&mut out, args, objects_written, report, written)?,
+        Format::Table => table(&mut out, args, report, &shown)?,
+        _ if args.table => table(&mut out, args, report, &shown)?,
+        _ => text(&mut out, args, objects_written, report, &shown, written)?,
     }
     out.flush()
 }
@@ -66,10 +77,11 @@ fn text(
     args: &Args,
     objects_written: bool,
     report: &Report,
+    shown: &[&RuleResult],
     written: &Written<'_>,
 ) -> io::Result<()> {
     let mut last = None;
-    for result in &report.results {
+    for result in shown {
         if last != Some(&result.rule) {
             let (policy, rule) = (result.rule.policy.key(), &result.rule.rule);
             out.paint(Style::Strong, &plain(&format!("policy {policy}, rule {rule}")))?;
@@ -84,6 +96,9 @@ fn text(
         }
         for fault in written.faults(result) {
             writeln!(out, "    {}", plain(&fault.line()))?;
+        }
+        if let Some(fix) = fix(result) {
+            writeln!(out, "    help: {}", plain(&fix.to_string()))?;
         }
         for made in &result.made {
             writeln!(out, "    {} {}", made.change.as_str(), plain(&made.id.to_string()))?;
@@ -146,19 +161,12 @@ fn name(result: &RuleResult) -> String {
     describe(&result.trigger)
 }
 
-fn describe(id: &ObjectId) -> String {
+pub(super) fn describe(id: &ObjectId) -> String {
     let name = match id.namespace.as_str() {
         "" => format!("{} {}", id.gvk.kind, id.name),
         namespace => format!("{} {namespace}/{}", id.gvk.kind, id.name),
     };
     plain(&name)
-}
-
-fn verdict(result: &RuleResult) -> String {
-    match result.because() {
-        Some(because) => format!("{}: {because}", result.status.as_str()),
-        None => result.status.as_str().to_owned(),
-    }
 }
 
 fn summary(report: &Report) -> String {
@@ -169,13 +177,14 @@ fn summary(report: &Report) -> String {
     )
 }
 
-fn message(result: &RuleResult) -> String {
+/// What came of a rule in one text, as reports have it.
+pub(super) fn message(result: &RuleResult) -> String {
     match result.problems.first() {
         Some(problem) => problem.message.clone(),
         None if result.made.is_empty() => match (&result.violation, &result.why) {
             (Some(violation), _) => violation.message.clone(),
             (None, Some(why)) if result.status == Status::Pass => why.clone(),
-            _ => verdict(result),
+            _ => result.because().unwrap_or_default(),
         },
         None => {
             let made: Vec<_> =
@@ -185,12 +194,17 @@ fn message(result: &RuleResult) -> String {
     }
 }
 
-fn table(out: &mut impl Paint, args: &Args, report: &Report) -> io::Result<()> {
+fn table(
+    out: &mut impl Paint,
+    args: &Args,
+    report: &Report,
+    shown: &[&RuleResult],
+) -> io::Result<()> {
     let mut header = vec!["POLICY", "RULE", "RESOURCE", "RESULT"];
     if args.detailed_results {
         header.push("MESSAGE");
     }
-    let rows = report.results.iter().map(|result| {
+    let rows = shown.iter().map(|result| {
         let mut row = vec![
             result.rule.policy.key(),
             result.rule.rule.to_string(),
@@ -231,6 +245,9 @@ fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> V
         let faults = written.faults(result);
         fields.insert("faults", faults.iter().map(Located::as_value).collect::<Value>());
     }
+    if let Some(fix) = fix(result) {
+        fields.insert("fix", fix.changes.iter().map(change_as_value).collect::<Value>());
+    }
     if !result.properties.is_empty() {
         fields.insert("properties", properties(result));
     }
@@ -238,6 +255,31 @@ fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> V
     fields.insert("problems", problems);
     if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
         fields.insert("trace", step_as_value(trace));
+    }
+    Value::from(fields)
+}
+
+/// The smallest change that makes a resource pass.
+pub(super) fn fix(result: &RuleResult) -> Option<&Fix> {
+    result.violation.as_ref()?.fix.as_ref()
+}
+
+/// One change, as programs read it: without a value, any that matches the pattern will do.
+pub(crate) fn change_as_value(change: &FieldChange) -> Value {
+    let mut fields = Map::from_iter([
+        ("path", Value::from(change.at.to_string())),
+        ("pointer", Value::from(change.at.to_pointer())),
+    ]);
+    match &change.to {
+        FieldValue::Value(value) => {
+            fields.insert("action", "set");
+            fields.insert("value", value.clone());
+        }
+        FieldValue::Matching { pattern, .. } => {
+            fields.insert("action", "set");
+            fields.insert("matching", pattern.clone());
+        }
+        FieldValue::Removed => drop(fields.insert("action", "remove")),
     }
     Value::from(fields)
 }
@@ -275,8 +317,8 @@ fn counts_as_value(report: &Report) -> Value {
     ]))
 }
 
-fn as_value(args: &Args, report: &Report, written: &Written<'_>) -> Value {
-    let results = report.results.iter().map(|result| result_as_value(args, result, written));
+fn as_value(args: &Args, report: &Report, shown: &[&RuleResult], written: &Written<'_>) -> Value {
+    let results = shown.iter().map(|result| result_as_value(args, result, written));
     let results: Value = results.collect();
     let untouched: Value = report.untouched.iter().map(|id| Value::from(id.to_string())).collect();
     let objects: Value = report.objects().iter().map(|made| made.object.clone()).collect();
@@ -288,74 +330,8 @@ fn as_value(args: &Args, report: &Report, written: &Written<'_>) -> Value {
     ]))
 }
 
-/// The results as the report kinds that clusters have: one for all policies of the cluster, one for each policy of a
-/// namespace.
-fn policy_reports(group: ReportGroup, report: &Report) -> Vec<Value> {
-    let of_cluster = |result: &&RuleResult| result.rule.policy.namespace.is_none();
-    let clustered: Vec<&RuleResult> = report.results.iter().filter(of_cluster).collect();
-    let mut namespaced: Vec<(String, Vec<&RuleResult>)> = Vec::new();
-    for result in report.results.iter().filter(|result| !of_cluster(result)) {
-        let key = result.rule.policy.key();
-        match namespaced.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, results)) => results.push(result),
-            None => namespaced.push((key, vec![result])),
-        }
-    }
-    let (version, of_cluster, of_namespace) = match group {
-        ReportGroup::Openreports => ("openreports.io/v1alpha1", "ClusterReport", "Report"),
-        ReportGroup::Wgpolicy => ("wgpolicyk8s.io/v1alpha2", "ClusterPolicyReport", "PolicyReport"),
-    };
-    let mut reports = Vec::new();
-    if !clustered.is_empty() || namespaced.is_empty() {
-        let metadata = Map::from_iter([("name", "merged")]);
-        reports.push(policy_report(version, of_cluster, metadata, &clustered));
-    }
-    for (key, results) in namespaced {
-        let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
-        let metadata = Map::from_iter([("name", name), ("namespace", namespace)]);
-        reports.push(policy_report(version, of_namespace, metadata, &results));
-    }
-    reports
-}
-
 /// What a rule adds to reports.
 fn properties(result: &RuleResult) -> Value {
     let pairs = result.properties.iter();
     Value::from(Map::from_iter(pairs.map(|(key, value)| (key.as_str(), value.clone()))))
-}
-
-fn policy_report(version: &str, kind: &str, metadata: Map, results: &[&RuleResult]) -> Value {
-    let one = |result: &&RuleResult| {
-        let id = &result.trigger;
-        let mut resource = Map::from_iter([
-            ("apiVersion", Value::from(id.gvk.api_version())),
-            ("kind", Value::from(id.gvk.kind.clone())),
-            ("name", Value::from(id.name.clone())),
-        ]);
-        if !id.namespace.is_empty() {
-            resource.insert("namespace", id.namespace.clone());
-        }
-        let mut fields = Map::from_iter([
-            ("policy", Value::from(result.rule.policy.key())),
-            ("rule", Value::from(result.rule.rule.clone())),
-            ("result", Value::from(result.status.as_str())),
-            ("message", Value::from(message(result))),
-            ("source", Value::from("kiln")),
-            ("resources", Value::from_iter([resource])),
-        ]);
-        if !result.properties.is_empty() {
-            fields.insert("properties", properties(result));
-        }
-        Value::from(fields)
-    };
-    let count = |status: Status| results.iter().filter(|result| result.status == status).count();
-    let summary = [Status::Pass, Status::Fail, Status::Warn, Status::Error, Status::Skip]
-        .map(|status| (status.as_str(), Value::from(count(status))));
-    Value::from(Map::from_iter([
-        ("apiVersion", Value::from(version)),
-        ("kind", Value::from(kind)),
-        ("metadata", Value::from(metadata)),
-        ("results", results.iter().map(one).collect()),
-        ("summary", Value::from(Map::from_iter(summary))),
-    ]))
 }

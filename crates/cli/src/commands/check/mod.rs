@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
+    ui.has_formats_of("check")?;
     if args.watch {
         return file_watch::run(ui, &args.files, || once(ui, global, args));
     }

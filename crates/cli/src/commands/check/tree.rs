@@ -34,8 +34,8 @@ pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String
     let mut tree = Tree::default();
     let mut definitions = Vec::new();
     for path in paths {
-        let is_folder = path != "-" && Path::new(path).is_dir();
-        let files = match is_folder {
+        let is_directory = path != "-" && Path::new(path).is_dir();
+        let files = match is_directory {
             true => match found_below(ui, path, exclude, &mut tree) {
                 Ok(files) => files,
                 Err(problem) => {
@@ -45,7 +45,7 @@ pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String
             },
             false => vec![path.clone()],
         };
-        if is_folder && files.is_empty() {
+        if is_directory && files.is_empty() {
             let message = format!("there is no YAML or JSON file below {path}");
             tree.problems.push(Diagnostic::error(message));
         }
@@ -59,19 +59,19 @@ pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String
             };
             match reader.read_bytes(&input.name, &input.bytes) {
                 Ok(documents) => {
-                    let is_one = |document: &Document| !is_folder || is_object(document.value());
+                    let is_one = |document: &Document| !is_directory || is_object(document.value());
                     if !documents.is_empty() && !documents.iter().any(is_one) {
                         tree.pass_over(ui, &file, "it holds no Kubernetes object");
                         continue;
                     }
                     for document in documents.into_iter().filter(is_one) {
                         if document.value().str_at(["kind"]) == Some("CustomResourceDefinition") {
-                            definitions.push((document.clone(), is_folder));
+                            definitions.push((document.clone(), is_directory));
                         }
                         tree.documents.push(document);
                     }
                 }
-                Err(_) if is_folder && is_template(&input.bytes) => {
+                Err(_) if is_directory && is_template(&input.bytes) => {
                     tree.pass_over(ui, &file, "it is a template to be filled in, not YAML");
                 }
                 Err(problem) => tree.problems.push(problem),
@@ -136,33 +136,33 @@ fn found_below(
 ) -> Result<Vec<String>, Diagnostic> {
     let mut files = Vec::new();
     let mut hidden: BTreeMap<String, usize> = BTreeMap::new();
-    let mut folders = vec![PathBuf::from(root)];
-    while let Some(folder) = folders.pop() {
-        let shown = folder.display().to_string();
+    let mut directories = vec![PathBuf::from(root)];
+    while let Some(directory) = directories.pop() {
+        let shown = directory.display().to_string();
         let entries =
-            fs::read_dir(&folder).map_err(|error| input::cannot("read", &shown, &error))?;
+            fs::read_dir(&directory).map_err(|error| input::cannot("read", &shown, &error))?;
         let mut entries: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         entries.sort();
         for entry in entries {
             let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let path = entry.display().to_string();
-            let is_folder = entry.is_dir();
+            let is_directory = entry.is_dir();
             let is_ours = matches!(
                 entry.extension().and_then(|ending| ending.to_str()),
                 Some("yaml" | "yml" | "json")
             );
-            if !is_folder && !is_ours || is_folder && entry.is_symlink() {
-                // A link to a folder above would never end.
+            if !is_directory && !is_ours || is_directory && entry.is_symlink() {
+                // A link to a directory above would never end.
                 continue;
             }
             if is_excluded(&path, root, exclude) {
                 tree.pass_over(ui, &path, "it is excluded");
             } else if name.starts_with('.') {
                 *hidden.entry(name).or_default() += 1;
-            } else if is_folder && name == "templates" && folder.join("Chart.yaml").exists() {
+            } else if is_directory && name == "templates" && directory.join("Chart.yaml").exists() {
                 tree.pass_over(ui, &path, "it holds the templates of a Helm chart");
-            } else if is_folder {
-                folders.push(entry);
+            } else if is_directory {
+                directories.push(entry);
             } else if !fs::metadata(&entry).is_ok_and(|metadata| metadata.is_file()) {
                 tree.pass_over(ui, &path, "it is not a regular file");
             } else {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_mean_names_folders_and_paths() {
+    fn globs_mean_names_directories_and_paths() {
         let is = |path: &str, glob: &str| is_excluded(path, "./rules", &[glob.to_owned()]);
         assert!(is("./rules/a/test/x.yaml", "test"));
         assert!(is("./rules/a/x.yaml", "*.yaml"));

@@ -102,7 +102,11 @@ pub(super) fn look(look: &mut Examination<'_>) {
             let message = format!("the Secret {name} holds no certificate");
             match look.renewal {
                 Renewal::Owner => look.bad(about, message, &renewal(look)),
-                _ => look.doubtful(about, message, "`kiln run` makes it when it serves admission"),
+                _ => look.doubtful(
+                    about,
+                    message,
+                    "start `kiln run` with admission: it makes the Secret",
+                ),
             }
             continue;
         };
@@ -124,7 +128,7 @@ pub(super) fn bundle(
         let message = format!("{configuration} trusts no certificate that counts");
         let hint = match look.renewal {
             Renewal::Owner => renewal(look),
-            _ => "`kiln run` writes the bundle: look at its logs".to_owned(),
+            _ => "look at the logs of `kiln run`, which writes the bundle".to_owned(),
         };
         look.bad(about, message, &hint);
         return false;

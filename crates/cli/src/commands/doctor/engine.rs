@@ -12,7 +12,7 @@ use crate::ui::counted;
 
 /// So many seconds clocks may differ.
 const ASKEW: i64 = 5;
-const INSTALL: &str = "kiln install | kubectl apply --server-side -f -";
+const INSTALL: &str = "kiln install --image IMAGE | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
 pub(super) fn definitions(look: &mut Examination<'_>) -> bool {

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use kiln_cluster::{ApiError, Reason};
-use kiln_live::reader::ProbeTarget;
 use kiln_object::{Gvk, metadata};
+use kiln_runtime::reader::ProbeTarget;
 use kiln_value::Value;
 
 use super::address::Address;
@@ -24,7 +24,7 @@ const PORT: u16 = 9443;
 
 /// Where an engine is asked how it is.
 #[derive(Debug)]
-enum Place {
+enum HealthEndpoint {
     At(Address),
     Behind(String),
     In(Pod),
@@ -77,15 +77,15 @@ impl From<ApiError> for Silent {
     }
 }
 
-impl Place {
+impl HealthEndpoint {
     fn ask(&self, look: &Examination<'_>) -> Result<String, Silent> {
         let asked = match self {
-            Place::At(address) => {
+            HealthEndpoint::At(address) => {
                 let said = address.health();
                 return said.map_err(|why| Silent { why: why.to_string(), is_forbidden: false });
             }
-            Place::Behind(service) => ProbeTarget::Service(service),
-            Place::In(pod) => ProbeTarget::Pod { name: &pod.name, port: pod.port },
+            HealthEndpoint::Behind(service) => ProbeTarget::Service(service),
+            HealthEndpoint::In(pod) => ProbeTarget::Pod { name: &pod.name, port: pod.port },
         };
         Ok(look.reader.health(&look.settings.namespace, asked)?)
     }
@@ -94,24 +94,25 @@ impl Place {
 /// What is found out of what engines say: where webhooks find them, and in their pods. A Service would let one speak for
 /// all, and never one that is not ready; it is asked where there are no pods to be seen.
 pub(super) fn look(look: &mut Examination<'_>) {
-    let mut places: Vec<Place> = look.said.keys().cloned().map(Place::At).collect();
+    let mut places: Vec<HealthEndpoint> =
+        look.said.keys().cloned().map(HealthEndpoint::At).collect();
     let pods = pods(look);
     let count = pods.len();
     if pods.is_empty() && places.is_empty() {
-        places.push(Place::Behind(look.service.to_owned()));
+        places.push(HealthEndpoint::Behind(look.service.to_owned()));
     }
     // Those who act have a Service of their own where the sides are split.
     if pods.is_empty()
         && let Ok(Some(_)) = look.object(ABOUT, Gvk::new("v1", "Service"), CONTROLLER)
     {
-        places.push(Place::Behind(CONTROLLER.to_owned()));
+        places.push(HealthEndpoint::Behind(CONTROLLER.to_owned()));
     }
-    places.extend(pods.into_iter().map(Place::In));
+    places.extend(pods.into_iter().map(HealthEndpoint::In));
     let mut is_well = true;
     for place in places {
         for (state, message, hint) in judged(&place, said(look, &place)) {
             is_well = false;
-            look.note(ABOUT, state, message, Some(&hint));
+            look.note(ABOUT, state, message, &hint);
         }
     }
     if is_well {
@@ -140,7 +141,7 @@ fn is_engine(pod: &Value, installed: &[Value]) -> bool {
 }
 
 /// What an engine says, when it has had time to begin.
-fn said(look: &Examination<'_>, place: &Place) -> Result<String, Silent> {
+fn said(look: &Examination<'_>, place: &HealthEndpoint) -> Result<String, Silent> {
     let began = Instant::now();
     let mut said = place.ask(look);
     while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
@@ -151,7 +152,7 @@ fn said(look: &Examination<'_>, place: &Place) -> Result<String, Silent> {
 }
 
 /// What is wrong with an engine that says this.
-fn judged(place: &Place, said: Result<String, Silent>) -> Vec<(State, String, String)> {
+fn judged(place: &HealthEndpoint, said: Result<String, Silent>) -> Vec<(State, String, String)> {
     let said = match said {
         Ok(said) if said.trim() == "ok" => return Vec::new(),
         Ok(said) if said.trim().is_empty() => "the answer is empty".to_owned(),
@@ -159,7 +160,7 @@ fn judged(place: &Place, said: Result<String, Silent>) -> Vec<(State, String, St
         Err(silent) => return vec![unanswered(place, &silent)],
     };
     let which = match place {
-        Place::In(pod) => format!("the pod {}: ", pod.name),
+        HealthEndpoint::In(pod) => format!("the pod {}: ", pod.name),
         _ => String::new(),
     };
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -174,21 +175,21 @@ fn judged(place: &Place, said: Result<String, Silent>) -> Vec<(State, String, St
         .collect()
 }
 
-fn unanswered(place: &Place, silent: &Silent) -> (State, String, String) {
+fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (State, String, String) {
     let Silent { why, is_forbidden } = silent;
     let place = match place {
-        Place::In(pod) if !pod.is_ready && !is_forbidden => {
+        HealthEndpoint::In(pod) if !pod.is_ready && !is_forbidden => {
             let message = format!("the pod {} is not ready, and does not answer: {why}", pod.name);
             return (State::Bad, message, "look at the events and the logs of the pod".to_owned());
         }
-        Place::At(address) => format!("at {}", address.origin),
-        Place::Behind(service) => format!("through the Service {service}"),
-        Place::In(pod) => format!("in the pod {}", pod.name),
+        HealthEndpoint::At(address) => format!("at {}", address.origin),
+        HealthEndpoint::Behind(service) => format!("through the Service {service}"),
+        HealthEndpoint::In(pod) => format!("in the pod {}", pod.name),
     };
     let hint = if *is_forbidden {
         "ask with credentials that may get pods/proxy and services/proxy"
     } else {
-        "GET /health at the address that it listens on says which watches are stale"
+        "ask it from where it runs: GET /health at the address that it listens on says which watches are stale"
     };
     (State::Doubtful, format!("cannot reach the engine {place}: {why}"), hint.to_owned())
 }
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn answers_of_pods_are_judged_by_what_they_say_and_name_them() {
         let judge = |is_ready: bool, said: Result<&str, bool>| {
-            let pod = Place::In(Pod { name: "kiln-0".to_owned(), port: PORT, is_ready });
+            let pod = HealthEndpoint::In(Pod { name: "kiln-0".to_owned(), port: PORT, is_ready });
             let silent = |is_forbidden| Silent { why: "no".to_owned(), is_forbidden };
             let judged = judged(&pod, said.map(str::to_owned).map_err(silent));
             judged.into_iter().map(|(state, message, _)| (state, message)).collect::<Vec<_>>()

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_admission::Settings;
 use kiln_cluster::ApiError;
-use kiln_live::Reader;
 use kiln_object::{Gvk, ObjectId};
+use kiln_runtime::Reader;
 use kiln_value::Value;
 
 use self::address::{Address, Unanswered};
@@ -105,25 +105,22 @@ struct Examination<'r> {
 
 impl Examination<'_> {
     fn good(&mut self, about: &'static str, message: impl Into<String>) {
-        self.note(about, State::Good, message, None);
+        let finding = Finding { about, state: State::Good, message: message.into(), hint: None };
+        self.findings.push(finding);
     }
 
     fn doubtful(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
-        self.note(about, State::Doubtful, message, Some(hint));
+        self.note(about, State::Doubtful, message, hint);
     }
 
     fn bad(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
-        self.note(about, State::Bad, message, Some(hint));
+        self.note(about, State::Bad, message, hint);
     }
 
-    fn note(
-        &mut self,
-        about: &'static str,
-        state: State,
-        message: impl Into<String>,
-        hint: Option<&str>,
-    ) {
-        let hint = hint.map(str::to_owned);
+    /// Whatever is not as it should be comes with what to do next.
+    fn note(&mut self, about: &'static str, state: State, message: impl Into<String>, hint: &str) {
+        debug_assert!(!hint.trim().is_empty(), "what is to be done about {about}?");
+        let hint = Some(hint.to_owned());
         let finding = Finding { about, state, message: message.into(), hint };
         // Several webhooks may lack the same thing.
         if !self.findings.contains(&finding) {
@@ -172,7 +169,7 @@ impl Examination<'_> {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
+    ui.has_formats_of("doctor")?;
     let reader = args.connection.reader()?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut examination = Examination {

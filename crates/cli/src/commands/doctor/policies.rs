@@ -28,13 +28,18 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             kiln_diagnostic::Severity::Warning => State::Doubtful,
             kiln_diagnostic::Severity::Note => continue,
         };
-        // Its words hold its hint.
-        look.note(about, state, of_stored(problem).to_string(), None);
+        let mut problem = of_stored(problem);
+        let hint = problem.hint.take();
+        let hint = hint.as_deref().unwrap_or(match state {
+            State::Bad => "correct the policy and store it again; `kiln check FILE` shows the place in its file",
+            _ => "see whether it means what you want; `kiln check FILE` shows the place in its file",
+        });
+        look.note(about, state, problem.to_string(), hint);
     }
     for exception in &compiled.exceptions {
         if !look.settings.holds(exception) {
             let message = format!("PolicyException {} does not apply", exception.name);
-            let hint = "exceptions for all policies are taken from the namespaces in kiln.exceptionNamespaces of the ConfigMap";
+            let hint = "add its namespace to kiln.exceptionNamespaces of the ConfigMap, or move it to one that is there";
             look.doubtful("exceptions", message, hint);
         }
     }

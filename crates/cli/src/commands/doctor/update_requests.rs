@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kiln_live::Waiting;
 use kiln_object::Gvk;
+use kiln_runtime::Waiting;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
@@ -76,7 +76,12 @@ impl NotDone {
             NotDone::Loop => {
                 "narrow what the rule fires on, so that it leaves out what it makes: by name, namespace or label"
             }
-            _ => "`kiln explain KIND/NAME` explains which rules apply to an object",
+            NotDone::Failed => {
+                "correct the rule, or the object that it fails on; `kiln explain KIND/NAME` says what rules make of one"
+            }
+            NotDone::Waits => {
+                "create or allow what it waits for, or take it out of the rule; `kiln explain KIND/NAME` says what rules make of an object"
+            }
         }
     }
 }
@@ -104,13 +109,13 @@ pub(super) fn look(look: &mut Examination<'_>) {
         for (message, count) in messages.iter().take(MESSAGES) {
             let times = counted(*count, "time", "times");
             let message = format!("{beginning} ({times}): {message}");
-            look.note(undone.about(), state, message, Some(undone.hint()));
+            look.note(undone.about(), state, message, undone.hint());
         }
         if messages.len() > MESSAGES {
             let more = messages.len() - MESSAGES;
             let message = format!("{beginning}: and {more} more such messages");
-            let hint = format!("kubectl get updaterequests -n {namespace} -o yaml");
-            look.note(undone.about(), state, message, Some(&hint));
+            let hint = format!("read them all: kubectl get updaterequests -n {namespace} -o yaml");
+            look.note(undone.about(), state, message, &hint);
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn look(look: &mut Examination<'_>) {
         let Ok(found) = look.object(ABOUT, gvk, name) else { continue };
         let Some(found) = found else {
             let message = format!("{name} is not registered");
-            let hint = "`kiln run` registers it unless it runs with --only controller; rules at admission do not act without it";
+            let hint = "start `kiln run` without `--only controller`: it registers it, and rules at admission do not act without it";
             look.doubtful(ABOUT, message, hint);
             continue;
         };
@@ -68,7 +68,7 @@ fn of_another(look: &mut Examination<'_>, left: &OrphanedWebhook) {
         (message, hint)
     };
     let state = if left.refuses { State::Bad } else { State::Doubtful };
-    look.note(ABOUT, state, message, Some(&hint));
+    look.note(ABOUT, state, message, &hint);
 }
 
 /// Whether a webhook is answered.

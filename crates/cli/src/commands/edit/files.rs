@@ -127,8 +127,8 @@ fn matching(pattern: &str) -> Result<Vec<String>, Failure> {
                 }
                 continue;
             }
-            let folder = if base.is_empty() { "." } else { base };
-            let Ok(entries) = fs::read_dir(folder) else { continue };
+            let directory = if base.is_empty() { "." } else { base };
+            let Ok(entries) = fs::read_dir(directory) else { continue };
             for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
                 if glob::matches(part, &name).map_err(failed)? {
                     next.push(join(&name));

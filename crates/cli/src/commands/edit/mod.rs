@@ -11,7 +11,7 @@ use std::io::Write;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::KustomizationFile;
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::ui::Ui;
 
@@ -44,7 +44,7 @@ enum Command {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json])?;
+    ui.has_formats_of("edit")?;
     match &args.command {
         Command::Fix(args) => return fix::run(ui, global, args),
         Command::AlphaListBuiltinPlugin => return list_builtin_plugins(ui),

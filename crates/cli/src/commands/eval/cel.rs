@@ -11,7 +11,7 @@ use kiln_cel::{
     Timestamp, Type,
 };
 use kiln_diagnostic::{Diagnostic, Source, SourceLocation, did_you_mean};
-use kiln_jmespath::Sources;
+use kiln_jmespath::AmbientSources;
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, read_bytes};
 
@@ -195,7 +195,7 @@ fn bytes(span: Span) -> Range<usize> {
 /// Time, chance and YAML; no cluster and no network.
 impl Host for SystemEnv {
     fn now(&mut self) -> HostResult<Timestamp> {
-        Sources::now(self)
+        AmbientSources::now(self)
             .and_then(|now| now.duration_since(UNIX_EPOCH).ok())
             .and_then(|since| {
                 Timestamp::new(i64::try_from(since.as_secs()).ok()?, since.subsec_nanos())
@@ -204,7 +204,7 @@ impl Host for SystemEnv {
     }
 
     fn random(&mut self) -> HostResult<u64> {
-        Sources::random(self).ok_or_else(|| HostError::new("there is no randomness here"))
+        AmbientSources::random(self).ok_or_else(|| HostError::new("there is no randomness here"))
     }
 
     fn parse_yaml(&mut self, text: &str) -> HostResult<Value> {

@@ -5,7 +5,7 @@ use std::io::Write;
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Environment, Limits};
 use kiln_value::{Map, Value};
-use kiln_variables::conditions::{Check, Effort, Outcome as Verdict};
+use kiln_variables::conditions::{Check, ConditionsOutcome, Effort};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 use kiln_yaml::Document;
 
@@ -70,7 +70,7 @@ fn parse(document: &Document) -> Result<Conditions, Diagnostic> {
     })
 }
 
-fn print(ui: &Ui, verdict: &Verdict) -> std::io::Result<()> {
+fn print(ui: &Ui, verdict: &ConditionsOutcome) -> std::io::Result<()> {
     if matches!(ui.format(), Format::Json | Format::Yaml) {
         let checks: Value = verdict.checks.iter().map(check_as_value).collect();
         let result: Map =

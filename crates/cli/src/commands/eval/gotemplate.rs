@@ -1,12 +1,11 @@
 //! `kiln eval gotemplate`
 
 use std::io::Write;
-use std::time::SystemTime;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_gotemplate::{
-    Environment, FunctionSet, Limits, MissingKey, Numbers, Options, Sources, Template, functions,
+    Environment, FunctionSet, Limits, MissingKey, Numbers, Options, Template, functions,
 };
 
 use super::read_one;
@@ -123,15 +122,4 @@ fn list_functions(ui: &Ui, set: FunctionSet) -> CommandResult {
     }
     out.flush()?;
     Ok(CommandOutcome::Done)
-}
-
-/// The clock and chance of the machine.
-impl Sources for SystemEnv {
-    fn now(&self) -> Option<SystemTime> {
-        kiln_jmespath::Sources::now(self)
-    }
-
-    fn random(&self) -> Option<u64> {
-        kiln_jmespath::Sources::random(self)
-    }
 }

@@ -5,6 +5,7 @@ mod conditions;
 mod gotemplate;
 mod jmespath;
 mod jsonpath;
+mod pattern;
 
 use std::io::{IsTerminal, Write};
 
@@ -37,24 +38,26 @@ enum Language {
     GoTemplate(gotemplate::Args),
     Cel(cel::Args),
     Conditions(conditions::Args),
+    Pattern(pattern::Args),
 }
 
 pub(super) const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
 
 /// `kiln jp`
 pub(crate) fn run_jmespath(ui: &Ui, global: &Global, args: &JmesPathArgs) -> CommandResult {
-    ui.has_forms(&FORMS)?;
+    ui.has_formats_of("eval")?;
     jmespath::run(ui, global, args)
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&FORMS)?;
+    ui.has_formats_of("eval")?;
     match &args.language {
         Language::JmesPath(args) => jmespath::run(ui, global, args),
         Language::JsonPath(args) => jsonpath::run(ui, global, args),
         Language::GoTemplate(args) => gotemplate::run(ui, global, args),
         Language::Cel(args) => cel::run(ui, global, args),
         Language::Conditions(args) => conditions::run(ui, global, args),
+        Language::Pattern(args) => pattern::run(ui, global, args),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Which rule made an object, for what, and whether the object is as the rule wants it.
 
 use kiln_engine::{Effect, Ensure, Status};
-use kiln_live::provenance::{Provenance, is_in_step};
 use kiln_object::{ObjectId, metadata};
 use kiln_offline::blocked_by;
 use kiln_rules::Rule;
+use kiln_runtime::provenance::{Provenance, is_in_step};
 use kiln_value::Value;
 
 use super::Looking;

@@ -9,15 +9,14 @@ use kiln_engine::{
     ClaimLabels, Effect, EvalEnv, Event, PatchTarget, RuleOutcome as Evaluated, RuleSet, Status,
     TraceStep, User,
 };
-use kiln_live::provenance::Books;
-use kiln_live::{Reader, RuleEnvironment};
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
+use kiln_runtime::provenance::Books;
+use kiln_runtime::{Reader, RuleEnvironment};
 use kiln_services::HostAllowlist;
 use kiln_value::Value;
 
-use crate::args::Format;
 use crate::cluster::connection::{Connection, around, stored_policies, stored_rules};
 use crate::cluster::policy_status::{PolicyCondition, unmet};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
@@ -118,7 +117,7 @@ impl Explanation {
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Json, Format::Yaml])?;
+    ui.has_formats_of("explain")?;
     let reader = args.connection.reader()?;
     let id = meant(&reader, args)?;
     let object = reader

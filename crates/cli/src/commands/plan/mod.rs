@@ -10,14 +10,14 @@ use std::sync::Arc;
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Host, is_policy};
-use kiln_live::{DryRunResult, PlanInput, take_refused};
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_rules::{Exception, Policy, Program, RuleId};
+use kiln_runtime::{DryRunResult, PlanInput, take_refused};
 use kiln_services::HostAllowlist;
 use kiln_value::Value;
 use kiln_yaml::Document;
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::cluster::admission_simulation::AdmissionSimulation;
 use crate::cluster::connection::{Connection, around, stored_exceptions, stored_rules};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
@@ -102,7 +102,7 @@ pub(super) fn plan(
     services: &HostAllowlist,
     args: &PlanArgs,
 ) -> CommandResult {
-    ui.has_forms(&[Format::Text, Format::Table, Format::Json, Format::Yaml])?;
+    ui.has_formats_of("plan")?;
     let documents = read_all(rules, global)?;
     if !rules.is_empty() && !documents.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", rules.join(", "))).into());
@@ -139,7 +139,7 @@ pub(super) fn plan(
         around: &around,
         admit: &|old, object| admission.admit(old, object),
     };
-    let mut now = kiln_live::plan(&reader, play);
+    let mut now = kiln_runtime::plan(&reader, play);
     now.undone.splice(0..0, refused.into_iter().map(|(_, undone)| undone));
     let waits = |rule: &kiln_rules::Rule| {
         !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))

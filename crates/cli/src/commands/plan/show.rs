@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use kiln_live::Planned;
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
+use kiln_runtime::Planned;
 use kiln_value::{Map, Value, json};
 use kiln_yaml::emit;
 
@@ -237,8 +237,8 @@ fn as_value(plan: &Plan) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use kiln_live::{DryRunResult, NotApplied};
     use kiln_object::Gvk;
+    use kiln_runtime::{DryRunResult, NotApplied};
 
     use super::*;
 

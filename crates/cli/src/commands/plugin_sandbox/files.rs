@@ -52,7 +52,9 @@ pub(super) fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
     for part in parts {
         let opened = match (&place, part) {
             (None, Component::RootDir) => openat(AT_FDCWD, "/", flags, Mode::empty()),
-            (Some(folder), Component::Normal(name)) => openat(folder, name, flags, Mode::empty()),
+            (Some(directory), Component::Normal(name)) => {
+                openat(directory, name, flags, Mode::empty())
+            }
             // It led nowhere when links were followed.
             _ => return Ok(None),
         };

@@ -168,10 +168,10 @@ mod confined {
         close_what_was_inherited().map_err(failed("close what was inherited"))?;
         // Without it, changes of modes and times are refused everywhere, so it is not a failure.
         let view = mounts::enter_a_view_of_its_own(&args.write);
-        // The folder of before lies below what is mounted now.
+        // The directory of before lies below what is mounted now.
         std::env::current_dir()
             .and_then(std::env::set_current_dir)
-            .map_err(failed("go to the folder of the kustomization"))?;
+            .map_err(failed("go to the directory of the kustomization"))?;
         Ok(view)
     }
 

@@ -51,13 +51,13 @@ fn make_rest_read_only(writable: &[PathBuf]) -> io::Result<()> {
         }
     }
     for Mounted { place, flags } in mounted(&std::fs::read("/proc/self/mountinfo")?) {
-        let is_writable = writable.iter().any(|folder| place.starts_with(folder));
+        let is_writable = writable.iter().any(|directory| place.starts_with(directory));
         if is_writable || flags.contains(MsFlags::MS_RDONLY) {
             continue;
         }
         let flags = flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
         match change(&place, flags) {
-            // It cannot be reached: it lies below another, or in a folder that is closed to this user.
+            // It cannot be reached: it lies below another, or in a directory that is closed to this user.
             Ok(()) | Err(Errno::ENOENT | Errno::EINVAL | Errno::EACCES) => {}
             Err(error) => return Err(error.into()),
         }

@@ -45,13 +45,13 @@ impl<'d> Sandboxes<'d> {
 
 impl TestClusters for Sandboxes<'_> {
     fn cluster(&self) -> Result<Box<dyn TestCluster + '_>, Diagnostic> {
-        let folder = private_dir()?;
+        let directory = private_dir()?;
         let begun = self.runtime.block_on(async {
             let options = Options { authorization: Authorization::Rbac, ..Options::default() };
             let sandbox = Sandbox::start(&options)
                 .await
                 .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
-            let kubeconfig = folder.path().join("engine");
+            let kubeconfig = directory.path().join("engine");
             config::write(&kubeconfig, sandbox.kubeconfig())?;
             for definition in self.definitions {
                 sandbox.apply(definition.value(), "kiln").map_err(|why| {
@@ -74,7 +74,7 @@ impl TestClusters for Sandboxes<'_> {
         })?;
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);
-        Ok(Box::new(Cluster { runtime, sandbox, engine, view, _folder: folder }))
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, _directory: directory }))
     }
 }
 
@@ -98,7 +98,7 @@ async fn checks_policies(sandbox: &Sandbox) {
 fn is_policy(answer: &ApiResponse) -> bool {
     let kind = Gvk::of(&answer.value);
     kind.is_some_and(|kind| {
-        let mut known = kiln_live::policy_store::policy_kinds().into_iter();
+        let mut known = kiln_runtime::policy_store::policy_kinds().into_iter();
         known.any(|known| known.group == kind.group && known.kind == kind.kind)
     })
 }
@@ -109,7 +109,7 @@ struct Cluster<'r> {
     sandbox: Arc<Sandbox>,
     engine: Option<SandboxEngine>,
     view: View,
-    _folder: PrivateDir,
+    _directory: PrivateDir,
 }
 
 impl TestCluster for Cluster<'_> {
@@ -169,7 +169,7 @@ impl TestCluster for Cluster<'_> {
 impl Cluster<'_> {
     /// The revision at which the engine last said that it lives, which says nothing about rules.
     fn lease_version(&self) -> u64 {
-        let lease = kiln_live::lease_id("kyverno");
+        let lease = kiln_runtime::lease_id("kyverno");
         let (version, namespace, name) = (lease.gvk.api_version(), lease.namespace, lease.name);
         let path = format!("/apis/{version}/namespaces/{namespace}/leases/{name}");
         let found = self.send("GET", &path, "", None).value;

@@ -119,7 +119,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         None => (ui.format(), None),
     };
     let ui = &ui.in_form(form);
-    ui.has_forms(&FORMS)?;
+    ui.has_formats_of("test")?;
     if args.registry {
         ui.problem(
             &Diagnostic::warning("Kiln asks no registries: --registry has no effect")
@@ -285,11 +285,11 @@ impl Files for Disk {
         Ok(input::read(path, self.limit)?.bytes)
     }
 
-    fn below(&self, folder: &str) -> Option<Vec<String>> {
-        if !Path::new(folder).is_dir() {
+    fn below(&self, directory: &str) -> Option<Vec<String>> {
+        if !Path::new(directory).is_dir() {
             return None;
         }
-        let files = input::files_below(folder).ok()?;
+        let files = input::files_below(directory).ok()?;
         Some(
             files
                 .into_iter()

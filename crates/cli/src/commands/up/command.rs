@@ -154,6 +154,6 @@ fn path_with(program: &Path) -> Option<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let known = std::env::split_paths(&path);
     let ours = program.parent().map(Path::to_path_buf);
-    let all = known.filter(|folder| folder.as_os_str() != OsStr::new("")).chain(ours);
+    let all = known.filter(|directory| directory.as_os_str() != OsStr::new("")).chain(ours);
     std::env::join_paths(all).ok()
 }

@@ -15,12 +15,12 @@ use crate::input::cannot;
 pub(super) fn place(
     asked: Option<&Path>,
     data: Option<&Path>,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<PathBuf, Diagnostic> {
     let path = match (asked, data) {
         (Some(path), _) => path.to_path_buf(),
         (None, Some(data)) => data.join("kubeconfig"),
-        (None, None) => folder.join("kubeconfig"),
+        (None, None) => directory.join("kubeconfig"),
     };
     std::path::absolute(&path).map_err(|error| cannot("find", &path.display().to_string(), &error))
 }
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn only_files_of_our_own_are_written_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         write(&path, &format!("{KUBECONFIG_HEADER}\none\n")).unwrap();
         assert_eq!(mode(), 0o600);
@@ -111,7 +111,7 @@ mod tests {
         fs::write(&path, "apiVersion: v1\nkind: Config\n").unwrap();
         assert!(write(&path, "x").unwrap_err().to_string().contains("was not written by kiln up"));
         assert!(fs::read_to_string(&path).unwrap().starts_with("apiVersion"));
-        assert!(keep_foreign(folder.path()).unwrap_err().to_string().contains("is a directory"));
+        assert!(keep_foreign(directory.path()).unwrap_err().to_string().contains("is a directory"));
         let device = keep_foreign(Path::new("/dev/null")).unwrap_err().to_string();
         assert!(device.contains("is not a regular file"), "{device}");
     }

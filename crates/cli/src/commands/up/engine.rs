@@ -11,8 +11,8 @@ use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::Request;
 use kiln_diagnostic::Diagnostic;
 use kiln_install::{Grant, Permissions};
-use kiln_live::{ActivityState, AppState};
 use kiln_object::{ObjectId, metadata};
+use kiln_runtime::{ActivityState, AppState, CARRIES};
 use kiln_sandbox::Sandbox;
 use kiln_value::Value;
 use tokio::sync::oneshot;
@@ -75,13 +75,13 @@ impl SandboxEngine {
             free.map_err(|error| Diagnostic::error(format!("no port is free: {error}")))?;
         // As in a cluster, each side acts as its account: under `--authorization rbac` it may do what the roles say.
         let accounts = kiln_admission::Settings::new("kyverno");
-        let options = kiln_live::Options {
+        let options = kiln_runtime::Options {
             kubeconfig: Some(kubeconfig.to_path_buf()),
             as_controller: Some(accounts.background_user()),
             as_admission: Some(accounts.admission_user()),
             listen,
             webhook_url: Some(format!("https://{listen}")),
-            ..kiln_live::Options::default()
+            ..kiln_runtime::Options::default()
         };
         let (end, ended) = oneshot::channel();
         let (show, shown) = oneshot::channel();
@@ -90,7 +90,7 @@ impl SandboxEngine {
                 let _ = ended.await;
             };
             let show = |shared: &AppState| drop(show.send(shared.clone()));
-            if let Err(error) = kiln_live::run_seen(options, ended, show).await {
+            if let Err(error) = kiln_runtime::run_seen(options, ended, show).await {
                 let _ = writeln!(std::io::stderr(), "the engine ended: {}", error.message);
             }
         });
@@ -159,7 +159,7 @@ impl View {
         while began.elapsed() < FIRST_WORK && still < STILL {
             tokio::time::sleep(LOOK).await;
             let now = sandbox.revision();
-            let happens = now != revision || self.is_busy();
+            let happens = now != revision || self.is_busy() || has_stored_requests(sandbox);
             still = if happens { 0 } else { still + 1 };
             revision = now;
         }
@@ -173,7 +173,7 @@ impl View {
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {
         let kinds = self.shared.kinds.borrow().clone();
         let mut stored = Vec::new();
-        for gvk in kiln_live::policy_store::policy_kinds() {
+        for gvk in kiln_runtime::policy_store::policy_kinds() {
             let Some(kind) = kinds.get(&gvk) else { continue };
             let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
             let list = sandbox.send(Request::new("GET", &path)).value();
@@ -230,6 +230,14 @@ impl View {
     }
 }
 
+/// Whether admission requests are stored that the controller has not served: what they cause is still to come, also while
+/// it does nothing else.
+fn has_stored_requests(sandbox: &Sandbox) -> bool {
+    let path = format!("/apis/kyverno.io/v2/updaterequests?labelSelector={CARRIES}");
+    let list = sandbox.send(Request::new("GET", &path)).value();
+    list.get("items").and_then(Value::as_list).is_some_and(|items| !items.is_empty())
+}
+
 /// A policy that is stored.
 struct Stored {
     id: ObjectId,
@@ -262,7 +270,7 @@ pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
         }
     }
     if !bare {
-        let lease = kiln_live::lease_id("kyverno");
+        let lease = kiln_runtime::lease_id("kyverno");
         let path = format!(
             "/apis/{}/namespaces/{}/leases/{}",
             lease.gvk.api_version(),

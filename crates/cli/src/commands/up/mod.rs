@@ -23,7 +23,7 @@ use kiln_object::ObjectId;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_text::names;
 
-use crate::args::{Format, Global};
+use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::logging;
 use crate::ui::{Ui, counted};
@@ -107,7 +107,7 @@ fn namespace(name: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    ui.has_forms(&[Format::Text])?;
+    ui.has_formats_of("up")?;
     if args.limits {
         let mut out = ui.stdout();
         out.write_all(limits::TEXT.as_bytes())?;
@@ -152,10 +152,10 @@ async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     let began = Instant::now();
     // From here on nothing ends the process before it has tidied up.
     let mut signals = Signals::listen()?;
-    let folder = private_dir()?;
+    let directory = private_dir()?;
     let kubeconfig =
-        config::place(args.kubeconfig.as_deref(), args.data.as_deref(), folder.path())?;
-    // Data that is not a folder is explained below.
+        config::place(args.kubeconfig.as_deref(), args.data.as_deref(), directory.path())?;
+    // Data that is not a directory is explained below.
     if args.kubeconfig.is_some() || !args.data.as_ref().is_some_and(|data| data.is_file()) {
         config::keep_foreign(&kubeconfig)?;
     }
@@ -172,8 +172,15 @@ async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     let sandbox = Sandbox::start(&options)
         .await
         .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
-    let mut up =
-        Up { ui, args, sandbox: Arc::new(sandbox), engine: None, folder, kubeconfig, refused: 0 };
+    let mut up = Up {
+        ui,
+        args,
+        sandbox: Arc::new(sandbox),
+        engine: None,
+        directory,
+        kubeconfig,
+        refused: 0,
+    };
     let outcome = up.live(given, began, &mut signals).await;
     if let Some(engine) = up.engine {
         engine.end().await;
@@ -189,7 +196,7 @@ struct Up<'a> {
     sandbox: Arc<Sandbox>,
     engine: Option<SandboxEngine>,
     /// For the engine, and for a kubeconfig that goes with the sandbox.
-    folder: PrivateDir,
+    directory: PrivateDir,
     kubeconfig: PathBuf,
     /// How many objects were not stored.
     refused: usize,
@@ -261,7 +268,7 @@ impl Up<'_> {
         if self.args.bare {
             return Ok(None);
         }
-        let path = self.folder.path().join("engine");
+        let path = self.directory.path().join("engine");
         config::write(&path, self.sandbox.inner_kubeconfig())?;
         let (engine, shown) = SandboxEngine::begin(&self.sandbox, &path, None)?;
         self.engine = Some(engine);

@@ -29,13 +29,13 @@ const TRIES: usize = 10;
 #[derive(Debug)]
 pub(in crate::commands) struct PrivateDir {
     // Removed before the lock ends.
-    folder: TempDir,
+    directory: TempDir,
     _held: File,
 }
 
 impl PrivateDir {
     pub(in crate::commands) fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 }
 
@@ -45,7 +45,7 @@ pub(in crate::commands) fn private_dir() -> Result<PrivateDir, Diagnostic> {
     #[cfg(unix)]
     sweep(&parent);
     let failed = |error: &std::io::Error| {
-        cannot("make a folder in", &parent.display().to_string(), error)
+        cannot("make a directory in", &parent.display().to_string(), error)
             .hint("set TMPDIR to a writable directory")
     };
     for _ in 0..TRIES {
@@ -56,7 +56,7 @@ pub(in crate::commands) fn private_dir() -> Result<PrivateDir, Diagnostic> {
         let made = builder.tempdir_in(&parent).map_err(|error| failed(&error))?;
         if let Some(held) = hold(made.path()) {
             fs::write(made.path().join(MARK), "").map_err(|error| failed(&error))?;
-            return Ok(PrivateDir { folder: made, _held: held });
+            return Ok(PrivateDir { directory: made, _held: held });
         }
     }
     Err(failed(&std::io::Error::other("other processes remove it at once")))
@@ -98,7 +98,7 @@ fn sweep(parent: &Path) {
         let is_ours = file.metadata().is_ok_and(|found| {
             found.uid() == Uid::effective().as_raw() && found.mode() & 0o777 == 0o700
         }) && entry.path().join(MARK).exists();
-        // The lock is held until the folder is gone: a process that is creating it sees that.
+        // The lock is held until the directory is gone: a process that is creating it sees that.
         if is_ours && file.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_while_others_sweep() {
+    fn directories_are_made_while_others_sweep() {
         let parent = tempfile::tempdir().unwrap();
         let work = || {
             for _ in 0..200 {

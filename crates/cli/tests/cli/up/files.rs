@@ -117,7 +117,7 @@ fn data_that_cannot_be_used_is_explained() {
     fs::set_permissions(folder.path().join("closed"), Permissions::from_mode(0o500)).unwrap();
     let mut cases = vec![
         ("state", "the data in state is in use by another process", "stop the other `kiln up`"),
-        ("file", "file is not a folder", "give --data a folder"),
+        ("file", "file is not a directory", "give --data a directory"),
         (
             "broken",
             "broken/objects.redb cannot be read as the data of a sandbox",
@@ -128,7 +128,7 @@ fn data_that_cannot_be_used_is_explained() {
     if fs::File::create(folder.path().join("closed/x")).is_err() {
         cases.push((
             "closed",
-            "cannot write to the folder closed: permission denied",
+            "cannot write to the directory closed: permission denied",
             "that you may write to",
         ));
     }

@@ -4,6 +4,7 @@ mod command;
 mod demo;
 mod durability;
 mod files;
+mod in_a_row;
 mod load;
 mod rights;
 
@@ -162,14 +163,14 @@ fn bad_usage_is_told_before_anything_starts() {
         (&["--namespace", "A b"], "must consist of lower case alphanumeric characters"),
         (&["--namespace", ""], "must consist of lower case alphanumeric characters"),
         (&["--namespace", "a.b"], "must not contain dots"),
-        (&["--resource", "missing.yaml"], "no such file or folder"),
+        (&["--resource", "missing.yaml"], "no such file or directory"),
         (
             &["https://example.com/rules.yaml"],
             "curl -fsSL https://example.com/rules.yaml | kiln … -",
         ),
         (&["--log", "foo"], "--log \"foo\": \"foo\" is not a level"),
         (&["--log", "warn,debgu"], "give a level (off, error, warn, info, debug, trace)"),
-        (&["--log", "kiln_live=loud"], "give a level (off, error, warn, info, debug, trace)"),
+        (&["--log", "kiln_runtime=loud"], "give a level (off, error, warn, info, debug, trace)"),
     ] {
         let folder = Folder::with(&[]);
         let run = folder.kiln(&[&["up", "--data", "state"], args].concat());

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use ureq::Agent;
+use ureq::tls::TlsConfig;
 
 use super::Up;
 use crate::harness::Folder;
@@ -61,14 +63,14 @@ const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
 /// An answer: its status, its warnings and its text.
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     warnings: String,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Up {
-    fn create(&self, path: &str, document: &str) -> Answer {
+    pub(super) fn create(&self, path: &str, document: &str) -> Answer {
         let request = self
             .agent
             .post(format!("{}{path}", self.server))
@@ -86,7 +88,40 @@ impl Up {
         }
     }
 
-    fn create_namespace(&self, name: &str) {
+    /// An object in another form.
+    fn get_as(&self, path: &str, form: &str) -> String {
+        let request = self.agent.get(format!("{}{path}", self.server)).header("Accept", form);
+        let token = format!("Bearer {}", self.token);
+        let mut response = request.header("Authorization", token).call().unwrap();
+        response.body_mut().read_to_string().unwrap()
+    }
+
+    /// The conditions of a policy: type, status, reason.
+    pub(super) fn conditions(&self, path: &str) -> Vec<String> {
+        let policy: serde_json::Value = serde_json::from_str(&self.get(path).1).unwrap();
+        let status = &policy["status"];
+        let places = [&status["conditions"], &status["conditionStatus"]["conditions"]];
+        let list = places.into_iter().filter_map(serde_json::Value::as_array).flatten();
+        let shown = |c: &serde_json::Value| {
+            let text = |key: &str| c[key].as_str().unwrap_or("").to_owned();
+            format!("{} {} {}", text("type"), text("status"), text("reason"))
+        };
+        list.map(shown).collect()
+    }
+
+    /// What the engine inside counts: it serves that where its webhooks answer.
+    fn metrics(&self) -> String {
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kyverno-policy-validating-webhook-cfg";
+        let hooks: serde_json::Value = serde_json::from_str(&self.get(path).1).unwrap();
+        let url = hooks["webhooks"][0]["clientConfig"]["url"].as_str().unwrap().to_owned();
+        let (origin, _) = url.rsplit_once('/').unwrap();
+        let trusting = TlsConfig::builder().disable_verification(true).build();
+        let agent: Agent = Agent::config_builder().tls_config(trusting).build().into();
+        let mut response = agent.get(format!("{origin}/metrics")).call().unwrap();
+        response.body_mut().read_to_string().unwrap()
+    }
+
+    pub(super) fn create_namespace(&self, name: &str) {
         let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n");
         assert_eq!(self.create("/api/v1/namespaces", &namespace).status, 201);
     }
@@ -98,7 +133,7 @@ impl Up {
     }
 
     /// Tries until something holds.
-    fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(super) fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let began = Instant::now();
         while !holds() {
             assert!(began.elapsed() < Duration::from_secs(30), "{what}");
@@ -207,25 +242,24 @@ metadata: {name: sweep}
 spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
 ";
 
+/// Kinds that only Kyverno defines, their plurals, and what they would do.
+const OF_KYVERNO: [(&str, &str, &str); 3] = [
+    ("DeletingPolicy", "deletingpolicies", "cleanup"),
+    ("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages"),
+    ("ValidatingPolicy", "validatingpolicies", "validate"),
+];
+
 #[test]
 fn what_is_not_run_is_never_shown_as_at_work() {
     let folder = Folder::with(&[]);
-    let up = Up::start(&folder, &[], "Ctrl-C");
+    // With the roles of an installation, which must be enough to say so.
+    let up = Up::start(&folder, &["--authorization", "rbac"], "Ctrl-C");
     for (name, more) in [("checks", ""), ("mixed", MAKES)] {
         let stored = up.create(POLICIES, &format!("{}{more}", CHECKS.replace("NAME", name)));
         assert_eq!(stored.status, 201, "{}", stored.text);
         assert!(stored.warnings.contains("is not run by Kiln: validate"), "{}", stored.warnings);
     }
-    let conditions = |name: &str| {
-        let policy = up.get(&format!("{POLICIES}/{name}")).1;
-        let policy: serde_json::Value = serde_json::from_str(&policy).unwrap();
-        let list = policy["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let shown = |c: &serde_json::Value| {
-            let text = |key: &str| c[key].as_str().unwrap_or("").to_owned();
-            format!("{} {} {}", text("type"), text("status"), text("reason"))
-        };
-        list.iter().map(shown).collect::<Vec<_>>()
-    };
+    let conditions = |name: &str| up.conditions(&format!("{POLICIES}/{name}"));
     let not_run = "AllRulesRun False RulesNotRun";
     let mixed = ["Ready True Succeeded", not_run];
     up.wait_until("the status of the mixed policy", || conditions("mixed") == mixed);
@@ -234,9 +268,67 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     let events = "/apis/events.k8s.io/v1/namespaces/default/events";
     up.wait_until("events", || up.get(events).1.matches("\"RulesNotRun\"").count() == 2);
 
-    let sweeps = up.create("/apis/kyverno.io/v2/clustercleanuppolicies", CLEANUP);
+    // Kinds of which nothing is run, shipped or of another engine: stored, and then the same everywhere.
+    let path = "/apis/kyverno.io/v2/clustercleanuppolicies";
+    let sweeps = up.create(path, CLEANUP);
     assert_eq!(sweeps.status, 201, "{}", sweeps.text);
     assert!(sweeps.warnings.contains("is not run by Kiln: cleanup"), "{}", sweeps.warnings);
+    let sweeps = format!("{path}/sweep");
+    up.wait_until("the status of the cleanup policy", || up.conditions(&sweeps) == only);
+    let shown = up.get_as(&sweeps, "application/json;as=Table;v=v1;g=meta.k8s.io");
+    assert!(shown.contains("Kiln runs none of its rules: cleanup"), "{shown}");
+
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (kind, plural, _) in OF_KYVERNO {
+        let definition = WIDGETS
+            .replace("widgets.example.com", &format!("{plural}.policies.kyverno.io"))
+            .replace("group: example.com", "group: policies.kyverno.io")
+            .replace("scope: Namespaced", "scope: Cluster")
+            .replace("plural: widgets, kind: Widget", &format!("plural: {plural}, kind: {kind}"))
+            .replace("    schema:", "    subresources: {status: {}}\n    schema:");
+        assert_eq!(up.create(definitions, &definition).status, 201);
+    }
+    for (kind, plural, operation) in OF_KYVERNO {
+        let path = format!("/apis/policies.kyverno.io/v1/{plural}");
+        up.wait_until("the definition is served", || up.get(&path).0 == 200);
+        let policy = format!(
+            "{{apiVersion: policies.kyverno.io/v1, kind: {kind}, metadata: {{name: {plural}}}, spec: \
+             {{matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: \
+             [CREATE], resources: [pods]}}]}}, validations: [{{expression: 'true'}}]}}}}"
+        );
+        let stored = up.create(&path, &policy);
+        assert_eq!(stored.status, 201, "{}", stored.text);
+        let warning = format!("is not run by Kiln: {operation}");
+        assert!(stored.warnings.contains(&warning), "{kind}: {}", stored.warnings);
+        let wanted = [
+            "WebhookConfigured False RulesNotRun",
+            "RBACPermissionsGranted False RulesNotRun",
+            not_run,
+        ];
+        let path = format!("{path}/{plural}");
+        up.wait_until("the status of the policy in CEL", || up.conditions(&path) == wanted);
+    }
+    let told = |kind: &str| {
+        let events: serde_json::Value = serde_json::from_str(&up.get(events).1).unwrap();
+        let is_told = |event: &serde_json::Value| {
+            event["reason"] == "RulesNotRun" && event["regarding"]["kind"] == kind
+        };
+        events["items"].as_array().unwrap().iter().filter(|event| is_told(event)).count()
+    };
+    for kind in ["ClusterCleanupPolicy", "DeletingPolicy", "ImageValidatingPolicy"] {
+        up.wait_until("its event", || told(kind) == 1);
+    }
+    let metrics = up.metrics();
+    for line in [
+        "kiln_policies{state=\"broken\"} 0",
+        "kiln_policies{state=\"not run\"} 5",
+        "kiln_policies{state=\"sound\"} 1",
+        "kiln_rules_not_run{operation=\"cleanup\"} 2",
+        "kiln_rules_not_run{operation=\"validate\"} 3",
+        "kiln_rules_not_run{operation=\"verifyImages\"} 1",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
+    }
 
     let said = found(&folder, "not run");
     let rules: Vec<_> =
@@ -247,6 +339,9 @@ fn what_is_not_run_is_never_shown_as_at_work() {
             r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
             r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
             r#"problem: policy "sweep" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
+            r#"problem: policy "deletingpolicies" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
+            r#"problem: policy "imagevalidatingpolicies" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
+            r#"problem: policy "validatingpolicies" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
         ]
     );
     let policies = found(&folder, "policies");

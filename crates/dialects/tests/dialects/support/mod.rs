@@ -10,7 +10,7 @@ use kiln_dialects::{Compiled, compile};
 use kiln_engine::{
     Effect, EvalEnv, Event, Limits, ListPage, ListQuery, ReadError, RuleOutcome, RuleSet, View,
 };
-use kiln_jmespath::Sources;
+use kiln_jmespath::AmbientSources;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
@@ -78,7 +78,7 @@ impl View for Objects {
 /// The third of May 2025 at noon, and numbers that count up.
 pub(crate) struct Fixed(pub(crate) std::cell::Cell<u64>);
 
-impl Sources for Fixed {
+impl AmbientSources for Fixed {
     fn now(&self) -> Option<SystemTime> {
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_746_273_600))
     }

@@ -16,7 +16,7 @@ use self::der::{
 };
 use self::extensions::Extension;
 use super::{Arguments, Function, STRING, function, parameter};
-use crate::eval::Fault;
+use crate::eval::EvalFault;
 use crate::number;
 
 pub(super) static FUNCTIONS: &[Function] = &[function(
@@ -27,7 +27,7 @@ pub(super) static FUNCTIONS: &[Function] = &[function(
     x509_decode,
 )];
 
-fn x509_decode(args: &Arguments<'_>) -> std::result::Result<Value, Fault> {
+fn x509_decode(args: &Arguments<'_>) -> std::result::Result<Value, EvalFault> {
     let text = args.string(0)?;
     args.step(text.len())?;
     let value = decode_certificate(text).map_err(|problem| args.fail(problem))?;

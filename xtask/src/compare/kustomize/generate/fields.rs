@@ -9,7 +9,7 @@ pub(super) fn fill(
     random: &mut Random,
     into: &mut Node,
     known: &[Known],
-    folder: &str,
+    directory: &str,
     files: &mut Vec<(String, Vec<Node>)>,
 ) {
     if random.once_in(5) {
@@ -66,7 +66,7 @@ pub(super) fn fill(
     }
     if random.once_in(2) {
         let count = 1 + random.below(2);
-        let entries = (0..count).map(|at| patch(random, known, folder, at, files));
+        let entries = (0..count).map(|at| patch(random, known, directory, at, files));
         into.put("patches", list(entries.collect::<Vec<_>>()));
     }
     if random.once_in(8) {
@@ -91,7 +91,7 @@ pub(super) fn fill(
     // Kustomizations can change what a generator below them made, and nothing else.
     let settings = known.iter().any(|known| known.name == "settings");
     if random.once_in(4) && settings {
-        let mut made = generator(random, "settings", folder, files);
+        let mut made = generator(random, "settings", directory, files);
         made.put("behavior", random.pick(&["merge", "replace"]));
         into.put("configMapGenerator", list([made]));
     }
@@ -135,12 +135,12 @@ pub(super) fn for_the_whole_build(random: &mut Random, into: &mut Node) {
 pub(super) fn generators(
     random: &mut Random,
     into: &mut Node,
-    folder: &str,
+    directory: &str,
     files: &mut Vec<(String, Vec<Node>)>,
 ) -> Vec<Known> {
     let mut known = Vec::new();
     if random.once_in(3) {
-        into.put("configMapGenerator", list([generator(random, "settings", folder, files)]));
+        into.put("configMapGenerator", list([generator(random, "settings", directory, files)]));
         known.push(Known {
             api_version: "v1",
             kind: "ConfigMap",
@@ -149,7 +149,7 @@ pub(super) fn generators(
         });
     }
     if random.once_in(6) {
-        into.put("secretGenerator", list([generator(random, "keys", folder, files)]));
+        into.put("secretGenerator", list([generator(random, "keys", directory, files)]));
         known.push(Known {
             api_version: "v1",
             kind: "Secret",
@@ -163,7 +163,7 @@ pub(super) fn generators(
 fn generator(
     random: &mut Random,
     name: &str,
-    folder: &str,
+    directory: &str,
     files: &mut Vec<(String, Vec<Node>)>,
 ) -> Node {
     let mut made = map([("name", name.into())]);
@@ -174,7 +174,7 @@ fn generator(
     }
     if random.once_in(3) {
         let path = format!("{name}.txt");
-        files.push((format!("{folder}/{path}"), vec![pairs(random, 3, anything)]));
+        files.push((format!("{directory}/{path}"), vec![pairs(random, 3, anything)]));
         made.put(
             "files",
             list([scalar(if random.once_in(2) { path } else { format!("k={path}") })]),
@@ -182,7 +182,7 @@ fn generator(
     }
     if random.once_in(5) {
         let path = format!("{name}.env");
-        files.push((format!("{folder}/{path}"), vec![scalar("A=1\n# note\nB=two words")]));
+        files.push((format!("{directory}/{path}"), vec![scalar("A=1\n# note\nB=two words")]));
         made.put("envs", list([scalar(path)]));
     }
     if random.once_in(4) {
@@ -209,7 +209,7 @@ fn is_scaled(kind: &str) -> bool {
 fn patch(
     random: &mut Random,
     known: &[Known],
-    folder: &str,
+    directory: &str,
     at: usize,
     files: &mut Vec<(String, Vec<Node>)>,
 ) -> Node {
@@ -219,7 +219,7 @@ fn patch(
     let mut entry = map::<String>([]);
     if random.once_in(4) {
         let path = format!("patch{at}.yaml");
-        files.push((format!("{folder}/{path}"), vec![body]));
+        files.push((format!("{directory}/{path}"), vec![body]));
         entry.put("path", path);
     } else {
         entry.put("patch", Node::Block(Box::new(body)));

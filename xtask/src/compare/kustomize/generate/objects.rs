@@ -43,7 +43,7 @@ const KINDS: [(&str, &str); 16] = [
 pub(super) fn base(
     random: &mut Random,
     number: usize,
-    folder: &str,
+    directory: &str,
     files: &mut Vec<(String, Vec<Node>)>,
 ) -> Vec<Known> {
     let mut known: Vec<Known> = Vec::new();
@@ -74,14 +74,14 @@ pub(super) fn base(
     let half = documents.split_off(documents.len() / 2);
     let mut paths = vec![scalar("a.yaml")];
     if !documents.is_empty() {
-        files.push((format!("{folder}/b.yaml"), documents));
+        files.push((format!("{directory}/b.yaml"), documents));
         paths.push(scalar("b.yaml"));
     }
-    files.push((format!("{folder}/a.yaml"), half));
+    files.push((format!("{directory}/a.yaml"), half));
     kustomization.put("resources", list(paths));
-    fields::fill(random, &mut kustomization, &known, folder, files);
-    known.extend(fields::generators(random, &mut kustomization, folder, files));
-    files.push((format!("{folder}/kustomization.yaml"), vec![kustomization]));
+    fields::fill(random, &mut kustomization, &known, directory, files);
+    known.extend(fields::generators(random, &mut kustomization, directory, files));
+    files.push((format!("{directory}/kustomization.yaml"), vec![kustomization]));
     known
 }
 

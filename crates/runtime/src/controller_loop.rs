@@ -1,0 +1,516 @@
+//! Owns the controller: gives it what watches and requests tell, and carries out its calls.
+//!
+//! It has a thread of its own (`run`), because the controller evaluates rules there: what is waited for comes over channels from
+//! tasks of the runtime, and what is to be written goes to such tasks, through the fence of the term.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kiln_cluster::{ApiError, KindKey, Reason, Reply};
+use kiln_controller::{
+    Compile, Controller, ControllerEvent, Lookup, ObservedRequest, Request, Settings,
+};
+use kiln_engine::{ExternalData as _, ExternalDataError, Globals};
+use kiln_object::{Gvk, Kinds};
+use kiln_rules::Policy;
+use kiln_schema::{Schema, Version};
+use kiln_services::Services;
+use kiln_value::Value;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::claim_keys;
+use crate::election::Fence;
+use crate::events::Happened;
+use crate::globals;
+use crate::lease::TermEnd;
+use crate::policy_store::{self, Registry};
+use crate::state::{ActivityState, AppState, Troubles};
+use crate::supervisor::{self, caught};
+use crate::tasks::{answer_in_thread, answer_or, call, tell_answer};
+use crate::watch::{Subject, WatchNews, Watcher};
+
+/// How many watch events, answers and hints are taken in before the controller decides again.
+const AT_ONCE: usize = 512;
+/// How many services are asked at the same time.
+const QUESTIONS_AT_ONCE: usize = 16;
+/// A look at things that takes longer than this is stuck: `/healthz` tells. Evaluations have budgets of far less, but there may
+/// be many of them in one look.
+const STUCK: Duration = Duration::from_secs(300);
+/// How long to wait before a kind is listed again whose watch panicked.
+const WATCH_AGAIN: Duration = Duration::from_secs(2);
+
+/// Compiles stored policies for the controller.
+pub(crate) struct Stored;
+
+impl Compile for Stored {
+    fn kinds(&self) -> Vec<Gvk> {
+        policy_store::controller_kinds()
+    }
+
+    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
+        policy_store::compile(policy, kinds)
+    }
+}
+
+type Answer = (u64, Result<Reply, ApiError>);
+type ToldAnswer = (u64, kiln_controller::LookupResult);
+
+/// The controller and what it needs to act.
+pub(crate) struct ControllerLoop {
+    shared: AppState,
+    controller: Controller,
+    watcher: Watcher,
+    /// The watches that run.
+    watches: HashMap<KindKey, AbortHandle>,
+    /// Watches, calls and questions under way. They end with this value.
+    tasks: JoinSet<()>,
+    /// What is written goes through it: a replica without the Lease writes nothing.
+    fence: Arc<Fence>,
+    told: mpsc::Sender<(Gvk, WatchNews)>,
+    answers: mpsc::Sender<Answer>,
+    /// What services answer to questions.
+    told_answers: mpsc::Sender<ToldAnswer>,
+    services: Services,
+    asking: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
+    /// What the ConfigMap says.
+    config: kiln_admission::Settings,
+    reported: Option<Instant>,
+    /// Something may have changed since.
+    owes_report: bool,
+    /// Panics of the controller that are counted.
+    panics: u64,
+}
+
+/// Why the controller does not act any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The process is to end, and calls that were under way have come to their end.
+    Told,
+    /// The Lease is lost.
+    LeaseLost,
+}
+
+/// Runs the controller until the process is to end, or its term is over.
+///
+/// The controller has no threads and no clock; this loop is its only caller, so that every decision sees one consistent
+/// state and can be replayed. It does not act before it is `informed`: exceptions and settings must be known, because
+/// what was done against them cannot be undone, and without the keys every claim would look unsigned.
+///
+/// When the process is to end, nothing new is begun, and the loop goes on until all calls under way have answered; a
+/// lost Lease ends it at once, since the fence refuses further writes and another replica may act already.
+pub(crate) async fn drive(
+    shared: AppState,
+    settings: Settings,
+    compile: Box<dyn Compile>,
+    hints: &mut mpsc::Receiver<ObservedRequest>,
+    fence: Arc<Fence>,
+    mut term: TermEnd,
+) -> Ended {
+    let (told, mut news) = mpsc::channel(1024);
+    let (answers, mut answered) = mpsc::channel(256);
+    let (told_answers, mut services_answered) = mpsc::channel(256);
+    let mut kinds = shared.kinds.clone();
+    let mut registry = shared.registry.clone();
+    let mut globals = shared.globals.subscribe();
+    let mut shutdown = shared.shutdown.clone();
+    let known = kinds.borrow_and_update().clone();
+    let watcher = Watcher {
+        client: shared.controller.clone(),
+        kinds: shared.kinds.clone(),
+        stale_after: shared.options.stale_after,
+        health: Arc::clone(&shared.health),
+        purpose: "controller".into(),
+        metrics: Arc::clone(&shared.metrics),
+    };
+    let mut driver = ControllerLoop {
+        controller: Controller::new(settings, known, compile),
+        watcher,
+        watches: HashMap::new(),
+        tasks: JoinSet::new(),
+        fence,
+        told,
+        answers,
+        told_answers,
+        services: Services::new(shared.options.services.clone()),
+        asking: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
+        permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
+        config: kiln_admission::Settings::new(&shared.options.namespace),
+        reported: None,
+        owes_report: false,
+        panics: 0,
+        shared,
+    };
+    driver.shared.health.bad("controller", "its caches are not synced yet");
+    let (known_keys, mut claim_keys) = watch::channel(None);
+    driver.tasks.spawn(claim_keys::keep(driver.shared.clone(), known_keys));
+    let mut ending = false;
+    let began = Instant::now();
+    let mut informed = false;
+    loop {
+        driver.shared.health.runs(PART, STUCK);
+        // Another replica may lead after a slow read.
+        if term.has_come() {
+            return Ended::LeaseLost;
+        }
+        if !informed {
+            let stored = registry.borrow_and_update().clone();
+            let held = globals.borrow_and_update().clone();
+            let keys = claim_keys.borrow_and_update().clone();
+            informed = keys.is_some() && is_informed(&stored, &held, began.elapsed());
+            driver.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
+            driver.stored(&stored);
+            driver.controller.set_globals(held);
+        }
+        // One permit per call under way: all of them free means that the last answer is in.
+        if !ending {
+            if informed {
+                driver.act();
+            }
+        } else if driver.permits.available_permits() == driver.shared.options.calls_at_once {
+            return Ended::Told;
+        }
+        let wait = match driver.controller.next_time() {
+            _ if !informed => Duration::from_millis(200),
+            None => Duration::from_secs(60),
+            Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
+        };
+        let wait = if driver.owes_report { wait.min(REPORT) } else { wait };
+        tokio::select! {
+            Some((gvk, told)) = news.recv() => {
+                driver.told(&gvk, told);
+                // Events come in bursts (a list has thousands). Taking many before acting lets the work queue join
+                // those of one key; the bound keeps answers and the Lease from waiting behind a burst.
+                for _ in 0..AT_ONCE {
+                    let Ok((gvk, told)) = news.try_recv() else { break };
+                    driver.told(&gvk, told);
+                }
+            }
+            Some((ticket, answer)) = answered.recv() => {
+                driver.controller.answer(ticket, answer, now());
+                for _ in 0..AT_ONCE {
+                    let Ok((ticket, answer)) = answered.try_recv() else { break };
+                    driver.controller.answer(ticket, answer, now());
+                }
+            }
+            Some((number, answer)) = services_answered.recv() => {
+                driver.controller.answered(number, answer, now());
+                for _ in 0..AT_ONCE {
+                    let Ok((number, answer)) = services_answered.try_recv() else { break };
+                    driver.controller.answered(number, answer, now());
+                }
+            }
+            Some(hint) = hints.recv() => driver.hint(hint),
+            Ok(()) = kinds.changed() => {
+                let known = kinds.borrow_and_update().clone();
+                driver.controller.set_kinds(known, Schema::builtin(Version::V1_36));
+            }
+            Ok(()) = registry.changed() => {
+                let stored = registry.borrow_and_update().clone();
+                driver.stored(&stored);
+            }
+            Ok(()) = globals.changed() => {
+                driver.controller.set_globals(globals.borrow_and_update().clone());
+            }
+            Ok(()) = claim_keys.changed() => {
+                let keys = claim_keys.borrow_and_update().clone().unwrap_or_default();
+                driver.controller.configure(|settings| settings.claim_keys = keys);
+            }
+            Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
+            () = term.comes() => return Ended::LeaseLost,
+            () = tokio::time::sleep(wait) => {}
+        }
+        // What else has come meanwhile belongs to the same look at things.
+        while let Ok(hint) = hints.try_recv() {
+            driver.hint(hint);
+        }
+    }
+}
+
+impl ControllerLoop {
+    fn told(&mut self, gvk: &Gvk, told: WatchNews) {
+        match told {
+            WatchNews::Event(event) => self.controller.watched(gvk, &event, now()),
+            WatchNews::Upto(revision) => self.controller.watched_upto(gvk, revision),
+            WatchNews::Lost => {
+                if let Some(task) = self.watches.remove(&KindKey::of(gvk)) {
+                    task.abort();
+                }
+                self.controller.watch_lost(gvk);
+            }
+        }
+    }
+
+    /// Takes over what is stored besides policies, which the controller reads itself.
+    fn stored(&mut self, stored: &Registry) {
+        if !stored.complete {
+            return;
+        }
+        // What is wrong with the ConfigMap is reported by the replicas that serve.
+        let (config, _) = self.config.read(stored.config.as_ref());
+        self.controller.set_exceptions(config.in_force(&stored.exceptions));
+        self.services = Services::new(self.shared.options.services.clone().and(&config.services));
+        let on = !self.services.are_off();
+        self.controller.configure(|settings| {
+            configure(settings, &config);
+            settings.services = on;
+        });
+        self.config = config;
+    }
+
+    fn hint(&mut self, hint: ObservedRequest) {
+        self.shared.metrics.count("kiln_hints_total", &[]);
+        self.controller.hint(hint, now());
+    }
+
+    /// Lets the controller decide, and begins what it wants done.
+    fn act(&mut self) {
+        // Each of them catches its own panics.
+        while self.tasks.try_join_next().is_some() {}
+        for request in self.controller.poll(now()) {
+            self.begin(request);
+        }
+        let panics = self.controller.panics();
+        supervisor::count(&self.shared.metrics, "evaluation", panics - self.panics);
+        self.panics = panics;
+        for (gvk, revision) in self.controller.watches() {
+            let key = KindKey::of(&gvk);
+            if self.watches.contains_key(&key) {
+                continue;
+            }
+            let subject = Subject::all(gvk);
+            let (watcher, told) = (self.watcher.clone(), self.told.clone());
+            let standing = watcher.standing(&subject);
+            let task = self.tasks.spawn(async move {
+                let following = watcher.follow(&subject, revision, &told, &standing);
+                if caught(&watcher.metrics, "watch", following).await.is_none() {
+                    tokio::time::sleep(WATCH_AGAIN).await;
+                    let _ = told.send((subject.gvk.clone(), WatchNews::Lost)).await;
+                }
+            });
+            self.watches.insert(key, task);
+        }
+        for question in self.controller.take_questions() {
+            let (services, answers) = (self.services.clone(), self.told_answers.clone());
+            let (client, kinds) =
+                (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
+            let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
+            let permits = Arc::clone(&self.permits);
+            let metrics = Arc::clone(&self.shared.metrics);
+            self.tasks.spawn(async move {
+                let number = question.number;
+                match question.asked {
+                    Lookup::Access(right) => {
+                        let Ok(permit) = permits.acquire().await else { return };
+                        let asking = rights.may_read(&client, &kinds, &right);
+                        let allowed = answer_or(&metrics, asking, |why| {
+                            Err(format!(
+                                "cannot check the permissions of {}: {why}",
+                                right.user.username
+                            ))
+                        });
+                        let answer = kiln_controller::LookupResult::Access(allowed.await);
+                        tell_answer(permit, &answers, (number, answer)).await;
+                    }
+                    Lookup::Service(asked) => {
+                        // Reviews need threads as well: a slow service must not take them all.
+                        let Ok(permit) = asking.acquire().await else { return };
+                        let url = asked.request().url.to_owned();
+                        let exchange = move || services.exchange(&asked.request());
+                        let answer = answer_in_thread(&metrics, exchange, |why| {
+                            Err(ExternalDataError::failed(format!("{url}: {why}")))
+                        });
+                        let answer = kiln_controller::LookupResult::Service(answer.await);
+                        tell_answer(permit, &answers, (number, answer)).await;
+                    }
+                }
+            });
+        }
+        for news in self.controller.take_news() {
+            self.tell(news);
+        }
+        self.tell_work();
+        self.report();
+    }
+
+    /// Tells whether something is to be done, when that changed.
+    fn tell_work(&self) {
+        let work = match (self.controller.is_running(), self.controller.is_idle()) {
+            (false, _) => ActivityState::Standby,
+            (true, false) => ActivityState::Busy,
+            (true, true) => ActivityState::Idle,
+        };
+        self.shared.work.send_if_modified(|known| std::mem::replace(known, work) != work);
+    }
+
+    fn tell(&self, news: ControllerEvent) {
+        let (rule, result) = match &news {
+            ControllerEvent::Made { rule, target } => {
+                tracing::info!(%rule, %target, "made an object");
+                (rule, "made")
+            }
+            ControllerEvent::Failed { rule, trigger, condition } => {
+                let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%rule, trigger, reason = ?condition.reason, "{}", condition.message);
+                (rule, "failed")
+            }
+            ControllerEvent::SourceMissing { rule, trigger, message } => {
+                let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%rule, trigger, "waiting for its source: {message}");
+                (rule, "source missing")
+            }
+            ControllerEvent::Changed { rule, target } => {
+                tracing::info!(%rule, %target, "changed an object");
+                (rule, "changed")
+            }
+            ControllerEvent::OwnerElsewhere { rule, target, owner } => {
+                tracing::warn!(%rule, %target, owner, "Kubernetes does not respect this owner reference");
+                (rule, "owner elsewhere")
+            }
+        };
+        let policy = rule.policy.key();
+        let labels =
+            [("policy", policy.as_str()), ("rule", rule.rule.as_str()), ("result", result)];
+        self.shared.metrics.count("kiln_rule_results_total", &labels);
+        // Events are for people: when there are too many of them, some are left out.
+        let _ = self.shared.happened.try_send(Happened::Told(news));
+    }
+
+    /// Tells what keeps policies from firing, when that is something else than before.
+    fn tell_troubles(&self) {
+        if !self.controller.is_running() {
+            return;
+        }
+        let mut troubles = Troubles::new();
+        for (policy, what) in self.controller.unreadable_triggers() {
+            troubles.entry(policy).or_default().push(what);
+        }
+        let before = self.shared.troubles.borrow().clone();
+        if before.as_ref() == Some(&troubles) {
+            return;
+        }
+        for (policy, found) in &troubles {
+            let known = before.as_ref().and_then(|before| before.get(policy));
+            for what in found.iter().filter(|what| known.is_none_or(|k| !k.contains(what))) {
+                tracing::warn!(%policy, "{what}");
+                let news = Happened::Unreadable { policy: policy.clone(), what: what.clone() };
+                let _ = self.shared.happened.try_send(news);
+            }
+        }
+        self.shared.troubles.send_replace(Some(troubles));
+    }
+
+    fn begin(&mut self, request: Request) {
+        let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
+        let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
+        let metrics = Arc::clone(&self.shared.metrics);
+        let (rights, fence) = (Arc::clone(&self.shared.rights), Arc::clone(&self.fence));
+        self.tasks.spawn(async move {
+            let Ok(permit) = permits.acquire().await else { return };
+            let done = async {
+                let refusal = match &request.author {
+                    Some(author) => rights.refusal(&client, &kinds, author, &request.call).await,
+                    None => None,
+                };
+                match refusal {
+                    Some(error) => Err(error),
+                    None => {
+                        let rule = request.rule.as_ref();
+                        call(&client, &kinds, &request.call, rule, &metrics, &fence).await
+                    }
+                }
+            };
+            let failed = |why: &str| Err(ApiError::new(Reason::Unavailable, why));
+            let answer = answer_or(&metrics, done, failed).await;
+            tell_answer(permit, &answers, (request.ticket, answer)).await;
+        });
+    }
+
+    fn report(&mut self) {
+        self.owes_report = self.reported.is_some_and(|last| last.elapsed() < REPORT);
+        if self.owes_report {
+            return;
+        }
+        self.reported = Some(Instant::now());
+        let metrics = &self.shared.metrics;
+        let mut waiting: BTreeMap<&str, u32> = BTreeMap::new();
+        for (_, condition) in self.controller.conditions() {
+            *waiting.entry(condition.reason.as_str()).or_default() += 1;
+        }
+        metrics.clear("kiln_conditions");
+        for (reason, count) in waiting {
+            metrics.set("kiln_conditions", &[("reason", reason)], f64::from(count));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a count for people")]
+        metrics.set("kiln_keys", &[], self.controller.keys_held() as f64);
+        self.tell_troubles();
+        match self.controller.is_running() {
+            true => self.shared.health.good("controller", None),
+            false => self.shared.health.bad("controller", "its caches are not synced yet"),
+        }
+    }
+}
+
+/// What the controller is called in `/healthz`.
+pub(crate) const PART: &str = "controller";
+
+/// The shortest time between two reports of the state.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// How long entries of the global context are waited for that say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
+/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway.
+fn is_informed(stored: &Registry, globals: &Globals, waited: Duration) -> bool {
+    stored.complete && (globals::are_read(stored, globals) || waited > SILENCE)
+}
+
+/// How long a change waits for what requests say of it, where some people are kept out.
+const PATIENCE: u64 = 300;
+
+/// What users decide that concerns the controller.
+pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
+    settings.filters = config.filters.clone();
+    settings.limits = config.limits;
+    settings.authors = config.authors;
+    settings.protected_namespaces.clone_from(&config.protected_namespaces);
+    settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
+}
+
+/// The time, in milliseconds.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_engine::CachedGlobal;
+    use kiln_value::value;
+
+    #[test]
+    fn nothing_is_decided_before_exceptions_settings_and_globals_are_known() {
+        let (now, later) = (Duration::ZERO, SILENCE * 2);
+        let mut stored = Registry::default();
+        let mut held = Globals::default();
+        assert!(!is_informed(&stored, &held, later), "exceptions are unknown");
+        stored.complete = true;
+        assert!(is_informed(&stored, &held, now));
+        stored.globals = vec![value!({"metadata": {"name": "regions"}})];
+        assert!(!is_informed(&stored, &held, now), "the entry was not read");
+        held.insert("regions".into(), Err("not loaded yet".to_owned()));
+        assert!(!is_informed(&stored, &held, now));
+        assert!(
+            is_informed(&stored, &held, later),
+            "one that says nothing does not block for ever"
+        );
+        held.insert("regions".into(), Err("forbidden".to_owned()));
+        assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
+        held.insert("regions".into(), Ok(CachedGlobal::default()));
+        assert!(is_informed(&stored, &held, now));
+    }
+}

@@ -1,0 +1,85 @@
+//! Rules on a live cluster: the only crate that talks to an API server.
+//!
+//! ```text
+//! API server ─▶ watch ─▶ drive ─▶ Controller ─▶ drive ─▶ calls ─▶ API server
+//!      │                   ▲  ▲
+//!      ├─ registry ────────┘  │ hints
+//!      └─ AdmissionReview ─▶ serve
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `options` | what a user decides about a running process |
+//! | `client` | the connection: credentials, and the one way that requests go out and answers come in |
+//! | `path` | the one function that builds every address at an API server |
+//! | `discovery` | which kinds a cluster serves |
+//! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
+//! | `watch` | follows a kind for as long as the process lives |
+//! | `policy_store` | the policies, exceptions and configuration that are stored, compiled, for all parts |
+//! | `globals` | what the entries of the global context hold |
+//! | `controller_loop`, `tasks` | owns the controller: gives it events, carries out its calls |
+//! | `claim_keys` | the keys that prove which claims the engine wrote |
+//! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
+//! | `supervisor` | what becomes of parts that panic |
+//! | `status`, `events` | tells users how policies are and what rules did |
+//! | `uninstall` | takes an installation off a cluster |
+//! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
+//! | `health`, `metrics`, `gauges` | what operators ask |
+//! | `serve` | the HTTPS server |
+//!
+//! # Who runs where
+//!
+//! ```text
+//! thread `lease`       Term: renews the Lease ──────────────▶ fence: until when may be written
+//!                                                               │
+//! thread `controller`  drive: Controller::poll, evaluations ─▶ calls ─▶ API server
+//!                        ▲ channels: watches, answers, hints
+//! runtime              watches, calls, registry, server …     each part under `supervisor`
+//! threads `reviews`    evaluations at admission
+//! ```
+//!
+//! What rules compute, they compute on threads that nothing else waits for: an evaluation that takes long holds up
+//! the controller, and neither a renewal, nor a review, nor a probe.
+//!
+//! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
+//! controller's.
+
+mod author_access;
+pub mod calls;
+mod claim_keys;
+pub mod client;
+mod controller_loop;
+pub mod discovery;
+mod election;
+pub mod events;
+mod globals;
+pub mod health;
+mod lease;
+pub mod metrics;
+pub mod options;
+pub mod path;
+mod plan;
+pub mod policy_store;
+mod process_metrics;
+pub mod reader;
+mod run;
+pub mod serve;
+pub mod state;
+mod status;
+mod supervisor;
+mod tasks;
+mod uninstall;
+pub mod watch;
+
+pub use author_access::Rights;
+pub use client::{Client, ConnectError};
+pub use kiln_controller::dry_run::{DryRunResult, NotApplied, Planned};
+pub use kiln_controller::provenance;
+pub use kiln_controller::{CARRIES, Waiting};
+pub use lease::id as lease_id;
+pub use options::{Only, Options};
+pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};
+pub use reader::Reader;
+pub use run::{RunError, logs, run, run_blocking, run_seen};
+pub use state::{ActivityState, AppState};
+pub use uninstall::{Uninstall, uninstall, webhook_configurations};

@@ -1,0 +1,174 @@
+//! Alerts, dashboard and documentation speak of numbers that exist.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use kiln_cluster::Reason;
+use kiln_controller::Waiting;
+use kiln_install::{alerts, dashboard};
+use kiln_runtime::metrics::{FAMILIES, Family, Form};
+use kiln_testkit::project_root;
+use kiln_value::Value;
+use promql_parser::label::MatchOp;
+use promql_parser::parser::{Expr, LabelModifier, VectorSelector, parse};
+
+#[test]
+fn every_alert_can_fire_and_is_explained() {
+    let page = std::fs::read_to_string(project_root().join("docs/reference/alerts.md")).unwrap();
+    let alerts = alerts("https://docs.example.com/alerts.html");
+    let rules = alerts.get_path(["groups"]).unwrap().index(0).unwrap().get("rules").unwrap();
+    let mut names = BTreeSet::new();
+    for rule in rules.as_list().unwrap() {
+        let text = |path: &[&str]| rule.str_at(path.iter().copied()).unwrap().to_owned();
+        let name = text(&["alert"]);
+        check(&text(&["expr"]));
+        assert!(
+            page.contains(&format!("\n### {name}\n")),
+            "docs/reference/alerts.md explains no {name}"
+        );
+        let runbook = format!("https://docs.example.com/alerts.html#{}", name.to_lowercase());
+        assert_eq!(text(&["annotations", "runbook_url"]), runbook);
+        assert!(["critical", "warning"].contains(&text(&["labels", "severity"]).as_str()));
+        assert!(names.insert(name));
+    }
+    let explained = page.lines().filter_map(|line| line.strip_prefix("### "));
+    assert_eq!(explained.map(str::to_owned).collect::<BTreeSet<_>>(), names);
+}
+
+#[test]
+fn every_picture_shows_numbers_that_exist_and_none_is_left_out() {
+    let dashboard = dashboard();
+    let panels = dashboard.get("panels").and_then(Value::as_list).unwrap();
+    let mut shown = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel.get("id").and_then(Value::as_i64)));
+        for target in panel.get("targets").and_then(Value::as_list).into_iter().flatten() {
+            // Grafana puts an interval there.
+            let expression = target.str_at(["expr"]).unwrap().replace("$__rate_interval", "5m");
+            shown.extend(check(&expression));
+        }
+    }
+    let all: BTreeSet<&str> = FAMILIES.iter().map(|family| family.name).collect();
+    assert_eq!(shown, all);
+}
+
+#[test]
+fn every_number_is_documented_with_its_labels() {
+    let page = std::fs::read_to_string(project_root().join("docs/reference/metrics.md")).unwrap();
+    for Family { name, labels, .. } in FAMILIES {
+        let line =
+            page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
+        let line =
+            line.unwrap_or_else(|| panic!("docs/reference/metrics.md says nothing of {name}"));
+        let column = line.split('|').nth(2).unwrap().trim();
+        assert_eq!(column, labels.join(", "), "{name}");
+    }
+}
+
+/// Checks an expression: it can be read, and asks for numbers, labels and values that exist. Gives the numbers.
+fn check(expression: &str) -> BTreeSet<&'static str> {
+    let parsed = parse(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let mut found = Vec::new();
+    let mut grouped = BTreeSet::new();
+    walk(&parsed, &mut found, &mut grouped);
+    assert!(!found.is_empty(), "{expression} asks for nothing");
+    let mut names = BTreeSet::new();
+    // `instance` is what Prometheus adds.
+    let mut labels: BTreeSet<&str> = BTreeSet::from(["instance"]);
+    for selector in &found {
+        let asked = selector.name.as_deref().unwrap();
+        let family = FAMILIES.iter().find(|family| match family.form {
+            Form::Histogram => asked == format!("{}_bucket", family.name),
+            _ => asked == family.name,
+        });
+        let family = family.unwrap_or_else(|| panic!("{expression}: there is no {asked}"));
+        names.insert(family.name);
+        labels.extend(family.labels);
+        if family.form == Form::Histogram {
+            labels.insert("le");
+        }
+        for matcher in &selector.matchers.matchers {
+            assert!(
+                family.labels.contains(&matcher.name.as_str()),
+                "{expression}: {}",
+                matcher.name
+            );
+            let known = values(family.name, &matcher.name);
+            let asked = match matcher.op {
+                MatchOp::Re(_) | MatchOp::NotRe(_) => matcher.value.split('|').collect(),
+                _ => vec![matcher.value.as_str()],
+            };
+            for value in asked {
+                assert!(
+                    known.iter().any(|known| known == value),
+                    "{expression}: {value:?} never comes"
+                );
+            }
+        }
+    }
+    for label in grouped {
+        assert!(
+            labels.contains(label.as_str()),
+            "{expression}: {label} is not a label of {names:?}"
+        );
+    }
+    names
+}
+
+/// What a label can say, as far as alerts and dashboard name it.
+fn values(family: &str, label: &str) -> Vec<String> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let debug = |words: &[&dyn Debug]| words.iter().map(|word| format!("{word:?}")).collect();
+    match (family, label) {
+        ("kiln_conditions", "reason") => debug(&[
+            &Waiting::Forbidden,
+            &Waiting::Unavailable,
+            &Waiting::Missing,
+            &Waiting::Failed,
+            &Waiting::Contested,
+            &Waiting::Loop,
+        ]),
+        ("kiln_api_calls_total", "outcome") => {
+            let failed = [Reason::Forbidden, Reason::Invalid, Reason::Unavailable];
+            failed.iter().map(|reason| reason.as_str()).chain(["ok"]).map(str::to_owned).collect()
+        }
+        ("kiln_policies", "state") => words(&["sound", "broken", "not run"]),
+        ("kiln_requests_written_total", "outcome") => words(&["written", "failed", "held back"]),
+        ("kiln_admission_requests_total", "answer") => {
+            words(&["broken", "late", "too many connections"])
+        }
+        ("kiln_rule_results_total", "result") => {
+            words(&["pass", "error", "made", "changed", "failed"])
+        }
+        _ => panic!("say what {label} of {family} can be"),
+    }
+}
+
+fn walk<'e>(
+    expression: &'e Expr,
+    found: &mut Vec<&'e VectorSelector>,
+    grouped: &mut BTreeSet<String>,
+) {
+    match expression {
+        Expr::VectorSelector(selector) => found.push(selector),
+        Expr::MatrixSelector(matrix) => found.push(&matrix.vs),
+        Expr::Aggregate(aggregate) => {
+            if let Some(LabelModifier::Include(labels)) = &aggregate.modifier {
+                grouped.extend(labels.labels.iter().cloned());
+            }
+            walk(&aggregate.expr, found, grouped);
+        }
+        Expr::Binary(binary) => {
+            walk(&binary.lhs, found, grouped);
+            walk(&binary.rhs, found, grouped);
+        }
+        Expr::Call(call) => {
+            call.args.args.iter().for_each(|argument| walk(argument, found, grouped));
+        }
+        Expr::Paren(inner) => walk(&inner.expr, found, grouped),
+        Expr::Unary(inner) => walk(&inner.expr, found, grouped),
+        Expr::Subquery(inner) => walk(&inner.expr, found, grouped),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
+    }
+}
