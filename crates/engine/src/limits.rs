@@ -20,7 +20,7 @@ pub struct Limits {
     pub reads: u64,
     /// Objects that it reads by lists.
     pub listed: u64,
-    /// Values of all objects that its patches go over, each time one does.
+    /// Values of all objects that its patches and patterns go over, each time one does.
     pub patched: u64,
     /// Levels of expressions of context entries that ask for one another. Each takes about a kilobyte of
     /// stack.
@@ -189,6 +189,15 @@ impl Counters {
 
     pub(crate) fn patched(&self, values: u64) -> Result<(), Exceeded> {
         count(&self.patched, values, self.limits.patched, "patches", "values")
+    }
+
+    /// Counts values that patterns look at, with those of patches: both go over objects.
+    pub(crate) fn compared(&self, values: u64) -> Result<(), Exceeded> {
+        count(&self.patched, values, self.limits.patched, "compares", "values")
+    }
+
+    pub(crate) fn comparisons_left(&self) -> u64 {
+        self.limits.patched.saturating_sub(self.patched.get())
     }
 
     /// Notes steps that were counted, and limited, elsewhere.

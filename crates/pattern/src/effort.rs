@@ -42,6 +42,11 @@ impl Effort {
         Effort { limit: limits.steps, left: limits.steps }
     }
 
+    /// How many steps were taken so far.
+    pub(crate) fn spent(&self) -> usize {
+        self.limit - self.left
+    }
+
     pub(crate) fn spend(&mut self, steps: usize) -> Result<(), TooMuchWork> {
         match self.left.checked_sub(steps) {
             Some(left) => {

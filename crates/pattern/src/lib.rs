@@ -40,4 +40,4 @@ pub use explain::{Explained, MatchStep, StepOutcome, explain};
 pub use fix::{FieldChange, FieldValue, Fix, fix};
 pub use leaf::value_matches;
 pub use resolve::{Cancelled, ResolveError, Resolved, resolve_anchors};
-pub use tree::{Mismatch, matches};
+pub use tree::{Mismatch, matches, matches_counted};

@@ -14,6 +14,9 @@ use crate::effort::{Effort, Limits, TooMuchWork};
 use crate::explain::{Log, Question};
 use crate::leaf::{Numbers, leaf_matches};
 
+/// So many bytes of texts are looked at in one step.
+const BYTES_A_STEP: usize = 256;
+
 /// Where an object does not meet a pattern, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
@@ -58,8 +61,18 @@ impl std::error::Error for Mismatch {}
 /// # Errors
 /// The first mismatch, or that the question takes too much work.
 pub fn matches(pattern: &Value, value: &Value, limits: &Limits) -> Result<(), Mismatch> {
+    matches_counted(pattern, value, limits).0
+}
+
+/// The same, and how many steps it took: for those who ask many times and count them all together.
+pub fn matches_counted(
+    pattern: &Value,
+    value: &Value,
+    limits: &Limits,
+) -> (Result<(), Mismatch>, usize) {
     let mut effort = Effort::new(limits);
-    Matcher::new(&mut effort, Numbers::Whole).value(pattern, value)
+    let found = Matcher::new(&mut effort, Numbers::Whole).value(pattern, value);
+    (found, effort.spent())
 }
 
 /// Whether an object meets a tree of patterns, as a condition of a patch asks.
@@ -115,7 +128,8 @@ impl<'m> Matcher<'m> {
         }
     }
 
-    fn leaf(&self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
+    fn leaf(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
+        self.spend_on_texts(pattern, value)?;
         if leaf_matches(pattern, value, self.numbers) {
             return Ok(());
         }
@@ -127,7 +141,7 @@ impl<'m> Matcher<'m> {
     }
 
     fn map(&mut self, pattern: &Map, map: &Map) -> Result<(), Mismatch> {
-        let expanded = with_label_keys(pattern, map, self.numbers);
+        let expanded = self.with_label_keys(pattern, map)?;
         let pattern = expanded.as_ref().unwrap_or(pattern);
         let order = self.order(pattern)?;
         let depth = self.depth();
@@ -303,6 +317,55 @@ impl<'m> Matcher<'m> {
         }
     }
 
+    /// Keys of labels and annotations may have wildcards: a label is meant that meets the key and has a value as wanted, or
+    /// else the first that meets the key. Kyverno takes any that meets the key.
+    fn with_label_keys(&mut self, pattern: &Map, map: &Map) -> Result<Option<Map>, Mismatch> {
+        let numbers = self.numbers;
+        let Some(key) = pattern.keys().find(|key| plain(key) == "metadata").cloned() else {
+            return Ok(None);
+        };
+        let Some(metadata) = map.get("metadata") else { return Ok(None) };
+        let mut expanded = pattern.clone();
+        let mut changed = false;
+        let Some(wanted) = expanded.get_mut(&key).and_then(Value::as_map_mut) else {
+            return Ok(None);
+        };
+        for field in ["labels", "annotations"] {
+            let Some(written) = wanted.keys().find(|key| plain(key) == field).cloned() else {
+                continue;
+            };
+            let (Some(Value::Map(pairs)), Some(Value::Map(there))) =
+                (wanted.get(&written), metadata.get(field))
+            else {
+                continue;
+            };
+            if !pairs.keys().any(|key| wildcard::contains_wildcard(key)) {
+                continue;
+            }
+            // Each key may meet each label.
+            self.spend_steps(pairs.len().saturating_mul(there.len()))?;
+            let mut named = Map::new();
+            for (key, value) in pairs {
+                let meets = |(name, _): &(&Key, &Value)| wildcard::matches(plain(key), name);
+                let meant = there
+                    .iter()
+                    .filter(meets)
+                    .find(|(_, found)| leaf_matches(value, found, numbers))
+                    .or_else(|| there.iter().find(meets))
+                    .map(|(name, _)| name);
+                let key = match (Anchor::parse(key), meant) {
+                    (Some(anchor), Some(meant)) => Anchor { key: meant, ..anchor }.to_string(),
+                    (None, Some(meant)) => meant.to_string(),
+                    (_, None) => key.to_string(),
+                };
+                named.insert(key, value.clone());
+            }
+            wanted.insert(written, named);
+            changed = true;
+        }
+        Ok(changed.then_some(expanded))
+    }
+
     /// A pattern in the order it is asked: anchors, then what else asks for conditions, then the rest.
     fn order<'k>(&mut self, pattern: &'k Map) -> Result<Order<'k>, Mismatch> {
         let (mut anchors, mut fields) = (Vec::new(), Vec::new());
@@ -359,7 +422,23 @@ impl<'m> Matcher<'m> {
     }
 
     fn spend(&mut self) -> Result<(), Mismatch> {
-        self.effort.spend(1).map_err(|too_much| Mismatch {
+        self.spend_steps(1)
+    }
+
+    /// Long texts take as long as many short ones, and wildcards may look at a text once for each.
+    fn spend_on_texts(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
+        let (Some(pattern), Some(text)) = (pattern.as_str(), value.as_str()) else {
+            return Ok(());
+        };
+        let looks = match wildcard::contains_wildcard(pattern) {
+            true => pattern.len().saturating_mul(text.len()),
+            false => pattern.len().saturating_add(text.len()),
+        };
+        self.spend_steps(looks / BYTES_A_STEP)
+    }
+
+    fn spend_steps(&mut self, steps: usize) -> Result<(), Mismatch> {
+        self.effort.spend(steps).map_err(|too_much| Mismatch {
             path: Path::root(),
             at: Path::root(),
             pattern: Path::root(),
@@ -389,48 +468,6 @@ struct Order<'k> {
     anchors: Vec<(&'k Key, &'k Value, Anchor<'k>)>,
     /// Plain keys and global anchors.
     fields: Vec<(&'k Key, &'k Value, Option<Anchor<'k>>)>,
-}
-
-/// Keys of labels and annotations may have wildcards: a label is meant that meets the key and has a value as wanted, or
-/// else the first that meets the key. Kyverno takes any that meets the key.
-fn with_label_keys(pattern: &Map, map: &Map, numbers: Numbers) -> Option<Map> {
-    let key = pattern.keys().find(|key| plain(key) == "metadata")?.clone();
-    let metadata = map.get("metadata")?;
-    let mut expanded = pattern.clone();
-    let mut changed = false;
-    let wanted = expanded.get_mut(&key)?.as_map_mut()?;
-    for field in ["labels", "annotations"] {
-        let Some(written) = wanted.keys().find(|key| plain(key) == field).cloned() else {
-            continue;
-        };
-        let (Some(Value::Map(pairs)), Some(Value::Map(there))) =
-            (wanted.get(&written), metadata.get(field))
-        else {
-            continue;
-        };
-        if !pairs.keys().any(|key| wildcard::contains_wildcard(key)) {
-            continue;
-        }
-        let mut named = Map::new();
-        for (key, value) in pairs {
-            let meets = |(name, _): &(&Key, &Value)| wildcard::matches(plain(key), name);
-            let meant = there
-                .iter()
-                .filter(meets)
-                .find(|(_, found)| leaf_matches(value, found, numbers))
-                .or_else(|| there.iter().find(meets))
-                .map(|(name, _)| name);
-            let key = match (Anchor::parse(key), meant) {
-                (Some(anchor), Some(meant)) => Anchor { key: meant, ..anchor }.to_string(),
-                (None, Some(meant)) => meant.to_string(),
-                (_, None) => key.to_string(),
-            };
-            named.insert(key, value.clone());
-        }
-        wanted.insert(written, named);
-        changed = true;
-    }
-    changed.then_some(expanded)
 }
 
 fn plain(key: &str) -> &str {

@@ -123,6 +123,10 @@ fn hint(message: &str) -> Option<String> {
         || message.starts_with("undefined field")
     {
         "a value is there for those listed after it; conditions of a GeneratingPolicy see none"
+    } else if message.starts_with("undeclared reference to 'jwks'") {
+        "Kiln does not fetch key sets; verify tokens that are signed with a secret: jwt.Decode(token, secret)"
+    } else if message.starts_with("undeclared reference to 'mcp'") {
+        "Kiln does not have the library mcp; read the body of the request with json.Unmarshal"
     } else {
         return None;
     };

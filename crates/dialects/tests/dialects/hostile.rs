@@ -80,9 +80,61 @@ spec:
       patchStrategicMerge: {metadata: {labels: {x: '{{ t.name }}'}}}
 ";
 
+const VALIDATE: &str = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p, annotations: {policies.kyverno.io/scored: 'false'}}
+spec:
+  background: false
+  validationFailureAction: Enforce
+  validationFailureActionOverrides: [{action: Audit, namespaces: [x, 'y-*'], namespaceSelector: {matchLabels: {a: b}}}]
+  emitWarning: true
+  applyRules: One
+  rules:
+  - name: one
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate:
+      message: 'no {{ request.object.metadata.labels }}'
+      failureAction: Audit
+      allowExistingViolations: true
+      pattern:
+        metadata: {labels: {'a*': '?* & !b', =(c): '>1 | x'}}
+        =(spec): {(hostNetwork): true, X(nodeName): 'null', ^(containers): [{name: '{{ request.name }}', <(image): '*'}]}
+  - name: two
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    preconditions: {any: [{key: '{{ request.operation }}', operator: NotEquals, value: DELETE}]}
+    validate:
+      anyPattern: [{spec: {a: '1-5'}}, {metadata: {name: p}}]
+  - name: three
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate:
+      message: m
+      foreach:
+      - list: request.object.metadata.labels
+        elementScope: false
+        context: [{name: g, variable: {jmesPath: element}}]
+        preconditions: {all: [{key: 1, operator: LessThan, value: 2}]}
+        foreach: [{list: element, deny: {conditions: {any: [{key: '{{ element1 }}', operator: AnyIn, value: [b], message: '{{ g }}'}]}}}]
+  - name: four
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    celPreconditions: [{name: c, expression: 'object.metadata.name != \"x\"'}]
+    validate:
+      cel:
+        variables: [{name: v, expression: 'object.metadata.labels'}]
+        expressions: [{expression: 'has(variables.v.a)', messageExpression: '\"no \" + object.metadata.name'}]
+        auditAnnotations: [{key: k, valueExpression: '\"v\"'}]
+  - name: five
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    validate:
+      podSecurity:
+        level: restricted
+        version: v1.29
+        exclude: [{controlName: Capabilities, images: ['*'], restrictedField: 'spec.containers[*].securityContext.capabilities.add', values: [A]}]
+";
+
 #[test]
 fn unedited_policies_run() {
-    for policy in [POLICY, MUTATE] {
+    for policy in [POLICY, MUTATE, VALIDATE] {
         let compiled = crate::support::compiled(policy);
         assert!(!compiled.has_errors(), "{:#?}", crate::support::messages(&compiled));
     }
@@ -132,7 +184,7 @@ fn anything() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
     #[test]
-    fn nothing_that_people_write_panics(written in prop_oneof![Just(POLICY), Just(MUTATE)], edits in proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..4)) {
+    fn nothing_that_people_write_panics(written in prop_oneof![Just(POLICY), Just(MUTATE), Just(VALIDATE)], edits in proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..4)) {
         let mut policy = objects(written).remove(0);
         for (index, edit) in edits {
             let mut all = Vec::new();

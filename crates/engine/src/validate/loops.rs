@@ -1,7 +1,7 @@
 //! Checks for each element of a list.
 
 use kiln_rules::CheckLoop;
-use kiln_value::{List, Path, Value};
+use kiln_value::{List, Value};
 
 use super::{Checked, Checking, Failed, Subject};
 use crate::context::Context;
@@ -95,44 +95,10 @@ impl Checking<'_> {
             }
         }
         let depth = subject.depth + 1;
-        let subject = match is_map && entry.element_scope != Some(false) {
-            true => {
-                let below = place_in(self.object, element);
-                let inner = Subject { value: element, below: below.as_ref(), depth };
-                return self.check(&entry.check, inner, context);
-            }
-            false => Subject { value: self.object, below: Some(&Path::root()), depth },
+        let value = match is_map && entry.element_scope != Some(false) {
+            true => element,
+            false => self.object,
         };
-        self.check(&entry.check, subject, context)
+        self.check(&entry.check, Subject { value, depth }, context)
     }
-}
-
-/// Where a part of a value is in it. Expressions hand out parts of objects as they are, so it is found by its allocation.
-fn place_in(whole: &Value, part: &Value) -> Option<Path> {
-    fn walk(whole: &Value, part: &Value, path: &mut Path) -> bool {
-        if whole.same(part) {
-            return true;
-        }
-        match whole {
-            Value::Map(map) => map.iter().any(|(key, value)| {
-                path.push(key);
-                let found = walk(value, part, path);
-                if !found {
-                    path.pop();
-                }
-                found
-            }),
-            Value::List(list) => list.iter().enumerate().any(|(at, value)| {
-                path.push(at);
-                let found = walk(value, part, path);
-                if !found {
-                    path.pop();
-                }
-                found
-            }),
-            _ => false,
-        }
-    }
-    let mut path = Path::root();
-    walk(whole, part, &mut path).then_some(path)
 }

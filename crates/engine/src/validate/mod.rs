@@ -73,8 +73,6 @@ pub(crate) struct Checking<'c> {
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'s> {
     value: &'s Value,
-    /// Where it is in the object, if it is a part of it.
-    below: Option<&'s Path>,
     /// How many loops the check is in.
     depth: usize,
 }
@@ -82,8 +80,7 @@ pub(crate) struct Subject<'s> {
 impl Checking<'_> {
     /// Runs the program.
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<Checked, Failure> {
-        let root = Path::root();
-        let subject = Subject { value: self.object, below: Some(&root), depth: 0 };
+        let subject = Subject { value: self.object, depth: 0 };
         self.check(&self.program.check, subject, context)
     }
 

@@ -1,7 +1,9 @@
 //! Patterns against objects.
 
+use std::cell::LazyCell;
+
 use kiln_pattern::{
-    Fix, Limits as PatternLimits, MatchStep, Mismatch, StepOutcome, explain, matches,
+    Fix, Limits as PatternLimits, MatchStep, Mismatch, StepOutcome, explain, matches_counted,
 };
 use kiln_rules::Pattern;
 use kiln_value::{Path, Value};
@@ -37,8 +39,9 @@ impl Checking<'_> {
                 "validation error: variables substitution error in rule {rule} execution error: {mismatch}"
             ),
         };
-        let faults = vec![fault(pattern, subject, mismatch)];
-        let fix = wants_fix(context).then(|| fix_of(&filled, subject)).flatten();
+        let below = place_in(self.object, subject.value);
+        let fix = wants_fix(context).then(|| fix_of(&filled, subject, below.as_ref())).flatten();
+        let faults = vec![fault(pattern, below.as_ref(), mismatch)];
         Ok(Checked::Fail(Failed { message, faults, fix }))
     }
 
@@ -54,6 +57,7 @@ impl Checking<'_> {
         let rule = self.name();
         let (mut failed, mut skipped, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         let mut fixes = Vec::new();
+        let below = LazyCell::new(|| place_in(self.object, subject.value));
         for (at, (pattern, filled)) in all.into_iter().enumerate() {
             match mismatch(pattern, &filled, subject, context)? {
                 None => {
@@ -69,9 +73,9 @@ impl Checking<'_> {
                         "rule {rule}[{at}] failed at path {}",
                         shown(&mismatch.path)
                     ));
-                    faults.push(fault(pattern, subject, mismatch));
+                    faults.push(fault(pattern, below.as_ref(), mismatch));
                     if wants_fix(context) {
-                        fixes.push(fix_of(&filled, subject));
+                        fixes.push(fix_of(&filled, subject, below.as_ref()));
                     }
                 }
             }
@@ -99,8 +103,8 @@ fn wants_fix(context: &Context<'_>) -> bool {
 }
 
 /// What would make the object meet the pattern, in paths of the whole object.
-fn fix_of(filled: &Value, subject: Subject<'_>) -> Option<Fix> {
-    let below = subject.below?;
+fn fix_of(filled: &Value, subject: Subject<'_>, below: Option<&Path>) -> Option<Fix> {
+    let below = below?;
     kiln_pattern::fix(filled, subject.value, &PatternLimits::default()).map(|fix| fix.below(below))
 }
 
@@ -124,8 +128,16 @@ fn mismatch(
     subject: Subject<'_>,
     context: &Context<'_>,
 ) -> Result<Option<Mismatch>, Failure> {
-    context.shared.counters.patched(size(filled))?;
-    let found = matches(filled, subject.value, &PatternLimits::default()).err();
+    let counters = &context.shared.counters;
+    let too_much = |exceeded| Failure::from(exceeded).at(&pattern.path);
+    counters.compared(size(filled)).map_err(too_much)?;
+    let usual = PatternLimits::default().steps;
+    // One more than there are, so that the rule's own limit is the one that is named.
+    let left = usize::try_from(counters.comparisons_left()).unwrap_or(usize::MAX);
+    let limits = PatternLimits { steps: usual.min(left.saturating_add(1)) };
+    let (found, steps) = matches_counted(filled, subject.value, &limits);
+    let found = found.err();
+    counters.compared(steps as u64).map_err(too_much)?;
     if let Some(too_much) = found.as_ref().and_then(|mismatch| mismatch.too_much) {
         let failure = Failure::new(FailureKind::Limit, too_much.to_string());
         return Err(failure.at(&pattern.path));
@@ -142,13 +154,13 @@ fn mismatch(
     Ok(found)
 }
 
-fn fault(pattern: &Pattern, subject: Subject<'_>, mismatch: Mismatch) -> Fault {
+fn fault(pattern: &Pattern, below: Option<&Path>, mismatch: Mismatch) -> Fault {
     let steps = mismatch.pattern.segments().iter().skip(pattern.wrapped);
     let wanted = pattern.path.segments().iter().chain(steps).cloned().collect();
-    let below = |below: &Path| {
+    let at = |below: &Path| {
         below.segments().iter().chain(mismatch.at.segments()).cloned().collect::<Path>()
     };
-    Fault { at: subject.below.map(below), wanted: Some(wanted), why: mismatch.why }
+    Fault { at: below.map(at), wanted: Some(wanted), why: mismatch.why }
 }
 
 impl From<MatchStep> for TraceStep {
@@ -186,4 +198,34 @@ fn sentence(said: &str) -> String {
         said if said.ends_with('.') => format!("{said} "),
         said => format!("{said}. "),
     }
+}
+
+/// Where a part of a value is in it. Expressions hand out parts of objects as they are, so it is found by its allocation.
+fn place_in(whole: &Value, part: &Value) -> Option<Path> {
+    fn walk(whole: &Value, part: &Value, path: &mut Path) -> bool {
+        if whole.same(part) {
+            return true;
+        }
+        match whole {
+            Value::Map(map) => map.iter().any(|(key, value)| {
+                path.push(key);
+                let found = walk(value, part, path);
+                if !found {
+                    path.pop();
+                }
+                found
+            }),
+            Value::List(list) => list.iter().enumerate().any(|(at, value)| {
+                path.push(at);
+                let found = walk(value, part, path);
+                if !found {
+                    path.pop();
+                }
+                found
+            }),
+            _ => false,
+        }
+    }
+    let mut path = Path::root();
+    walk(whole, part, &mut path).then_some(path)
 }
