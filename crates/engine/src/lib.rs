@@ -68,7 +68,7 @@ pub use external_data::{
     ExternalData, ExternalDataError, NoExternalData, ServiceAnswer, ServiceRequest,
 };
 pub use failure::{Failure, FailureKind, MissingSource};
-pub use globals::{CachedGlobal, Globals, WithGlobals};
+pub use globals::{CachedGlobal, GlobalEntry, GlobalSource, Globals, WithGlobals};
 pub use limits::{Cost, Exceeded, Limits, Traced};
 pub use lineage::{Lineage, Loop};
 pub use outcome::{RuleOutcome, Status, Verdict};

@@ -5,6 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `globals` | the global context, made of the given objects |
 //! | `objects` | the given objects, and what rules generated: the engine's view |
 //! | `values` | Kyverno's values and user files: what a cluster or a request would have known |
 //! | `payload` | requests to other servers, with the fields that they leave out |
@@ -13,6 +14,7 @@
 //!
 //! Nothing here reads files or prints: the command line does.
 
+mod globals;
 mod objects;
 mod payload;
 mod report;

@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
-    RuleOutcome, RuleSet, Status, User, evaluate, place,
+    RuleOutcome, RuleSet, Status, User, WithGlobals, evaluate, place,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Payload, Program, RuleId, Targets};
 use kiln_value::Value;
 
+use crate::globals;
 use crate::objects::{Objects, with_namespace};
 use crate::payload;
 use crate::report::{Change, Made, Report, RuleResult};
@@ -42,6 +43,9 @@ pub struct Job<'j> {
     pub only_given_kinds: bool,
     /// Whether resources that fail and would not be refused are warned of only.
     pub audit_warns: bool,
+    /// Whether rules that follow a stored object also follow one that a validate rule denies. In a cluster they do not;
+    /// tests ask each rule on its own.
+    pub follows_denied: bool,
 }
 
 /// Data, or a request, that is judged.
@@ -64,9 +68,12 @@ impl Given {
 
 /// Runs every resource through every rule, and whatever that makes through the rules that listen to it.
 pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::AmbientSources) -> Report {
+    let globals = globals::given(&job.resources, &job.others, job.kinds);
+    let external_data = WithGlobals { external_data: job.external_data, globals: &globals };
     let mut state = State {
         job,
         sources,
+        external_data: &external_data,
         objects: Objects::known(job.only_given_kinds),
         made_by: HashMap::new(),
         written: HashSet::new(),
@@ -112,6 +119,8 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::AmbientSources) -> Report
 struct State<'r> {
     job: &'r Job<'r>,
     sources: &'r dyn kiln_jmespath::AmbientSources,
+    /// What the job has, and the global context.
+    external_data: &'r dyn ExternalData,
     objects: Objects,
     /// Which rule made an object, and of what.
     made_by: HashMap<ObjectId, (RuleId, ObjectId)>,
@@ -190,7 +199,11 @@ impl State<'_> {
             event.object = Some(mutated.object);
         }
         self.note_repeats(&mutated.outcomes);
-        let refused = mutated.outcomes.iter().any(|outcome| outcome.refusal().is_some());
+        let refuses = |outcome: &RuleOutcome| {
+            let passes = self.job.follows_denied && outcome.violation().is_some();
+            outcome.refusal().is_some() && !passes
+        };
+        let refused = mutated.outcomes.iter().any(refuses);
         let mut outcomes: Vec<_> = mutated.outcomes.into_iter().zip(left).collect();
         // A refused object is never stored, so nothing follows from it.
         if refused {
@@ -259,7 +272,7 @@ impl State<'_> {
             view: &self.objects,
             kinds: self.job.kinds,
             sources: self.sources,
-            external_data: self.job.external_data,
+            external_data: self.external_data,
             limits: self.job.limits,
             protected_namespaces: &[],
             home: "",

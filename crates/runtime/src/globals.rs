@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason};
-use kiln_engine::{CachedGlobal, Globals};
-use kiln_jmespath::Expression;
+use kiln_engine::{CachedGlobal, GlobalEntry, GlobalSource, Globals};
 use kiln_object::{Gvk, Kind, Kinds, ObjectId, metadata};
 use kiln_value::{Map, Str, Value, value};
 use tokio::sync::mpsc;
@@ -32,68 +31,6 @@ const NOTHING_YET: &str = "not loaded yet";
 /// How often an entry asks if it does not say.
 const USUAL: Duration = Duration::from_secs(600);
 
-/// Where an entry has its value from.
-#[derive(Clone, Debug, PartialEq)]
-enum Source {
-    /// All objects of a resource, in one namespace or in all.
-    Objects { group: Str, version: Str, resource: Str, namespace: Str },
-    /// An answer of the API server.
-    Answer { path: Str, every: Duration },
-}
-
-/// An entry, as it is written.
-#[derive(Clone, Debug)]
-struct Written {
-    source: Source,
-    projections: Vec<(Str, Expression)>,
-}
-
-impl Written {
-    fn read(entry: &Value) -> Result<Self, String> {
-        let spec = entry.get("spec").unwrap_or(&Value::Null);
-        let text = |path: [&str; 2]| spec.str_at(path).unwrap_or_default();
-        let is_there = |key: &str| spec.get(key).is_some_and(|value| !value.is_null());
-        let source = match (is_there("kubernetesResource"), is_there("apiCall")) {
-            (true, false) => {
-                let of = |key: &str| Str::from(text(["kubernetesResource", key]));
-                if of("resource").is_empty() || of("version").is_empty() {
-                    return Err("kubernetesResource needs resource and version".to_owned());
-                }
-                Source::Objects {
-                    group: of("group"),
-                    version: of("version"),
-                    resource: of("resource"),
-                    namespace: of("namespace"),
-                }
-            }
-            (false, true) => {
-                let path = text(["apiCall", "urlPath"]);
-                if path.is_empty() || matches!(text(["apiCall", "method"]), "POST") {
-                    return Err("only answers of the API server to GET are kept: give \
-                                apiCall.urlPath, or kubernetesResource"
-                        .to_owned());
-                }
-                let every = match text(["apiCall", "refreshInterval"]) {
-                    "" => USUAL,
-                    written => interval(written)?,
-                };
-                Source::Answer { path: path.into(), every }
-            }
-            _ => return Err("give one of kubernetesResource and apiCall".to_owned()),
-        };
-        let list = spec.get("projections").and_then(Value::as_list);
-        let read = |projection: &Value| -> Result<(Str, Expression), String> {
-            let name = projection.str_at(["name"]).unwrap_or_default();
-            let query = projection.str_at(["jmesPath"]).unwrap_or_default();
-            let query = Expression::compile(query)
-                .map_err(|error| format!("projection {name:?}: {error}"))?;
-            Ok((name.into(), query))
-        };
-        let projections = list.into_iter().flat_map(|list| list.iter()).map(read);
-        Ok(Written { source, projections: projections.collect::<Result<_, _>>()? })
-    }
-}
-
 /// What the entries hold, read once: for commands that do not follow them.
 pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals, ApiError> {
     let mut globals = Globals::default();
@@ -101,7 +38,7 @@ pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals,
         return Ok(globals);
     }
     for entry in list_all(client, kinds, &global_kind(), "", "").await?.objects {
-        let held = match Written::read(&entry) {
+        let held = match GlobalEntry::read(&entry) {
             Ok(written) => value_now(client, kinds, &written).await,
             Err(why) => Err(why),
         };
@@ -113,11 +50,11 @@ pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals,
 async fn value_now(
     client: &Client,
     kinds: &Kinds,
-    written: &Written,
+    written: &GlobalEntry,
 ) -> Result<CachedGlobal, String> {
     let value = match &written.source {
-        Source::Answer { path, .. } => client.get(path).await,
-        Source::Objects { group, version, resource, namespace } => {
+        GlobalSource::Answer { path, .. } => client.get(path).await,
+        GlobalSource::Objects { group, version, resource, namespace } => {
             let gvk = kinds.by_resource(group, version, resource).map(Kind::gvk);
             let gvk = gvk.ok_or_else(|| unknown(group, version, resource))?;
             let listed = list_all(client, kinds, &gvk, namespace, "").await;
@@ -131,11 +68,10 @@ fn unknown(group: &str, version: &str, resource: &str) -> String {
     format!("the cluster has no resource {resource:?} in {group}/{version}")
 }
 
-fn interval(written: &str) -> Result<Duration, String> {
-    let parsed = kiln_text::duration::Duration::parse(written);
-    let parsed = parsed.map_err(|error| format!("apiCall.refreshInterval: {error}"))?;
+/// How long to wait before an answer is asked for again.
+fn pause(every: Option<Duration>) -> Duration {
     // Asking without a pause does not help.
-    Ok(Duration::try_from_secs_f64(parsed.as_secs_f64()).unwrap_or(AGAIN).max(AGAIN))
+    every.unwrap_or(USUAL).max(AGAIN)
 }
 
 /// What came of an entry: its life, and what it holds.
@@ -175,7 +111,7 @@ pub(crate) async fn keep(shared: AppState, watcher: Watcher) {
                 Watcher { purpose, ..watcher.clone() },
                 name.clone(),
                 life.clone(),
-                Written::read(entry),
+                GlobalEntry::read(entry),
                 came.clone(),
             ));
             running.insert(name.clone(), (life, task));
@@ -233,7 +169,7 @@ async fn follow_entry(
     watcher: Watcher,
     name: Str,
     life: String,
-    written: Result<Written, String>,
+    written: Result<GlobalEntry, String>,
     came: mpsc::Sender<Came>,
 ) {
     let told = |held| came.send((name.clone(), life.clone(), held));
@@ -242,11 +178,11 @@ async fn follow_entry(
         Err(why) => return drop(told(Err(why)).await),
     };
     match &written.source {
-        Source::Answer { path, every } => {
+        GlobalSource::Answer { path, every } => {
             let mut known = false;
             loop {
                 let (held, wait) = match watcher.client.get(path).await {
-                    Ok(answer) => (CachedGlobal::of(answer, &written.projections), *every),
+                    Ok(answer) => (CachedGlobal::of(answer, &written.projections), pause(*every)),
                     Err(error) => (Err(error.to_string()), AGAIN),
                 };
                 // What was had stays while it cannot be had anew.
@@ -259,7 +195,7 @@ async fn follow_entry(
                 tokio::time::sleep(wait).await;
             }
         }
-        Source::Objects { group, version, resource, namespace } => {
+        GlobalSource::Objects { group, version, resource, namespace } => {
             let mut kinds = watcher.kinds.clone();
             let gvk: Gvk = loop {
                 let found =
@@ -348,47 +284,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_read() {
-        let read = |spec: Value| Written::read(&value!({"spec": spec}));
-        let call = read(value!({
-            "apiCall": {"urlPath": "/api/v1/namespaces", "refreshInterval": "1h30m"},
-            "projections": [{"name": "names", "jmesPath": "items[].metadata.name"}],
-        }))
-        .unwrap();
-        let every = Duration::from_secs(5_400);
-        assert_eq!(call.source, Source::Answer { path: "/api/v1/namespaces".into(), every });
-        let answer = value!({"items": [{"metadata": {"name": "a"}}]});
-        let held = CachedGlobal::of(answer.clone(), &call.projections).unwrap();
-        assert_eq!((held.value, held.projections["names"].clone()), (answer, value!(["a"])));
-        let objects = value!({"group": "apps", "version": "v1", "resource": "deployments"});
-        let objects = read(value!({"kubernetesResource": objects})).unwrap();
-        assert!(
-            matches!(objects.source, Source::Objects { resource, .. } if resource == "deployments")
-        );
-        assert_eq!(interval("1ms").unwrap(), AGAIN, "there is a pause between calls");
-    }
-
-    #[test]
-    fn what_cannot_be_kept_is_said() {
-        for (spec, why) in [
-            (value!({}), "give one of"),
-            (
-                value!({"apiCall": {"service": {"url": "https://x"}}}),
-                "only answers of the API server",
-            ),
-            (
-                value!({"apiCall": {"urlPath": "/x", "method": "POST"}}),
-                "only answers of the API server",
-            ),
-            (value!({"apiCall": {"urlPath": "/x", "refreshInterval": "soon"}}), "refreshInterval"),
-            (value!({"kubernetesResource": {"resource": "pods"}}), "needs resource and version"),
-            (
-                value!({"apiCall": {"urlPath": "/x"}, "projections": [{"name": "p", "jmesPath": "a["}]}),
-                "projection \"p\"",
-            ),
+    fn there_is_a_pause_between_calls() {
+        for (written, wanted) in [
+            (None, USUAL),
+            (Some(Duration::from_millis(1)), AGAIN),
+            (Some(Duration::from_secs(60)), Duration::from_secs(60)),
         ] {
-            let error = Written::read(&value!({"spec": spec})).unwrap_err();
-            assert!(error.contains(why), "{error}");
+            assert_eq!(pause(written), wanted);
         }
     }
 }

@@ -319,6 +319,8 @@ impl Checking<'_> {
             explain: true,
             only_given_kinds: true,
             audit_warns: false,
+            // Kyverno: what one policy denies, others still generate for.
+            follows_denied: true,
         };
         let report = run_offline(&job, self.options.sources);
         for warning in &report.warnings {

@@ -299,7 +299,6 @@ fn recorded_runs_of_kyverno_end_with_the_same_report() {
         return;
     };
     let mut tally = Tally::new("runs of kyverno apply");
-    tally.known_failure("apply-67", "GlobalContextEntries are not read from files");
     let folder = Folder::with(&[]);
     for case in cases.as_list().unwrap() {
         let kinds: Vec<&str> =

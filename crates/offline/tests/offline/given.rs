@@ -408,3 +408,71 @@ test.yaml:1:12: userInfo.user: unknown field "user" (the fields here are usernam
 "#,
     );
 }
+
+#[test]
+fn the_global_context_is_made_of_the_given_objects() {
+    let policies = for_config_maps(
+        r#"
+context: [{name: names, globalReference: {name: maps.names, jmesPath: "join(',', @)"}}]
+mutate: {patchStrategicMerge: {metadata: {labels: {names: "{{ names }}"}}}}
+"#,
+    );
+    let entry = "
+---
+apiVersion: kyverno.io/v2
+kind: GlobalContextEntry
+metadata: {name: maps}
+spec:
+  kubernetesResource: {version: v1, resource: configmaps, namespace: shop}
+  projections: [{name: names, jmesPath: '[].metadata.name'}]
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: elsewhere}}
+";
+    let resources = format!("{TWO}{entry}");
+    let given = Given { policies: &policies, resources: &resources, ..Given::default() };
+    assert!(given.shown().contains("names: gold,plain\n"), "{}", given.shown());
+    let called = resources.replace(
+        "kubernetesResource: {version: v1, resource: configmaps, namespace: shop}",
+        "apiCall: {urlPath: /api/v1/configmaps}",
+    );
+    let given = Given { policies: &policies, resources: &called, ..Given::default() };
+    let shown = given.shown();
+    assert!(shown.contains("it calls the API server, and there is none here"), "{shown}");
+}
+
+#[test]
+fn nothing_follows_from_a_denied_resource_unless_that_is_asked_for() {
+    let policies = "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: deny}
+spec:
+  validationFailureAction: Enforce
+  rules:
+  - name: deny
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    validate: {message: never, deny: {}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: make}
+spec:
+  rules:
+  - name: make
+    match: {any: [{resources: {kinds: [Namespace]}}]}
+    generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: shop, data: {data: {a: b}}}
+";
+    let resources = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}";
+    let given = Given { policies, resources, ..Given::default() };
+    assert_said(
+        &given.shown(),
+        "
+kyverno:deny/deny on v1/Namespace/shop: fail: never
+refused v1/Namespace/shop
+",
+    );
+    let shown = Given { follows_denied: true, ..given }.shown();
+    assert!(shown.contains("kyverno:deny/deny on v1/Namespace/shop: fail: never\n"), "{shown}");
+    assert!(shown.contains("created v1/ConfigMap/shop/made"), "{shown}");
+    assert!(!shown.contains("refused"), "{shown}");
+}

@@ -19,6 +19,7 @@ pub(crate) struct Given<'g> {
     pub(crate) user: &'g str,
     pub(crate) explain: bool,
     pub(crate) only_given_kinds: bool,
+    pub(crate) follows_denied: bool,
 }
 
 impl Given<'_> {
@@ -77,6 +78,7 @@ impl Given<'_> {
             payloads: Vec::new(),
             only_given_kinds: self.only_given_kinds,
             audit_warns: false,
+            follows_denied: self.follows_denied,
         };
         run(&job, &NoAmbientSources)
     }

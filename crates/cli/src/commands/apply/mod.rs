@@ -351,6 +351,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         explain: args.trace,
         only_given_kinds: false,
         audit_warns: args.audit_warn,
+        follows_denied: false,
     };
     let report = run_offline(&job, &SystemEnv);
     for warning in &report.warnings {
