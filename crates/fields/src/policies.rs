@@ -538,6 +538,12 @@ pub static PARAM_KIND: FieldTable = FieldTable::new(
     ],
 );
 
+pub(crate) const BOUND_POLICY: Field =
+    string("policyName", "Name of the policy.").required().example("labels");
+pub(crate) const BOUND_PARAMETERS: Field = table("paramRef", &PARAM_REF, "The parameters.");
+pub(crate) const BOUND_RESOURCES: Field =
+    table("matchResources", &MATCH_CONSTRAINTS, "What narrows the policy.");
+
 /// A MutatingAdmissionPolicyBinding.
 pub static BINDING: FieldTable = FieldTable::new(
     "MutatingAdmissionPolicyBinding",
@@ -555,11 +561,7 @@ pub static BINDING: FieldTable = FieldTable::new(
 pub static BINDING_SPEC: FieldTable = FieldTable::new(
     "Binding spec",
     "The policy, and what narrows it.",
-    &[
-        string("policyName", "Name of the policy.").required().example("labels"),
-        table("paramRef", &PARAM_REF, "The parameters."),
-        table("matchResources", &MATCH_CONSTRAINTS, "What narrows the policy."),
-    ],
+    &[BOUND_POLICY, BOUND_PARAMETERS, BOUND_RESOURCES],
 );
 
 /// `paramRef`.

@@ -1,8 +1,8 @@
 //! Policies in CEL that check objects, and the checks of rules that are written like them.
 
 use crate::policies::{
-    ANNOTATIONS, CONDITIONS, CONSTRAINTS, FAILURE, MATCH_CONSTRAINTS, PARAM_KIND, PARAM_REF,
-    POD_CONTROLLERS, POLICY_WEBHOOK, SWITCH, VARIABLES, switch,
+    ANNOTATIONS, BOUND_PARAMETERS, BOUND_POLICY, BOUND_RESOURCES, CONDITIONS, CONSTRAINTS, FAILURE,
+    PARAM_KIND, POD_CONTROLLERS, POLICY_WEBHOOK, SWITCH, VARIABLES, switch,
 };
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{
@@ -151,12 +151,7 @@ pub static VALIDATING_BINDING: FieldTable = FieldTable::new(
 pub static VALIDATING_BINDING_SPEC: FieldTable = FieldTable::new(
     "ValidatingAdmissionPolicyBinding spec",
     "The policy, what narrows it, and what becomes of objects that fail.",
-    &[
-        string("policyName", "Name of the policy.").required().example("labels"),
-        table("paramRef", &PARAM_REF, "The parameters."),
-        table("matchResources", &MATCH_CONSTRAINTS, "What narrows the policy."),
-        ACTIONS,
-    ],
+    &[BOUND_POLICY, BOUND_PARAMETERS, BOUND_RESOURCES, ACTIONS],
 );
 
 /// `validate.cel` of a rule.
@@ -167,7 +162,7 @@ pub static CEL_RULE: FieldTable = FieldTable::new(
         tables("expressions", &VALIDATION, "What must be true, in order."),
         VARIABLES,
         PARAMETERS,
-        table("paramRef", &PARAM_REF, "The parameters."),
+        BOUND_PARAMETERS,
         ANNOTATIONS,
         boolean("generate", "Whether Kyverno creates a ValidatingAdmissionPolicy. Kiln does not.")
             .default("false")

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kiln_cel::Env;
+use kiln_cel::{Env, Type};
 use kiln_fields::{FieldTable, policies as table};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::{
@@ -52,14 +52,14 @@ pub(super) type ParamRef = (FindParams, Option<Str>, MissingParams);
 
 impl Binding {
     /// The parameters of this kind that the binding means; all at once where expressions want a list.
-    pub(super) fn params_of(&self, kind: Option<&Gvk>, as_list: bool) -> Option<Params> {
+    fn params_of(&self, kind: Option<&Gvk>, as_list: bool) -> Option<Params> {
         let ((find, namespace, missing), kind) = self.params.clone().zip(kind.cloned())?;
         Some(Params { kind, find, namespace, missing, as_list })
     }
 }
 
 /// What fires a rule with these constraints, as its binding narrows them.
-pub(super) fn trigger(constraints: &Constraints, binding: Option<&Binding>) -> Trigger {
+fn trigger(constraints: &Constraints, binding: Option<&Binding>) -> Trigger {
     let narrow_include = binding.and_then(|binding| binding.narrow_include.as_ref());
     Trigger {
         narrow_include: narrow_include.map(|narrow_include| narrow_include.include.clone()),
@@ -119,12 +119,7 @@ fn policy(
         );
     }
     check_failure_policy(&head.spec);
-    let kind = head.spec.get("paramKind").and_then(|node| param_kind(&node));
-    let base = Env::admission().extend().homogeneous_literals(true);
-    let base = match &kind {
-        Some(_) => base.variable("params", kiln_cel::Type::Dyn).build(),
-        None => base.build(),
-    };
+    let (params, base) = environment(head);
     // Kubernetes: conditions do not see the values.
     let conditions =
         expressions::named(&base, head.spec.get("matchConditions"), ExpectedType::Bool);
@@ -146,45 +141,78 @@ fn policy(
     let as_list = texts.iter().any(|text| text.contains("params.items"));
     let script = Script { asks_for_namespace, renew_for_each_patch: true, ..script };
     let constraints = constraints?;
-    let id = PolicyId {
-        dialect: Dialect::MutatingAdmissionPolicy,
-        namespace: None,
-        name: head.name.clone(),
+    let bound = Bound { constraints: &constraints, params, as_list, script, bindings };
+    Some(bound.policy(head, report, Dialect::MutatingAdmissionPolicy, |_| {
+        Program::Mutate(Mutate {
+            targets: None,
+            change: Mutation::Steps(steps.clone()),
+            pass_unchanged: true,
+        })
+    }))
+}
+
+/// The kind of a policy's parameters, and what its expressions know.
+pub(super) fn environment(head: &Head<'_, '_>) -> (Option<Gvk>, Env) {
+    let kind = head.spec.get("paramKind").and_then(|node| param_kind(&node));
+    let base = Env::admission().extend().homogeneous_literals(true);
+    let base = match &kind {
+        Some(_) => base.variable("params", Type::Dyn).build(),
+        None => base.build(),
     };
-    let origin = Origin::new(report.document().clone(), Path::root());
-    let rule = |name: &Str, binding: Option<&Binding>| {
-        let params = binding.and_then(|binding| binding.params_of(kind.as_ref(), as_list));
-        Rule {
-            id: RuleId { policy: id.clone(), rule: name.clone() },
-            trigger: trigger(&constraints, binding),
-            scope: Scope::Cluster,
-            context: Vec::new(),
-            guard: None,
-            script: Some(Arc::new(Script { params, ..script.clone() })),
-            program: Program::Mutate(Mutate {
-                targets: None,
-                change: Mutation::Steps(steps.clone()),
-                pass_unchanged: true,
-            }),
-            lifecycle: lifecycle(false),
-            report_properties: Vec::new(),
-            origin: origin.clone(),
+    (kind, base)
+}
+
+/// What becomes a rule for each binding.
+pub(super) struct Bound<'b> {
+    pub(super) constraints: &'b Constraints,
+    /// The kind of the parameters.
+    pub(super) params: Option<Gvk>,
+    /// Expressions want all parameters at once.
+    pub(super) as_list: bool,
+    pub(super) script: Script,
+    /// All bindings, also those of other policies.
+    pub(super) bindings: &'b [Binding],
+}
+
+impl Bound<'_> {
+    /// The policy, with a rule for each of its bindings, or for all objects if it has none.
+    pub(super) fn policy(
+        &self,
+        head: &Head<'_, '_>,
+        report: &Report<'_>,
+        dialect: Dialect,
+        program: impl Fn(Option<&Binding>) -> Program,
+    ) -> Policy {
+        let id = PolicyId { dialect, namespace: None, name: head.name.clone() };
+        let origin = Origin::new(report.document().clone(), Path::root());
+        let rule = |name: &Str, binding: Option<&Binding>| {
+            let kind = self.params.as_ref();
+            let params = binding.and_then(|binding| binding.params_of(kind, self.as_list));
+            Arc::new(Rule {
+                id: RuleId { policy: id.clone(), rule: name.clone() },
+                trigger: trigger(self.constraints, binding),
+                scope: Scope::Cluster,
+                context: Vec::new(),
+                guard: None,
+                script: Some(Arc::new(Script { params, ..self.script.clone() })),
+                program: program(binding),
+                lifecycle: lifecycle(false),
+                report_properties: Vec::new(),
+                origin: origin.clone(),
+            })
+        };
+        let own = self.bindings.iter().filter(|binding| binding.policy == head.name);
+        let bound: Vec<_> = own.map(|binding| rule(&binding.name, Some(binding))).collect();
+        let rules = if bound.is_empty() { vec![rule(&head.name, None)] } else { bound };
+        Policy {
+            api_version: head.api_version.to_string(),
+            kind: head.kind.to_string(),
+            rules,
+            apply: ApplyRules::All,
+            origin,
+            id,
         }
-    };
-    let bound: Vec<_> = bindings
-        .iter()
-        .filter(|binding| binding.policy == head.name)
-        .map(|binding| Arc::new(rule(&binding.name, Some(binding))))
-        .collect();
-    let rules = if bound.is_empty() { vec![Arc::new(rule(&head.name, None))] } else { bound };
-    Some(Policy {
-        api_version: head.api_version.to_string(),
-        kind: head.kind.to_string(),
-        rules,
-        apply: ApplyRules::All,
-        origin: origin.clone(),
-        id,
-    })
+    }
 }
 
 pub(super) fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {

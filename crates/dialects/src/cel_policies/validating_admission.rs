@@ -3,23 +3,19 @@
 //! A policy becomes one rule for each of its bindings, which may narrow it, and say where its parameters are and what
 //! becomes of objects that fail.
 
-use std::sync::Arc;
-
-use kiln_cel::{Env, Type};
 use kiln_fields::validating as table;
 use kiln_object::Kinds;
 use kiln_rules::{
-    Actions, ApplyRules, Check, Dialect, Expressions, FailureActions, Origin, Policy, PolicyId,
-    Program, Rule, RuleId, Scope, Script, Unmet, Validate,
+    Actions, Check, Dialect, Expressions, FailureActions, Policy, Program, Unmet, Validate,
 };
-use kiln_value::{Path, Str};
+use kiln_value::Str;
 use kiln_yaml::Document;
 
-use super::admission::{self, Binding, BindingTables, param_kind};
+use super::admission::{self, Binding, BindingTables, Bound};
 use super::constraints::OldLabels;
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Head, Rules};
-use super::mutating::{check_failure_policy, lifecycle};
+use super::mutating::check_failure_policy;
 use super::validating::{judging, validations};
 use crate::Compiled;
 use crate::fields::Report;
@@ -57,12 +53,7 @@ fn policy(
 ) -> Option<Policy> {
     let constraints = head.constraints(kinds, OldLabels::Count);
     check_failure_policy(&head.spec);
-    let kind = head.spec.get("paramKind").and_then(|node| param_kind(&node));
-    let base = Env::admission().extend().homogeneous_literals(true);
-    let base = match &kind {
-        Some(_) => base.variable("params", Type::Dyn).build(),
-        None => base.build(),
-    };
+    let (params, base) = admission::environment(head);
     // Kubernetes: conditions do not see the values.
     let conditions =
         expressions::named(&base, head.spec.get("matchConditions"), ExpectedType::Bool);
@@ -100,40 +91,9 @@ fn policy(
         .chain(of_checks.iter().map(|expression| expression.program.source()))
         .any(|text| text.contains("params.items"));
     let constraints = constraints?;
-    let id = PolicyId {
-        dialect: Dialect::ValidatingAdmissionPolicy,
-        namespace: None,
-        name: head.name.clone(),
-    };
-    let origin = Origin::new(report.document().clone(), Path::root());
-    let rule = |name: &Str, binding: Option<&Binding>| {
-        let params = binding.and_then(|binding| binding.params_of(kind.as_ref(), as_list));
+    let bound = Bound { constraints: &constraints, params, as_list, script, bindings };
+    Some(bound.policy(head, report, Dialect::ValidatingAdmissionPolicy, |binding| {
         let actions = binding.and_then(|binding| binding.actions);
-        Rule {
-            id: RuleId { policy: id.clone(), rule: name.clone() },
-            trigger: admission::trigger(&constraints, binding),
-            scope: Scope::Cluster,
-            context: Vec::new(),
-            guard: None,
-            script: Some(Arc::new(Script { params, ..script.clone() })),
-            program: Program::Validate(Box::new(program(actions.unwrap_or(Actions::DENY)))),
-            lifecycle: lifecycle(false),
-            report_properties: Vec::new(),
-            origin: origin.clone(),
-        }
-    };
-    let bound: Vec<_> = bindings
-        .iter()
-        .filter(|binding| binding.policy == head.name)
-        .map(|binding| Arc::new(rule(&binding.name, Some(binding))))
-        .collect();
-    let rules = if bound.is_empty() { vec![Arc::new(rule(&head.name, None))] } else { bound };
-    Some(Policy {
-        api_version: head.api_version.to_string(),
-        kind: head.kind.to_string(),
-        rules,
-        apply: ApplyRules::All,
-        origin: origin.clone(),
-        id,
-    })
+        Program::Validate(Box::new(program(actions.unwrap_or(Actions::DENY))))
+    }))
 }

@@ -20,6 +20,7 @@ use crate::kyverno::entries::string_template;
 use crate::kyverno::generate::Compiler;
 use crate::kyverno::mutate;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
+use crate::kyverno::remarks;
 use crate::kyverno::validate;
 use crate::kyverno::variables::Check;
 use crate::{Compiled, NotRun};
@@ -209,6 +210,7 @@ fn compile_rule(
             validate::Compiled::Program(program, made) => {
                 script = made.map(|made| Arc::new(*made));
                 validate::every_kind(doc, &head.include, &program);
+                remarks::validate(doc, rule, &head.include);
                 variables.validate(&program);
                 (Program::Validate(program), KEPT)
             }

@@ -3,10 +3,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
-//! | `compile`, `generate`, `mutate`, `validate`, `pod_security` | those types to rules |
+//! | `compile`, `generate`, `mutate`, `validate`, `loops`, `pod_security` | those types to rules |
 //! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
-//! | `check` | what Kyverno refuses, in its words |
+//! | `check`, `remarks` | what Kyverno refuses and warns about, in its words |
 //! | `variables` | which variables a rule may use |
 //! | `update` | which changes of a policy are refused or warned about |
 
@@ -17,9 +17,11 @@ mod entries;
 mod exception;
 mod filters;
 mod generate;
+mod loops;
 mod mutate;
 mod parse;
 mod pod_security;
+mod remarks;
 mod update;
 mod validate;
 mod variables;

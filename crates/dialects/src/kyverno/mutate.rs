@@ -4,8 +4,7 @@ use kiln_fields::kyverno as table;
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_pattern::anchors_in;
 use kiln_rules::{
-    ForEach, ForEachOrder, Mutate, MutateTarget, Mutation, MutationLoop, Patch, PatchBody, Scope,
-    Targets,
+    ForEachOrder, Mutate, MutateTarget, Mutation, MutationLoop, Patch, PatchBody, Scope, Targets,
 };
 use kiln_value::{Value, json};
 use kiln_variables::Template;
@@ -14,10 +13,8 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 use crate::fields::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::Block;
+use crate::kyverno::loops;
 use crate::kyverno::parse::{PolicyDoc, conditions};
-
-/// How deep loops may stand in each other.
-const LOOPS: usize = 8;
 
 /// Stands for variables while a patch is checked.
 const VARIABLE: &str = "kilnvariable";
@@ -93,18 +90,7 @@ impl Compiler<'_> {
     }
 
     fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Mutation> {
-        let elements = node.elements();
-        if elements.is_empty() {
-            node.error_with("foreach has no elements", "add an element with a list");
-            return None;
-        }
-        if depth == LOOPS {
-            node.error_with(
-                format!("foreach stands in itself more than {LOOPS} times"),
-                "flatten the list with JMESPath: a[].b[]",
-            );
-            return None;
-        }
+        let elements = loops::elements(node, depth)?;
         let loops: Vec<_> =
             elements.iter().filter_map(|element| self.one_loop(element, depth)).collect();
         Some(Mutation::Loops(loops))
@@ -122,9 +108,7 @@ impl Compiler<'_> {
                 );
             }
         }
-        let list = fields.get("list").and_then(|node| entries::list_expression(&node));
-        let context = entries::context(fields.get("context"), self.scope);
-        let guard = conditions(fields.get("preconditions"), false);
+        let foreach = loops::for_each(node, &fields, &fields.get("list")?, self.scope);
         let change = self.change(&fields, depth + 1)?;
         let merges =
             matches!(&change, Mutation::Patch(Patch { body: PatchBody::Strategic(_), .. }));
@@ -141,8 +125,7 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let foreach = ForEach { list: list?, context, guard, path: node.path.clone() };
-        Some(MutationLoop { foreach, order, change })
+        Some(MutationLoop { foreach: foreach?, order, change })
     }
 
     fn strategic(&self, node: &Node<'_, '_>) -> Option<Mutation> {

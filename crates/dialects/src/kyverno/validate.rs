@@ -4,8 +4,8 @@ use kiln_fields::kyverno as table;
 use kiln_object::selector::WildcardSelector;
 use kiln_pattern::{Anchor, AnchorKind};
 use kiln_rules::{
-    ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, ForEach, Pattern, Scope,
-    Script, Validate,
+    ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, Pattern, Scope, Script,
+    Validate,
 };
 use kiln_text::wildcard;
 use kiln_value::{Path, Str, Value, json};
@@ -13,8 +13,9 @@ use kiln_variables::Template;
 
 use crate::cel_policies::in_rules;
 use crate::fields::{Fields, Node};
-use crate::kyverno::entries::{self, string_template};
+use crate::kyverno::entries::string_template;
 use crate::kyverno::filters::{self, Block};
+use crate::kyverno::loops;
 use crate::kyverno::parse::{PolicyDoc, RuleDoc, conditions};
 use crate::kyverno::pod_security;
 
@@ -23,9 +24,6 @@ const CHECKS: [&str; 7] =
     ["pattern", "anyPattern", "deny", "foreach", "podSecurity", "cel", "manifests"];
 /// What an element of a loop may check: one of these.
 const LOOP_CHECKS: [&str; 4] = ["pattern", "anyPattern", "deny", "foreach"];
-
-/// How deep loops may stand in each other.
-const LOOPS: usize = 8;
 
 /// The annotation that takes a policy out of the score.
 const SCORED: &str = "policies.kyverno.io/scored";
@@ -265,18 +263,7 @@ impl Compiler<'_> {
     }
 
     fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Vec<CheckLoop>> {
-        let elements = node.elements();
-        if elements.is_empty() {
-            node.error_with("foreach has no elements", "add an element with a list");
-            return None;
-        }
-        if depth == LOOPS {
-            node.error_with(
-                format!("foreach stands in itself more than {LOOPS} times"),
-                "flatten the list with JMESPath: a[].b[]",
-            );
-            return None;
-        }
+        let elements = loops::elements(node, depth)?;
         elements.iter().map(|element| self.one_loop(element, depth)).collect()
     }
 
@@ -293,12 +280,7 @@ impl Compiler<'_> {
             &there,
             "one of pattern, anyPattern, deny, or a nested foreach must be specified",
         )?;
-        let foreach = ForEach {
-            list: entries::list_expression(&list)?,
-            context: entries::context(fields.get("context"), self.scope),
-            guard: conditions(fields.get("preconditions"), false),
-            path: node.path.clone(),
-        };
+        let foreach = loops::for_each(node, &fields, &list, self.scope)?;
         let element_scope = fields.flag("elementScope");
         Some(CheckLoop { foreach, element_scope, check: self.check(&fields, depth + 1)? })
     }
