@@ -3,6 +3,7 @@
 //! The kernel keeps these figures per group of children, so each measurement runs in a process of
 //! its own: `cargo xtask measure -- COMMAND…`, which the bench harness starts.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +18,9 @@ pub(crate) struct Args {
     /// Keep what the command prints in this file
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Exit code 1 is an answer too: a check that fails
+    #[arg(long)]
+    may_be_negative: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start {}", args.command[0]))?;
     let wall = begin.elapsed();
-    if !status.success() {
+    let is_negative = args.may_be_negative && status.code() == Some(1);
+    if !status.success() && !is_negative {
         bail!("{} ended with {status}", args.command.join(" "));
     }
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read resource usage")?;
@@ -63,16 +68,25 @@ fn println_json(value: &serde_json::Value) {
 
 /// Measures one run of a command in a process of its own.
 pub(crate) fn usage_of(command: &Command) -> Result<Usage> {
-    usage_keeping(command, None)
+    usage(command, &[])
+}
+
+/// The same for a command whose answer may be no.
+pub(crate) fn usage_of_check(command: &Command) -> Result<Usage> {
+    usage(command, &["--may-be-negative".as_ref()])
 }
 
 /// The same, with what the command prints kept in a file.
 pub(crate) fn usage_keeping(command: &Command, keep: Option<&Path>) -> Result<Usage> {
-    let mut measuring = Command::new(std::env::current_exe().context("cannot find this program")?);
-    measuring.arg("measure");
-    if let Some(path) = keep {
-        measuring.arg("--keep").arg(path);
+    match keep {
+        Some(path) => usage(command, &["--keep".as_ref(), path.as_os_str()]),
+        None => usage(command, &[]),
     }
+}
+
+fn usage(command: &Command, options: &[&OsStr]) -> Result<Usage> {
+    let mut measuring = Command::new(std::env::current_exe().context("cannot find this program")?);
+    measuring.arg("measure").args(options);
     measuring.arg("--").arg(command.get_program()).args(command.get_args());
     if let Some(directory) = command.get_current_dir() {
         measuring.current_dir(directory);

@@ -106,14 +106,14 @@ impl Files {
 
 /// What a program came to.
 #[derive(Debug, PartialEq)]
-struct Verdicts {
+pub(super) struct Verdicts {
     /// Its last line.
-    counts: String,
+    pub(super) counts: String,
     /// How many objects it printed.
     objects: usize,
 }
 
-fn verdicts(command: &Command) -> Result<Verdicts> {
+pub(super) fn verdicts(command: &Command) -> Result<Verdicts> {
     let mut command = {
         let mut same = Command::new(command.get_program());
         same.args(command.get_args());
@@ -132,7 +132,7 @@ fn verdicts(command: &Command) -> Result<Verdicts> {
 }
 
 /// The peer, or nothing where it cannot be built.
-fn build_peer(report: &mut Report) -> Option<PathBuf> {
+pub(super) fn build_peer(report: &mut Report) -> Option<PathBuf> {
     match kyverno::program("cli/kubectl-kyverno") {
         Ok(binary) => {
             // The first start of a large binary reads it from disk.

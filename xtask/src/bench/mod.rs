@@ -8,6 +8,7 @@ mod client;
 mod kustomize;
 pub(crate) mod kyverno;
 mod kyverno_cli;
+mod kyverno_validate;
 mod libraries;
 mod live;
 mod plugins;
@@ -107,6 +108,11 @@ const BENCHES: &[Bench] = &[
         about: "`kiln apply` beside `kyverno apply`, as whole processes on the same files, with the same verdicts. The large \
                 workloads run once.",
         measure: |report, args| kyverno_cli::measure(report, args.runs),
+    },
+    Bench {
+        name: "kyverno-validate",
+        about: "`kiln apply` beside `kyverno apply` with policies that check, as whole processes on the same files.",
+        measure: |report, args| kyverno_validate::measure(report, args.runs),
     },
     Bench {
         name: "sandbox",

@@ -16,8 +16,8 @@ use anyhow::{Context, Result, ensure};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
 
+use super::dice::Dice;
 use crate::bench::kyverno;
-use crate::root;
 
 /// So many cases are given to both at once.
 const BATCH: u64 = 60;
@@ -28,7 +28,7 @@ type Objects = BTreeMap<String, Value>;
 #[expect(clippy::print_stdout, reason = "the differences are this command's output")]
 pub(crate) fn run(binary: Option<PathBuf>, cases: u64, seed: u64, show: usize) -> Result<bool> {
     let both = Both {
-        kiln: binary.map_or_else(kiln, Ok)?,
+        kiln: binary.map_or_else(super::kiln, Ok)?,
         kyverno: kyverno::program("cli/kubectl-kyverno")?,
         directory: tempfile::tempdir()?,
     };
@@ -64,19 +64,6 @@ pub(crate) fn run(binary: Option<PathBuf>, cases: u64, seed: u64, show: usize) -
         if different.is_empty() { String::new() } else { format!(", seeds {different:?}") }
     );
     Ok(different.is_empty())
-}
-
-/// The binary, as it is built for tests.
-fn kiln() -> Result<PathBuf> {
-    let built = Command::new("cargo")
-        .args(["build", "--workspace", "--bin", "kiln"])
-        .current_dir(root())
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(built.success(), "kiln does not build");
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("debug/kiln"))
 }
 
 struct Both {
@@ -233,22 +220,6 @@ fn without_marks(mut object: Value) -> Value {
 }
 
 // Cases.
-
-/// Chance that comes again.
-#[derive(Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap_or_default() % sides
-    }
-
-    fn one(&mut self, all: &[&'static str]) -> &'static str {
-        all[self.roll(all.len())]
-    }
-}
 
 #[derive(Clone)]
 struct Case {
@@ -417,7 +388,7 @@ fn rule(dice: &mut Dice) -> Rule {
 
 impl Case {
     fn of(number: u64) -> Self {
-        let mut dice = Dice(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = Dice::new(number);
         let pairs = |dice: &mut Dice| -> Vec<(&'static str, &'static str)> {
             let chosen: Vec<&'static str> =
                 KEYS.into_iter().filter(|_| dice.roll(2) == 0).collect();

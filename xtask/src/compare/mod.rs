@@ -3,13 +3,19 @@
 //! Cases are made from a seed, so that a run can be had again. A case for which both do not give the same is made as
 //! small as it can be while they still differ, and printed with both results.
 
+mod dice;
 mod kustomize;
 mod kyverno;
+mod patterns;
+mod validate;
 
 use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+
+use crate::root;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,12 +38,32 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, ValueEnum)]
 enum Original {
     Kustomize,
+    /// Mutate and generate rules
     Kyverno,
+    /// Patterns of validate rules
+    KyvernoPatterns,
+    /// Policies that check
+    KyvernoValidate,
 }
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
     match args.original {
         Original::Kustomize => kustomize::run(args),
         Original::Kyverno => kyverno::run(args.kiln.clone(), args.cases, args.seed, args.show),
+        Original::KyvernoPatterns => patterns::run(args.cases, args.seed, args.show),
+        Original::KyvernoValidate => validate::run(args),
     }
+}
+
+/// The binary, as it is built for tests.
+fn kiln() -> Result<PathBuf> {
+    let built = Command::new("cargo")
+        .args(["build", "--workspace", "--bin", "kiln"])
+        .current_dir(root())
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(built.success(), "kiln does not build");
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target.join("debug/kiln"))
 }

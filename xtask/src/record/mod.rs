@@ -37,6 +37,8 @@ enum Original {
     KyvernoTest,
 }
 
+/// The module of the program that answers for Kyverno's languages.
+const KYVERNO: &str = "xtask/kyverno";
 /// The module of the program that answers for kustomize.
 const KUSTOMIZE: &str = "xtask/recorders/kustomize";
 
@@ -49,17 +51,17 @@ const TABLES: [Table; 7] = [
     Table {
         name: "jmespath",
         directory: "crates/jmespath/tests/cases",
-        original: Original::Program("xtask/kyverno", "./record"),
+        original: Original::Program(KYVERNO, "./record"),
     },
     Table {
         name: "pattern",
         directory: "crates/pattern/tests/cases",
-        original: Original::Program("xtask/kyverno", "./record"),
+        original: Original::Program(KYVERNO, "./record"),
     },
     Table {
         name: "cel",
         directory: "crates/cel/tests/cases",
-        original: Original::Program("xtask/kyverno", "./record"),
+        original: Original::Program(KYVERNO, "./record"),
     },
     Table {
         name: "kustomize",
@@ -196,6 +198,11 @@ fn program(module: &str, package: &str) -> Result<PathBuf> {
         .context("cannot start go: recording needs Go 1.26 or newer")?;
     ensure!(status.success(), "{module} does not build");
     Ok(program)
+}
+
+/// The program that answers for Kyverno's languages.
+pub(crate) fn kyverno() -> Result<PathBuf> {
+    program(KYVERNO, "./record")
 }
 
 /// The program that answers for kustomize.
