@@ -79,7 +79,7 @@ impl Ownership {
     ///
     /// The annotation names one rule of one policy. Labels cannot: their values are limited to 63 characters and
     /// Kyverno's hold only names, so they may mean several rules. The reach of the policy is checked in both cases,
-    /// because a user who can write the object can write its annotations: a policy of a namespace must not own objects
+    /// because a user who can write the object can write its annotations: a namespaced policy must not own objects
     /// elsewhere by a claim that names it.
     pub(crate) fn is_of(&self, rule: &RuleId) -> bool {
         match &self.rule {

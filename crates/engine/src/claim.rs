@@ -236,7 +236,7 @@ impl ClaimLabels {
     }
 
     /// Whether the object is where rules of a policy may have made it, whatever its labels say: labels come along with
-    /// copies, and do not always tell a policy of a namespace from one of the cluster.
+    /// copies, and do not always tell a namespaced policy from one of the cluster.
     pub fn is_in_reach_of(&self, policy: &PolicyId) -> bool {
         policy.namespace.as_ref().is_none_or(|own| *own == self.namespace)
     }

@@ -188,7 +188,7 @@ struct EvalState {
 }
 
 impl EvalState {
-    /// What the author of a policy of a namespace may not do, where that is all that keeps a rule from changing what is sent.
+    /// What the author of a namespaced policy may not do, where that is all that keeps a rule from changing what is sent.
     fn denied(&self, rule: &Rule) -> Option<Failure> {
         let is_denied = |failure: &Failure| failure.kind == FailureKind::Denied;
         let is_theirs = rule.program.changes_trigger() && rule.id.policy.namespace.is_some();

@@ -142,7 +142,7 @@ spec:
     context: [{name: regions, globalReference: {name: regions}}]
     generate: {apiVersion: v1, kind: ConfigMap, name: regions, namespace: default, data: {data: {all: '{{regions}}'}}}
 ",
-        "differs   kyverno.io/v1/Policy/default/regions\n          policies of a namespace cannot read the global context\n",
+        "differs   kyverno.io/v1/Policy/default/regions\n          namespaced policies cannot read the global context\n",
     ),
     (
         "

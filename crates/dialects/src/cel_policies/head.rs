@@ -170,7 +170,7 @@ impl Head<'_, '_> {
         annotations(self.spec.get("auditAnnotations"), env)
     }
 
-    /// Refuses calls of services in policies of a namespace.
+    /// Refuses calls of services in namespaced policies.
     pub(super) fn refuse_http<'s>(&self, mut sources: impl Iterator<Item = &'s str>) {
         if self.scope != Scope::Cluster && sources.any(|source| tokens::calls(source, "http")) {
             // Kyverno's words, without its flag: nothing allows it here.

@@ -24,8 +24,8 @@ const NO_REGISTRY: &str =
     "it calls an image registry, which is denied: give the value in another way";
 
 // Kyverno: newer versions refuse these in policies of namespaces as well.
-const NO_GLOBALS: &str = "policies of a namespace cannot read the global context";
-const NO_SERVICES: &str = "policies of a namespace cannot call services";
+const NO_GLOBALS: &str = "namespaced policies cannot read the global context";
+const NO_SERVICES: &str = "namespaced policies cannot call services";
 
 const NO_AUTHOR: &str = "its author is not recorded, so it has the engine's permissions in its namespace: a user who stores it again is \
 held to their own permissions";

@@ -51,7 +51,7 @@ impl<'p> PolicyFacts<'p> {
     }
 }
 
-/// One report for all policies of the cluster, one for each policy of a namespace.
+/// One report for all policies of the cluster, one for each namespaced policy.
 pub(super) fn policy_reports(
     group: ReportGroup,
     rules: &RuleSet,

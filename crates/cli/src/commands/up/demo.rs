@@ -36,7 +36,7 @@ pub(super) async fn narrate(
     say: impl Fn(&str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     say(
-        "demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic",
+        "demo: ClusterPolicy closed-namespaces generates a deny-all NetworkPolicy for each new namespace",
     )?;
     let shop = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let is_there = sandbox.send(Request::new("GET", "/api/v1/namespaces/shop")).status == 200;
@@ -47,23 +47,23 @@ pub(super) async fn narrate(
         sandbox
             .apply(&shop, "")
             .map_err(|why| Diagnostic::error(format!("the demo cannot go on: {why}")))?;
-        say("demo: you create the namespace shop")?;
+        say("demo: created namespace shop")?;
         let took = until(sandbox, "be made", |answer| answer.is_some()).await?;
         say(&format!(
-            "demo: after {} ms the rule has made NetworkPolicy shop/default-deny",
+            "demo: NetworkPolicy shop/default-deny was generated after {} ms",
             took.as_millis()
         ))?;
     }
     let uid =
         current(sandbox).and_then(|object| object.str_at(["metadata", "uid"]).map(str::to_owned));
     sandbox.send(Request::new("DELETE", POLICY));
-    say("demo: deleting it")?;
+    say("demo: deleted NetworkPolicy shop/default-deny")?;
     let took = until(sandbox, "come back", |answer| {
         answer.is_some_and(|object| object.str_at(["metadata", "uid"]).map(str::to_owned) != uid)
     })
     .await?;
     say(&format!(
-        "demo: after {} ms it is back; see kubectl get networkpolicy --namespace shop",
+        "demo: Kiln created it again after {} ms",
         took.as_millis()
     ))
 }
@@ -89,6 +89,6 @@ async fn until(
         "the demo waited {} seconds for NetworkPolicy shop/default-deny to {what}",
         PATIENCE.as_secs()
     );
-    let hint = "kiln up --demo --log debug tells what the engine does";
+    let hint = "run `kiln up --demo --log debug` to see what the engine does";
     Err(Diagnostic::error(message).hint(hint).into())
 }

@@ -26,11 +26,11 @@ fn steady(line: &str) -> String {
 }
 
 const NARRATION: &str = "\
-demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
-demo: you create the namespace shop
-demo: after N ms the rule has made NetworkPolicy shop/default-deny
-demo: deleting it
-demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
+demo: ClusterPolicy closed-namespaces generates a deny-all NetworkPolicy for each new namespace
+demo: created namespace shop
+demo: NetworkPolicy shop/default-deny was generated after N ms
+demo: deleted NetworkPolicy shop/default-deny
+demo: Kiln created it again after N ms
 ";
 
 #[test]
@@ -74,10 +74,10 @@ fn what_is_there_from_an_earlier_time_is_told_as_that() {
     assert_eq!(
         demo(),
         "\
-demo: the ClusterPolicy closed-namespaces gives every namespace a NetworkPolicy that denies all traffic
+demo: ClusterPolicy closed-namespaces generates a deny-all NetworkPolicy for each new namespace
 demo: the namespace shop already exists, with NetworkPolicy shop/default-deny
-demo: deleting it
-demo: after N ms it is back; see kubectl get networkpolicy --namespace shop
+demo: deleted NetworkPolicy shop/default-deny
+demo: Kiln created it again after N ms
 "
     );
 }
