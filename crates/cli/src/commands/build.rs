@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use clap::builder::FalseyValueParser;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, Layered};
 use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Deny network access: files over HTTP, and what git, helm and container runtimes would fetch
     ///
     /// For untrusted kustomizations: the URLs that they name would be fetched from this machine.
-    #[arg(long, env = "KILN_OFFLINE")]
+    #[arg(long, env = "KILN_OFFLINE", value_parser = FalseyValueParser::new())]
     offline: bool,
 
     /// Fetch them, which is the rule

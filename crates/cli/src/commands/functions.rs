@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
+use clap::builder::FalseyValueParser;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
 use kiln_kustomize::fs::Disk;
@@ -76,7 +77,7 @@ struct RunArgs {
     config: Vec<String>,
 
     /// Deny images that a container runtime would pull
-    #[arg(long, env = "KILN_OFFLINE")]
+    #[arg(long, env = "KILN_OFFLINE", value_parser = FalseyValueParser::new())]
     offline: bool,
 
     #[command(flatten)]

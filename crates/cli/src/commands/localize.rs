@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use clap::builder::FalseyValueParser;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::local::Running;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     no_verify: bool,
 
     /// Deny network access
-    #[arg(long, env = "KILN_OFFLINE")]
+    #[arg(long, env = "KILN_OFFLINE", value_parser = FalseyValueParser::new())]
     offline: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Eval(eval::Args),
     /// Evaluate a JMESPath expression: short for kiln eval jmespath
     #[command(hide = true)]
-    Jp(eval::JmesPathArgs),
+    Jp(eval::JpArgs),
     Explain(explain::Args),
     Plan(plan::Args),
     Adopt(adopt::Args),
@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
-        Command::Jp(command) => eval::run_jmespath(&ui, &args.global, &command),
+        Command::Jp(command) => eval::run_jp(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),
         Command::Adopt(command) => adopt::run(&ui, &command),
         Command::Doctor(command) => doctor::run(&ui, &command),

@@ -144,7 +144,8 @@ fn the_trace_says_why_a_resource_does_not_match() {
     );
     folder.write("policy.yaml", excluded);
     folder.write("other.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n");
-    let run = folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "other.yaml", "--trace"]);
+    let run =
+        folder.kiln(&["apply", "policy.yaml", "-r", "pod.yaml", "-r", "other.yaml", "--trace"]);
     assert!(
         run.stdout.contains("no match: excluded by names: \"x\" is one of x"),
         "{}",
@@ -294,7 +295,7 @@ fn json_has_reasons_traces_and_untouched_resources() {
     let folder = folder();
     folder.write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}");
     let args =
-        ["apply", "policy.yaml", "-r", "namespaces.yaml", "pod.yaml", "--set", "owner.data.name=x"];
+        ["apply", "policy.yaml", "-r", "namespaces.yaml,pod.yaml", "--set", "owner.data.name=x"];
     let run = folder.kiln(&[&args[..], &["--format", "json", "--trace"]].concat());
     let report = json::parse(&run.stdout).unwrap();
     let results = report.get("results").and_then(Value::as_list).unwrap();

@@ -177,6 +177,43 @@ fn options_without_effect_are_taken_and_those_that_cannot_be_had_say_so() {
     assert!(run.code == 2 && run.stderr.contains("no passwords"), "{}", run.stderr);
     let run = folder.kiln_with_input(&["jp", "a.b"], b"{\"a\": {\"b\": 1}}");
     assert_eq!((run.code, run.stdout.as_str()), (0, "1\n"));
+    // As `kyverno jp` has it.
+    folder.write("data.json", "{\"a\": {\"b\": 1}}");
+    let run = folder.kiln(&["jp", "query", "-i", "data.json", "a.b", "a"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "1\n{\n  \"b\": 1\n}\n"));
+    let run = folder.kiln(&["jp", "function", "to_upper"]);
+    assert!(run.code == 0 && run.stdout.starts_with("to_upper("), "{}", run.stdout);
+    assert_eq!(run.stdout.lines().count(), 1, "{}", run.stdout);
+    let parsed = folder.kiln(&["jp", "parse", "a.b"]);
+    assert_eq!((parsed.code, parsed.stdout), (0, folder.kiln(&["jp", "--parse", "a.b"]).stdout));
+}
+
+/// One value for each occurrence of an option, as pflag has it: what follows is a policy, not another resource.
+#[test]
+fn options_before_the_policies_leave_them_alone() {
+    let folder = folder();
+    let after = folder.kiln(&["apply", "label.yaml", "-r", "one.yaml"]);
+    let before = folder.kiln(&["apply", "-r", "one.yaml", "label.yaml"]);
+    assert_eq!((before.code, &before.stdout), (after.code, &after.stdout), "{}", before.stderr);
+    folder.write("t/kyverno-test.yaml", "kind: Test\nnonsense: [\n");
+    let run = folder.kiln(&["test", "--crds", "argo", "t"]);
+    assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn the_variable_for_offline_builds_takes_the_usual_words() {
+    let folder = folder();
+    folder.write("k/kustomization.yaml", "resources: [https://example.com/a.yaml]\n");
+    for (value, offline) in [("1", true), ("true", true), ("yes", true)] {
+        let run = folder.kiln_with_variables(&["build", "k"], &[("KILN_OFFLINE", value)]);
+        assert_eq!(run.stderr.contains("offline"), offline, "{value:?}: {}", run.stderr);
+    }
+    folder.write("l/kustomization.yaml", "namePrefix: a-\nresources: [cm.yaml]\n");
+    folder.write("l/cm.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}");
+    for value in ["", "0", "false", "1"] {
+        let run = folder.kiln_with_variables(&["build", "l"], &[("KILN_OFFLINE", value)]);
+        assert_eq!(run.code, 0, "{value:?}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -500,7 +500,8 @@ fn definitions_that_many_clusters_have_are_given_by_name() {
     let files = [("t/definition.yaml", DEFINITION)];
     let run = test_with(steps, &files, &["--crds", "argo,cert-manager"]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
-    let run = test_with(steps, &files, &["--crds", "argo", "cert-manager", "t/definition.yaml"]);
+    let run =
+        test_with(steps, &files, &["--crds", "argo,cert-manager", "--crds", "t/definition.yaml"]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     let run = test_with(steps, &files, &["--crds", "cert-manger"]);
     assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);

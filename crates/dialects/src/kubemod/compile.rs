@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kiln_fields::kubemod as table;
 use kiln_gotemplate::Template;
+use kiln_object::Kinds;
 use kiln_rules::{
     ApplyRules, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
     ModifyAction, NamespaceReach, OnPolicyDelete, Operation, Operations, Origin, OwnershipLabels,
@@ -16,6 +17,7 @@ use kiln_yaml::Document;
 use super::items;
 use crate::Compiled;
 use crate::fields::{Fields, Node, Report};
+use crate::known_fields;
 
 /// The namespace of rules that reach beyond their own.
 const CLUSTER_WIDE: &str = "kubemod-system";
@@ -70,6 +72,19 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
         action,
         items,
     };
+    // Of a kind that is not built in everything may be right.
+    let patched = match program.named_kinds() {
+        Some(_) => known_fields::filtered(
+            &Filters::Any(vec![Filter { kinds: kinds(&program), ..Filter::default() }]),
+            &Kinds::builtin(),
+        ),
+        None => None,
+    };
+    if let Some(patched) = patched.filter(|kinds| !kinds.is_empty()) {
+        for item in spec.get("patch").map(|node| node.elements()).unwrap_or_default() {
+            items::against_schemas(&item, &patched);
+        }
+    }
     let filter = Filter { kinds: kinds(&program), operations, ..Filter::default() };
     let origin = Origin::new(report.document().clone(), Path::root());
     let rule = Rule {

@@ -3,15 +3,16 @@
 use kiln_fields::kubemod as table;
 use kiln_gotemplate::{FunctionSet, Options, Template};
 use kiln_jsonpath::Expression;
+use kiln_object::Gvk;
 use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, ValueTest};
 use kiln_text::Regex;
-use kiln_value::Str;
+use kiln_value::{Str, Value};
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::compile::loose_text;
 use super::structure;
 use crate::fields::{Fields, Node};
-use crate::known_fields;
+use crate::known_fields::{self, Slip};
 
 /// A field, also under the name it had before 0.6.0.
 fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
@@ -222,17 +223,47 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
         return;
     };
     let below = &pointer[at + "/metadata".len()..];
-    if text.contains("{{") {
-        return;
-    }
-    let value = read_bytes("value", text.as_bytes(), ReadOptions::kubernetes());
-    let value = value.ok().and_then(|mut documents| documents.pop()).map(Document::into_value);
-    for slip in value.iter().flat_map(|value| known_fields::metadata_slips(below, value)) {
+    for slip in literal(text).iter().flat_map(|value| known_fields::metadata_slips(below, value)) {
         let message =
             format!("metadata.{} must be text: an API server refuses anything else", slip.path);
         let hint = format!("values are read as YAML, so quote it twice: '\"{}\"'", text.trim());
         node.report.warn(&node.path, message, Some(hint));
     }
+}
+
+/// Warns about fields that none of the kinds has that a rule changes, and about values that no API server takes there.
+pub(super) fn against_schemas(node: &Node<'_, '_>, kinds: &[Gvk]) {
+    let text = |key: &str| node.value.get(key).and_then(Value::as_str);
+    let (Some(op), Some(pointer)) = (text("op"), text("path")) else { return };
+    let warn = |field: &str, slips: Vec<Slip>| {
+        let found = !slips.is_empty();
+        for slip in slips {
+            node.report.warn(&node.path.join(field), slip.message, Some(slip.hint));
+        }
+        found
+    };
+    if warn("path", known_fields::slips_at_all(kinds, pointer, None)) {
+        return;
+    }
+    // Labels and annotations have a warning of their own.
+    let is_label =
+        ["/metadata/labels", "/metadata/annotations"].iter().any(|at| pointer.contains(at));
+    if matches!(op, "add" | "replace") && !is_label {
+        let value = match node.value.get("value") {
+            Some(Value::String(text)) => literal(text),
+            other => other.cloned(),
+        };
+        warn("value", known_fields::slips_at_all(kinds, pointer, value.as_ref()));
+    }
+}
+
+/// The YAML in a value; none if a template computes it.
+fn literal(text: &str) -> Option<Value> {
+    if text.contains("{{") {
+        return None;
+    }
+    let mut documents = read_bytes("value", text.as_bytes(), ReadOptions::kubernetes()).ok()?;
+    documents.pop().map(Document::into_value)
 }
 
 /// Compiles a value or a message.

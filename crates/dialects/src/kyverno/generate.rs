@@ -215,12 +215,12 @@ impl Compiler<'_> {
                 Some("add \"namespace\" here".into()),
             ),
             // Kyverno takes it, and copies nothing: what is in no namespace has one place.
-            (Some(namespace), false) => report.warn(
-                &namespace.path,
+            (namespace, false) => report.warn(
+                namespace.as_ref().map_or(&select.node.path, |namespace| &namespace.path),
                 "cluster-wide objects are copied into no namespace, so that nothing is made",
                 Some("name kinds that live in namespaces".into()),
             ),
-            _ => {}
+            (Some(_), true) => {}
         }
         self.own_namespace(select.namespace.as_ref(), &select.node, |own, found| {
             format!(

@@ -276,6 +276,9 @@ fn what_kyverno_takes_is_taken_with_a_warning() {
             "warning: policy.yaml:9:19: cluster-wide objects are copied into no namespace, so that nothing is made (name kinds that live in namespaces)"
         ]
     );
+    let nowhere = "{cloneList: {kinds: [rbac.authorization.k8s.io/v1/ClusterRole]}}";
+    let said = warnings(MATCH, nowhere);
+    assert!(matches!(&said[..], [one] if one.contains("so that nothing is made")), "{said:?}");
     let own_kind = "{namespace: x, cloneList: {namespace: z, kinds: [v1/Secret]}}";
     let old_form = warnings("    match: {resources: {kinds: [Secret]}}\n", own_kind);
     assert!(old_form.iter().all(|said| !said.starts_with("error")), "{old_form:?}");

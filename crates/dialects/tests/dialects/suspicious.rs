@@ -198,6 +198,37 @@ fn objects_of_generating_policies_have_names_and_known_fields() {
 }
 
 #[test]
+fn what_modrules_write_into_built_in_kinds_is_held_to_their_fields() {
+    let rule = |kind: &str, patch: &str| {
+        format!(
+            "apiVersion: api.kubemod.io/v1beta1\nkind: ModRule\nmetadata: {{name: m, namespace: home}}\nspec:\n  type: Patch\n  match: [{{select: $.kind, matchValue: {kind}}}]\n  patch:\n  - {{{patch}}}\n"
+        )
+    };
+    let said = |kind: &str, patch: &str| messages(&compiled(&rule(kind, patch))).join("\n");
+    check_all(&[
+        (
+            rule("Deployment", "op: remove, path: /spec/replcas"),
+            "8:24: a Deployment has no field spec.replcas (did you mean \"replicas\"?)",
+        ),
+        (
+            rule("Deployment", "op: replace, path: /spec/replicas, value: '\"lots\"'"),
+            "8:46: spec.replicas of a Deployment must be a number, and this is a string (an API server refuses such an object)",
+        ),
+        (
+            rule("Pod", "op: add, path: /spec/contianers/#0/image, value: a"),
+            "8:21: a Pod has no field spec.contianers (did you mean \"containers\"?)",
+        ),
+    ]);
+    // What a template computes, what a kind has, and kinds that are not built in.
+    assert_eq!(said("Deployment", "op: add, path: /spec/replicas, value: '{{ .Target.x }}'"), "");
+    assert_eq!(
+        said("Deployment", "op: add, path: /spec/template/spec/containers/0/image, value: a"),
+        ""
+    );
+    assert_eq!(said("Widget", "op: add, path: /spec/sise, value: '3'"), "");
+}
+
+#[test]
 fn labels_of_modrules_are_text() {
     let policy = |value: &str| {
         format!(

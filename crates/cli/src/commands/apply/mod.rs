@@ -50,11 +50,11 @@ pub(crate) struct Args {
     rules: Vec<String>,
 
     /// Resources: files, directories, URLs of files, or - for standard input; repeat or separate with commas
-    #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "resources")]
+    #[arg(long, short, value_name = "FILES", visible_alias = "resources")]
     resource: Vec<String>,
 
     /// Objects that rules can read but that do not trigger them (clone sources, ConfigMaps)
-    #[arg(long, value_name = "FILES", num_args = 1.., visible_alias = "target-resources")]
+    #[arg(long, value_name = "FILES", visible_alias = "target-resources")]
     target_resource: Vec<String>,
 
     /// File of kind Values, with values of the cluster or the request
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     userinfo: Option<String>,
 
     /// PolicyExceptions: files or directories. Those among RULES apply as well
-    #[arg(long, short, value_name = "FILES", num_args = 1.., visible_alias = "exceptions")]
+    #[arg(long, short, value_name = "FILES", visible_alias = "exceptions")]
     exception: Vec<String>,
 
     /// Also apply PolicyExceptions among the resources
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     exceptions_within_resources: bool,
 
     /// CustomResourceDefinitions: files or directories, separated by commas
-    #[arg(long, value_name = "FILES", num_args = 1.., alias = "crd-path")]
+    #[arg(long, value_name = "FILES", alias = "crd-path")]
     crd_paths: Vec<String>,
 
     /// File of kind Context, with objects of the cluster
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     context_file: Option<String>,
 
     /// Parameter objects of policies
-    #[arg(long, value_name = "FILES", num_args = 1..)]
+    #[arg(long, value_name = "FILES")]
     parameter_resource: Vec<String>,
 
     /// Branch of git repositories among RULES whose URL names none

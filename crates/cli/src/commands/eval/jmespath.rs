@@ -17,24 +17,24 @@ use crate::ui::Ui;
 pub(crate) struct Args {
     /// Expression
     #[arg(required_unless_present = "functions")]
-    expression: Option<String>,
+    pub(super) expression: Option<String>,
 
     /// JSON or YAML file to evaluate on [default: standard input]
     #[arg(long, short, value_name = "FILE")]
-    input: Option<String>,
+    pub(super) input: Option<String>,
 
     /// Print the parsed expression as a tree, without evaluating it
     #[arg(long)]
-    parse: bool,
+    pub(super) parse: bool,
 
     /// List the functions
     #[arg(long, visible_alias = "list")]
-    functions: bool,
+    pub(super) functions: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let Some(source) = args.expression.as_deref() else {
-        return list_functions(ui);
+        return list_functions(ui, &[]);
     };
     let expression = match Expression::compile(source) {
         Ok(expression) => expression,
@@ -63,9 +63,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
 }
 
-fn list_functions(ui: &Ui) -> CommandResult {
+/// Lists the functions with these names; without names, all.
+pub(super) fn list_functions(ui: &Ui, names: &[String]) -> CommandResult {
     let mut out = ui.data();
-    for function in functions::functions() {
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|given| given == name);
+    for function in functions::functions().iter().filter(|function| wanted(function.name())) {
         let mut parameters: Vec<&str> = function.parameters().iter().map(|p| p.name).collect();
         if function.is_variadic() {
             parameters.push("…");

@@ -4,6 +4,7 @@ mod cel;
 mod conditions;
 mod gotemplate;
 mod jmespath;
+mod jp;
 mod jsonpath;
 mod pattern;
 
@@ -17,7 +18,7 @@ use crate::args::{Format, Global};
 use crate::exit::CommandResult;
 use crate::input;
 use crate::ui::Ui;
-pub(crate) use jmespath::Args as JmesPathArgs;
+pub(crate) use jp::Args as JpArgs;
 
 /// Evaluate an expression on JSON or YAML
 ///
@@ -44,9 +45,9 @@ enum Language {
 pub(super) const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
 
 /// `kiln jp`
-pub(crate) fn run_jmespath(ui: &Ui, global: &Global, args: &JmesPathArgs) -> CommandResult {
+pub(crate) fn run_jp(ui: &Ui, global: &Global, args: &JpArgs) -> CommandResult {
     ui.has_formats_of("eval")?;
-    jmespath::run(ui, global, args)
+    jp::run(ui, global, args)
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {

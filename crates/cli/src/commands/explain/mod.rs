@@ -103,6 +103,8 @@ struct RuleExplanation {
 struct Request {
     name: String,
     policy: String,
+    /// Those that it is about.
+    rules: Vec<String>,
     state: String,
     message: String,
     retries: usize,
@@ -279,6 +281,13 @@ impl Looking<'_> {
                 Request {
                     name: text(["metadata", "name"]),
                     policy: text(["spec", "policy"]),
+                    rules: request
+                        .get_path(["spec", "ruleContext"])
+                        .and_then(Value::as_list)
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|context| context.str_at(["rule"]).map(str::to_owned))
+                        .collect(),
                     state: if state.is_empty() { "Pending".to_owned() } else { state },
                     message: text(["status", "message"]),
                     retries: request
@@ -332,7 +341,12 @@ impl WhyNothing<'_> {
                 return None;
             }
             let key = id.policy.key();
-            if let Some(request) = self.requests.iter().find(|request| request.policy == key) {
+            // What has ended says nothing about what is missing.
+            let is_about = |request: &&Request| {
+                request.policy == key && request.rules.iter().any(|rule| *rule == *id.rule)
+            };
+            let mut about_it = self.requests.iter().filter(is_about);
+            if let Some(request) = about_it.find(|request| request.state != "Completed") {
                 return Some(format!("UpdateRequest {} says why", request.name));
             }
             let rule = self.rules.rule(id)?;

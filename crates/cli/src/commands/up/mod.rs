@@ -23,7 +23,7 @@ use kiln_object::ObjectId;
 use kiln_sandbox::{Options, Sandbox};
 use kiln_text::names;
 
-use crate::args::Global;
+use crate::args::{Global, separated};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::logging;
 use crate::ui::{Ui, counted};
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     #[arg(value_name = "RULES")]
     rules: Vec<String>,
 
-    /// Files or directories with objects to store when the policies run
-    #[arg(long = "resource", short = 'r', value_name = "FILES", num_args = 1..)]
+    /// Files or directories with objects to store when the policies run; repeat or separate with commas
+    #[arg(long = "resource", short = 'r', value_name = "FILES")]
     resources: Vec<String>,
 
     /// Directory that keeps the objects across restarts
@@ -123,7 +123,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .hint("the sandbox is for development: listen on 127.0.0.1")
         .into());
     }
-    let mut given = Given::read(ui, global, &args.rules, &args.resources, has_data(args))?;
+    let mut given =
+        Given::read(ui, global, &args.rules, &separated(&args.resources), has_data(args))?;
     if args.demo {
         given.rules.push(Item::own(demo::rule()));
     }
