@@ -25,7 +25,6 @@ pub struct Need {
     pub path: String,
     /// Who needs them.
     pub account: Account,
-    /// The kind.
     pub kind: Gvk,
     /// The plural of the kind.
     pub resource: String,
@@ -33,7 +32,6 @@ pub struct Need {
     pub subresource: String,
     /// The namespace; empty for all.
     pub namespace: String,
-    /// The namespace as it is written.
     pub(crate) written_namespace: String,
     /// The name; empty for all.
     pub name: String,

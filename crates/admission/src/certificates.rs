@@ -52,9 +52,7 @@ pub struct Names {
 /// A certificate, or several one behind the other, and the key of the first; both in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The certificates.
     pub certificates: String,
-    /// The key.
     pub key: String,
 }
 
@@ -69,7 +67,7 @@ impl std::fmt::Debug for Pair {
 pub struct Stored {
     /// The authority; older ones that still count stand behind the newest. Without a key it is the user's own.
     pub authority: Option<Pair>,
-    /// What is served.
+    /// The certificate and key that the webhook server presents.
     pub serving: Option<Pair>,
 }
 

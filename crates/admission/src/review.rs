@@ -25,7 +25,6 @@ pub enum BadReview {
     /// It is longer than it may be.
     #[error("the review has more than {0} bytes")]
     TooLarge(usize),
-    /// It is not JSON.
     #[error("the review is not JSON: {0}")]
     Json(JsonError),
     /// It is something else.

@@ -56,13 +56,11 @@ pub struct Settings {
 /// People whose requests no rule sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excluded {
-    /// By group.
     pub groups: Patterns,
     /// By name.
     pub usernames: Patterns,
     /// By role, as `namespace:name`.
     pub roles: Patterns,
-    /// By cluster role.
     pub cluster_roles: Patterns,
 }
 

@@ -44,13 +44,9 @@ pub fn is_served(path: &str) -> bool {
 /// Where an API server finds the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// By a Service.
     Service {
-        /// Its namespace.
         namespace: Str,
-        /// Its name.
         name: Str,
-        /// Its port.
         port: u16,
     },
     /// By a URL, without a path.

@@ -20,9 +20,7 @@ pub enum Authorization {
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name.
     pub name: String,
-    /// The groups.
     pub groups: Vec<String>,
     /// The UID; empty for people.
     pub uid: String,

@@ -19,7 +19,7 @@ use crate::write::{self, Creation, create_object, remove_object};
 /// The most rounds of one settling: what is not stable by then goes on next time.
 const ROUNDS: usize = 50;
 
-/// Who controllers are.
+/// The user that built-in controllers act as.
 pub(crate) fn controller() -> User {
     User {
         name: "system:kube-controller-manager".to_owned(),

@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::status::RequestFailure;
 use crate::types::{envelope, types};
 
-/// The longest body.
+/// The limit of request bodies: that of kube-apiserver.
 pub const LONGEST_BODY: usize = 3 * 1024 * 1024;
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";

@@ -17,7 +17,6 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The options of a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
@@ -107,12 +106,12 @@ fn agent(request: &Request) -> String {
 /// How what depends on an object goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// Later, on its own.
+    /// The garbage collector deletes dependents after the object.
     #[default]
     Background,
-    /// Before the object.
+    /// Dependents are deleted before the object.
     Foreground,
-    /// Not at all.
+    /// Dependents stay, without the owner reference.
     Orphan,
 }
 

@@ -6,7 +6,6 @@ use kiln_value::{Value, json};
 
 use crate::status::RequestFailure;
 
-/// A request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// `GET`, `POST`, ...
@@ -17,7 +16,6 @@ pub struct Request {
     pub query: String,
     /// Headers; names in any case.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -141,9 +139,7 @@ pub(crate) fn decode(text: &str, plus: bool) -> String {
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// Headers.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 

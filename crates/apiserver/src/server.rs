@@ -42,10 +42,8 @@ pub trait ServerHost: Send + Sync {
     }
 }
 
-/// A webhook to be called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookCall {
-    /// Where.
     pub url: String,
     /// The certificates that it may show, in PEM; empty for those of the system.
     pub ca_bundle: Vec<u8>,
@@ -58,7 +56,6 @@ pub struct WebhookCall {
 /// What a user decides about a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who may do what.
     pub authorization: Authorization,
     /// The token of the administrator. With none, a client without a token is the administrator: for tests in
     /// one process.
@@ -98,14 +95,12 @@ impl Default for Settings {
 /// What a request comes to.
 #[derive(Debug)]
 pub enum ResponseOrWatch {
-    /// All of it.
     Response(Response),
-    /// Something that goes on.
+    /// Events follow until the client ends it.
     Watch(Box<Watch>),
 }
 
 impl ResponseOrWatch {
-    /// The response, if it is one.
     pub fn response(self) -> Option<Response> {
         match self {
             ResponseOrWatch::Response(response) => Some(response),

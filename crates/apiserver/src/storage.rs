@@ -33,7 +33,6 @@ impl TableKey {
     }
 }
 
-/// A namespace and a name.
 pub(crate) type NamespacedName = (Str, Str);
 
 /// Something that happened to an object.
@@ -155,13 +154,11 @@ pub(crate) struct Store {
 /// A write, as it is kept on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The group.
     pub group: Str,
     /// The plural name of the resource.
     pub plural: Str,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: Str,
-    /// The name.
     pub name: Str,
     /// The object; none when it is gone.
     pub object: Option<Value>,

@@ -18,7 +18,7 @@ pub struct CompileError {
 pub struct Issue {
     /// What is wrong, in the words that users of CEL know.
     pub message: String,
-    /// Where.
+    /// Bytes of the expression.
     pub span: Span,
 }
 

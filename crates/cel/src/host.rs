@@ -149,7 +149,6 @@ pub struct Resource {
 pub struct HttpRequest<'r> {
     /// `GET`, `POST` or `PUT`.
     pub method: &'static str,
-    /// Where to.
     pub url: &'r str,
     /// Extra headers.
     pub headers: Vec<(Str, Str)>,
@@ -159,7 +158,6 @@ pub struct HttpRequest<'r> {
     pub ca_bundle: Option<&'r str>,
 }
 
-/// An HTTP response.
 #[derive(Clone, Debug)]
 pub struct HttpResponse {
     /// The status code.
@@ -179,24 +177,18 @@ pub struct AuthorizationCheck {
     pub group: String,
     /// The plural resource name.
     pub resource: String,
-    /// The subresource.
     pub subresource: String,
-    /// The namespace.
     pub namespace: String,
     /// The name of the object.
     pub name: String,
-    /// A field selector.
     pub field_selector: String,
-    /// A label selector.
     pub label_selector: String,
-    /// The verb.
     pub verb: String,
 }
 
 /// The authorizer's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// Whether it is allowed.
     pub allowed: bool,
     /// Why.
     pub reason: String,

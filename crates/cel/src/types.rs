@@ -24,13 +24,11 @@ pub enum Type {
     Double,
     /// Text.
     String,
-    /// Bytes.
     Bytes,
     /// A span of time.
     Duration,
     /// A moment.
     Timestamp,
-    /// The type of types.
     Type,
     /// A list of elements of one type.
     List(Arc<Type>),

@@ -19,7 +19,6 @@ pub enum WrittenValue {
         /// Whether entries were left out.
         open: bool,
     },
-    /// A list.
     List(Vec<WrittenValue>),
     /// Text, a number, a boolean or null.
     Scalar(Value),

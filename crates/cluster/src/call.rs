@@ -10,7 +10,6 @@ use kiln_value::{Str, Value};
 pub struct KindKey {
     /// The group; empty for the core group.
     pub group: Str,
-    /// The kind.
     pub kind: Str,
 }
 
@@ -40,7 +39,6 @@ pub enum Call {
     Get(ObjectId),
     /// All objects of a kind, or a page of them.
     List {
-        /// The kind.
         kind: Gvk,
         /// The namespace; none for all.
         namespace: Option<Str>,
@@ -53,14 +51,12 @@ pub enum Call {
     },
     /// A new object.
     Create {
-        /// The object.
         object: Value,
         /// Only say what would come of it.
         dry_run: bool,
     },
     /// An object in the place of an old one. With a `resourceVersion` it must be the one that is there.
     Update {
-        /// The object.
         object: Value,
         /// The part of it to write; empty for the object itself.
         subresource: Str,
@@ -108,9 +104,9 @@ pub enum ObjectPatch {
 /// What must hold of an object that is to be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
-    /// It is this one.
+    /// Fails unless the object has this UID.
     pub uid: Option<Str>,
-    /// It is at this version.
+    /// Fails unless the object has this resource version.
     pub resource_version: Option<Str>,
 }
 

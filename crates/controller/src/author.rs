@@ -16,7 +16,7 @@ pub enum Authors {
     /// Policies that live in a namespace: their authors need be no administrators.
     #[default]
     Namespaced,
-    /// All of them.
+    /// Also cluster-scoped policies.
     All,
 }
 

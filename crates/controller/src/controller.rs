@@ -32,7 +32,6 @@ use crate::work_queue::{Condition, Key, WorkQueue};
 pub struct Request {
     /// The number.
     pub ticket: u64,
-    /// The call.
     pub call: Call,
     /// The person without whose rights it is not to be made.
     pub author: Option<User>,
@@ -45,21 +44,18 @@ pub struct Request {
 pub enum ControllerEvent {
     /// A rule made an object that was not there.
     Made {
-        /// The rule.
         rule: RuleId,
         /// What it made.
         target: ObjectId,
     },
     /// A rule changed a stored object.
     Changed {
-        /// The rule.
         rule: RuleId,
         /// What it changed.
         target: ObjectId,
     },
     /// A rule could not do what it wants.
     Failed {
-        /// The rule.
         rule: RuleId,
         /// What it wants it for, as far as that is known.
         trigger: Option<ObjectId>,
@@ -68,7 +64,6 @@ pub enum ControllerEvent {
     },
     /// What a rule is to copy is not there. It goes on when it comes.
     SourceMissing {
-        /// The rule.
         rule: RuleId,
         /// What it wants the copy for, as far as that is known.
         trigger: Option<ObjectId>,
@@ -77,7 +72,6 @@ pub enum ControllerEvent {
     },
     /// A rule made an object whose owner Kubernetes does not honour.
     OwnerElsewhere {
-        /// The rule.
         rule: RuleId,
         /// What it made.
         target: ObjectId,

@@ -30,9 +30,8 @@ const MOST: usize = 10_000;
 /// A question for a host to pass on, and to answer under its number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The number.
+    /// The host returns the answer under this number.
     pub number: u64,
-    /// What is asked.
     pub asked: Lookup,
 }
 
@@ -45,7 +44,7 @@ pub enum Lookup {
     Access(AccessCheck),
 }
 
-/// A question for a service.
+/// A service call that a rule waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceQuestion {
     url: String,
@@ -58,7 +57,6 @@ pub struct ServiceQuestion {
 /// An access check of a user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessCheck {
-    /// Who.
     pub user: User,
     /// `get`, `list`, `update`, `bind` or `escalate`.
     pub verb: &'static str,

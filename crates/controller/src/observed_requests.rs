@@ -20,7 +20,6 @@ use crate::work_queue::{Key, Pending, Sent};
 /// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedRequest {
-    /// The operation.
     pub operation: Operation,
     /// The kind of the object; for a subresource, of its parent.
     pub kind: Gvk,
@@ -28,11 +27,10 @@ pub struct ObservedRequest {
     pub subresource: Str,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,
-    /// The name.
     pub name: Str,
     /// What was sent.
     pub object: Option<Value>,
-    /// What was there before.
+    /// The stored object before the request; none for CREATE.
     pub old_object: Option<Value>,
     /// Who sent it.
     pub user: User,

@@ -14,7 +14,6 @@ use crate::left::Left;
 /// A rule and a trigger. Without a UID it stands for everything that a rule made that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The rule.
     pub rule: RuleId,
     /// The UID of the trigger.
     pub trigger: Str,

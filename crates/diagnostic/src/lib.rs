@@ -75,7 +75,6 @@ pub struct Diagnostic {
 pub struct Related {
     /// What the other location shows.
     pub message: String,
-    /// Where it is.
     pub place: SourceLocation,
 }
 

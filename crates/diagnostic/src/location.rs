@@ -79,7 +79,6 @@ impl SourceLocation {
         SourceLocation { source, span: start..end }
     }
 
-    /// The source.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }

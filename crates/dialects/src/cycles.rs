@@ -18,7 +18,6 @@ impl RuleCycle<'_> {
         format!("rules fire on each other's objects in a cycle: {}", names.join(" -> "))
     }
 
-    /// What to do about it.
     pub fn hint(&self) -> &'static str {
         "leave skipBackgroundRequests on, or exclude the objects that they make"
     }

@@ -26,7 +26,7 @@ enum FilledPart {
     Structure(String),
 }
 
-/// A path that was filled.
+/// A path with its variables substituted.
 pub(crate) struct FilledPath {
     pub(crate) text: String,
     /// Its steps that variables say, or a part of them.

@@ -13,9 +13,7 @@ use sha2::{Digest, Sha256};
 /// Who made an object, of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The rule.
     pub rule: RuleId,
-    /// The trigger.
     pub trigger: ObjectRef,
     /// What the object is a copy of, or was put together from. The first is the one that labels name.
     pub sources: Vec<ObjectRef>,
@@ -57,7 +55,6 @@ impl fmt::Display for ObjectRef {
 /// Which part of a rule made an object: block, element of its list, and emitter, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
-    /// The block.
     pub block: usize,
     /// The element of the list that the block ran for.
     pub element: Option<usize>,
@@ -190,19 +187,15 @@ impl Claim {
 pub struct ClaimLabels {
     /// The policy's name, shortened if it is long.
     pub policy: Str,
-    /// The policy's namespace.
     pub policy_namespace: Option<Str>,
     /// The rule's name; none for languages whose rules have none.
     pub rule: Option<Str>,
-    /// The trigger's kind.
     pub trigger_kind: Gvk,
-    /// The trigger's namespace.
     pub trigger_namespace: Option<Str>,
-    /// The trigger's UID.
     pub trigger_uid: Option<Str>,
     /// The trigger's name, in languages whose labels have it.
     pub trigger_name: Option<Str>,
-    /// The UID of the source, if there is one.
+    /// `None` for downstreams without a source.
     pub source_uid: Option<Str>,
     /// The labels say whether the policy has a namespace.
     says_namespace: bool,

@@ -58,7 +58,6 @@ pub struct Ensure {
     pub object: Value,
     /// Who made it, of what.
     pub claim: Claim,
-    /// How to write it.
     pub write: Write,
     /// What to do with an object of this name that is there already.
     pub existing: Existing,
@@ -82,7 +81,6 @@ pub enum PatchTarget {
     Trigger,
     /// An object that is stored.
     Stored {
-        /// Which one.
         object: ObjectId,
         /// The subresource to write.
         subresource: Option<Str>,
@@ -92,7 +90,6 @@ pub enum PatchTarget {
 /// Objects that a rule made of a trigger are to go: all whose claim names both, and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
-    /// The rule.
     pub rule: RuleId,
     /// The trigger. Objects are found by its UID, never by its name alone.
     pub trigger: ObjectRef,

@@ -39,7 +39,7 @@ use crate::trace::{TraceAnswer, TraceStep, Tracer};
 use crate::validate::{Checked, Checking, pod_security};
 use crate::view::{Gate, RecordedRead, is_own_secret};
 
-/// The namespace that a trigger is in; a Namespace is in itself.
+/// A Namespace is in itself.
 fn namespace_of_trigger(trigger: &ObjectRef) -> Str {
     match trigger.id.gvk.kind.as_str() {
         "Namespace" if trigger.id.gvk.group.is_empty() => trigger.id.name.clone(),
@@ -47,7 +47,7 @@ fn namespace_of_trigger(trigger: &ObjectRef) -> Str {
     }
 }
 
-/// The namespace that an event is in.
+/// The request's namespace counts if the object names none.
 fn namespace_of_event(event: &Event) -> Str {
     let object = event.object.as_ref().or(event.old_object.as_ref());
     let own = object.map(|object| namespace_of_trigger(&ObjectRef::of(object)));

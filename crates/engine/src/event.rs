@@ -20,7 +20,6 @@ pub struct Event {
     pub subresource: Str,
     /// The name; empty while the server has not made one up yet.
     pub name: Str,
-    /// The namespace.
     pub namespace: Option<Str>,
     /// The object as it is now; none when it is deleted.
     pub object: Option<Value>,
@@ -57,7 +56,6 @@ pub struct User {
     pub username: Str,
     /// The identity behind the name.
     pub uid: Str,
-    /// The groups.
     pub groups: Vec<Str>,
     /// What else the authenticator said.
     pub extra: Map,

@@ -77,7 +77,6 @@ pub struct ServiceRequest<'r> {
     pub url: &'r str,
     /// Whether something is sent.
     pub method: Method,
-    /// Headers.
     pub headers: &'r [(Str, String)],
     /// What is sent.
     pub body: Option<&'r Value>,
@@ -85,7 +84,6 @@ pub struct ServiceRequest<'r> {
     pub ca_bundle: Option<&'r str>,
 }
 
-/// What a service answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceAnswer {
     /// The status of HTTP.

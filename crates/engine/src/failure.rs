@@ -33,7 +33,6 @@ pub struct Failure {
     pub part: Option<Range<usize>>,
 }
 
-/// What kind of failure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailureKind {
     /// A value that the rule asks for is not there, or an expression failed.

@@ -31,14 +31,12 @@ pub struct Limits {
     pub chain: usize,
     /// Steps of the trace; none for no trace.
     pub trace: usize,
-    /// What the trace is about.
     pub traced: Traced,
     /// How often an object that fails is changed and evaluated again, to find what would make it pass; none for not at
     /// all.
     pub fixes: usize,
 }
 
-/// What a trace is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traced {
     /// All of an evaluation.
@@ -117,7 +115,6 @@ pub struct Cost {
     pub elements: u64,
     /// Objects made.
     pub objects: u64,
-    /// Reads.
     pub reads: u64,
     /// Objects read by lists.
     pub listed: u64,

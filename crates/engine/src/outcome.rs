@@ -16,7 +16,6 @@ use crate::view::RecordedRead;
 /// What came of one rule for one event.
 #[derive(Clone, Debug)]
 pub struct RuleOutcome {
-    /// The rule.
     pub rule: RuleId,
     /// How it ended.
     pub verdict: Verdict,
@@ -41,7 +40,6 @@ pub struct RuleOutcome {
     pub properties: Vec<(Str, Str)>,
     /// What to hand on to events that the effects cause.
     pub lineage: Lineage,
-    /// What it cost.
     pub cost: Cost,
     /// Why it ended so, if the limits allow for a trace.
     pub trace: Option<TraceStep>,

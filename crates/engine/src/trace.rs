@@ -33,11 +33,10 @@ pub enum TraceAnswer {
     /// Nothing to say.
     #[default]
     Done,
-    /// Yes.
+    /// The check holds.
     Yes,
-    /// No.
+    /// The check does not hold.
     No,
-    /// A value.
     Value(Value),
     /// It could not be found out.
     Failed,

@@ -64,11 +64,9 @@ pub trait View {
 /// Something that a policy wants to read.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'w> {
-    /// The policy.
     pub policy: &'w PolicyId,
     /// What it wants to do: `get`, `list`, `update` what is sent, or `bind` and `escalate` roles by that.
     pub verb: &'static str,
-    /// The kind.
     pub kind: &'w Gvk,
     /// The subresource; empty for the object itself.
     pub subresource: &'w str,
@@ -109,7 +107,6 @@ impl AccessRequest<'_> {
 /// Which objects to list.
 #[derive(Clone, Debug)]
 pub struct ListQuery<'q> {
-    /// Their kind.
     pub kind: &'q Gvk,
     /// Their namespace; none for all of them, and for cluster-scoped kinds.
     pub namespace: Option<&'q str>,
@@ -124,7 +121,6 @@ pub struct ListQuery<'q> {
 /// Some of the objects that were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct ListPage {
-    /// The objects.
     pub objects: Vec<Value>,
     /// Where the next page begins, if there is one.
     pub resume: Option<String>,
@@ -147,7 +143,7 @@ impl View for EmptyView {
 /// Why objects cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// There is no such kind here.
+    /// The cluster does not serve this kind.
     UnknownKind(String),
     /// The host may not read them.
     Forbidden(String),
@@ -208,15 +204,13 @@ impl From<Exceeded> for ReadError {
 /// Something that a rule has read, so that a host knows what the outcome depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordedRead {
-    /// One object, whether it was there or not.
+    /// Also recorded if the object did not exist.
     Object(ObjectId),
     /// All objects of a kind that a selector meets.
     List {
-        /// The kind.
         kind: Gvk,
         /// The namespace; none for all.
         namespace: Option<Str>,
-        /// The selector.
         selector: Selector,
     },
     /// A value that the host keeps for all rules, whether it was there or not.

@@ -11,7 +11,6 @@ pub const KINDS: &[Kind] = &[Kind {
     table: &TEST,
 }];
 
-/// A Test.
 pub static TEST: FieldTable = FieldTable::new(
     "Chainsaw Test",
     "Each test has a sandbox of its own, which is thrown away: what only cleans up has no effect. Programs are not run.",
@@ -58,7 +57,6 @@ pub static TIMEOUTS: FieldTable = FieldTable::new(
         .example("10s")],
 );
 
-/// A step.
 pub static STEP: FieldTable = FieldTable::new(
     "Step",
     "`use`, then `try`, then `finally`.",

@@ -15,7 +15,6 @@ pub const KINDS: &[Kind] = &[Kind {
     table: &MOD_RULE,
 }];
 
-/// A ModRule.
 pub static MOD_RULE: FieldTable = FieldTable::new(
     "ModRule",
     "A rule of its own namespace; in `kubemod-system`, for cluster-scoped objects or other namespaces.",

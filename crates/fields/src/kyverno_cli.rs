@@ -245,7 +245,6 @@ pub static VALUES_FILE: FieldTable = FieldTable::new(
     ],
 );
 
-/// Values of a policy.
 pub static POLICY_VALUES: FieldTable = FieldTable::new(
     "Policy values",
     "Values of one policy.",
@@ -256,7 +255,6 @@ pub static POLICY_VALUES: FieldTable = FieldTable::new(
     ],
 );
 
-/// Values of a resource.
 pub static RESOURCE_VALUES: FieldTable = FieldTable::new(
     "Resource values",
     "Values for one resource.",
@@ -267,7 +265,6 @@ pub static RESOURCE_VALUES: FieldTable = FieldTable::new(
     ],
 );
 
-/// Values of a rule.
 pub static RULE_VALUES: FieldTable = FieldTable::new(
     "Rule values",
     "Values for one rule, in place of what its context entries would load.",
@@ -279,7 +276,6 @@ pub static RULE_VALUES: FieldTable = FieldTable::new(
     ],
 );
 
-/// Labels of a namespace.
 pub static NAMESPACE_LABELS: FieldTable = FieldTable::new(
     "Namespace labels",
     "Labels of one namespace.",

@@ -30,7 +30,6 @@ pub struct Kind {
     pub api_versions: &'static [&'static str],
     /// The program that the kind comes from.
     pub original: &'static str,
-    /// What it is for.
     pub summary: &'static str,
     /// The fields of the document.
     pub table: &'static FieldTable,
@@ -61,12 +60,10 @@ pub struct FieldTable {
     pub fields: &'static [Field],
 }
 
-/// A field.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name, as documents write it.
     pub name: &'static str,
-    /// What it holds.
     pub holds: FieldType,
     /// Whether a document without it is an error.
     pub is_required: bool,
@@ -97,7 +94,6 @@ pub enum FieldType {
     Integer,
     /// Any value.
     Any,
-    /// A list.
     List(&'static FieldType),
     /// A map with keys that the author chooses.
     Map(&'static FieldType),

@@ -16,7 +16,6 @@ pub static METADATA: FieldTable = FieldTable::new(
     ],
 );
 
-/// A label selector.
 pub static LABEL_SELECTOR: FieldTable = FieldTable::new(
     "Label selector",
     "All parts must hold. In Kyverno rules, keys and values may have the wildcards `*` and `?`.",

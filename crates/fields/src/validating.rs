@@ -114,7 +114,6 @@ pub static VALIDATION: FieldTable = FieldTable::new(
     ],
 );
 
-/// A ValidatingAdmissionPolicy.
 pub static VALIDATING_ADMISSION_POLICY: FieldTable = FieldTable::new(
     "ValidatingAdmissionPolicy",
     "Kubernetes' own policy. Without a binding it applies everywhere, as in Kyverno's command line.",

@@ -373,7 +373,6 @@ impl<'e> Exec<'e> {
         }
     }
 
-    /// A term on its own.
     fn term(&mut self, dot: &Operand, term: &'e Term) -> Result<Operand, Error> {
         self.look_at(TreePart::Term(term));
         match &term.kind {

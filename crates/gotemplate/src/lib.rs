@@ -74,7 +74,6 @@ pub enum MissingKey {
     Default,
     /// The zero value of the map's type.
     Zero,
-    /// An error.
     Error,
 }
 
@@ -102,7 +101,6 @@ pub struct Options {
 /// What a template rendered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendering {
-    /// The text.
     pub text: String,
     /// The parts of it that the data said, in order; everything else is the template's own text. Numbers and truths
     /// count as the template's own: they cannot say anything else.
@@ -114,9 +112,8 @@ pub struct Rendering {
 pub struct Field<'f> {
     /// Its name, without a dot.
     pub name: &'f str,
-    /// The value.
     pub value: &'f Value,
-    /// What its numbers are.
+    /// Whether its numbers are Go integers or floats.
     pub numbers: Numbers,
 }
 

@@ -10,7 +10,7 @@ use crate::{CertificateSource, Options, metadata};
 /// The name of the Service that API servers call.
 pub(crate) const SERVICE: &str = "kyverno-svc";
 
-/// The Secret of what is served.
+/// The Secret with the webhook server's certificate, under Kyverno's name for it.
 fn serving_secret(options: &Options) -> String {
     format!("{SERVICE}.{}.svc.kyverno-tls-pair", options.namespace)
 }

@@ -95,7 +95,6 @@ pub struct Options {
     pub annotations: Map,
     /// More labels of the pods.
     pub pod_labels: Map,
-    /// Annotations of the pods.
     pub pod_annotations: Map,
     /// The Job that stops the engine and removes its webhooks when Helm uninstalls it. The chart alone has it.
     pub uninstall_hook: UninstallHook,
@@ -134,7 +133,6 @@ values! {
         tag: String = String::new(),
         /// `sha256:…`, which takes precedence over the tag.
         digest: String = String::new(),
-        /// When it is pulled.
         pull_policy: String = "IfNotPresent".to_owned(),
     }
 
@@ -156,7 +154,6 @@ values! {
 
     /// How many pods a drain of nodes may stop at once.
     DisruptionBudget {
-        /// Whether there is one.
         enabled: bool = true,
         /// A number or a percentage; takes precedence over `maxUnavailable`.
         min_available: Value = Value::Null,
@@ -166,7 +163,6 @@ values! {
 
     /// How pods are spread over nodes and zones.
     TopologySpread {
-        /// Whether they are.
         enabled: bool = true,
         /// What becomes of a pod that cannot be placed so: `ScheduleAnyway` or `DoNotSchedule`.
         when_unsatisfiable: String = "ScheduleAnyway".to_owned(),
@@ -203,7 +199,6 @@ values! {
 
     /// Where the certificates of the webhooks come from.
     Certificates {
-        /// The source.
         source: CertificateSource = CertificateSource::Generated,
         /// The issuer that cert-manager asks; a self-signed one of the chart's own if it has no name.
         issuer_ref: IssuerRef = IssuerRef::default(),
@@ -215,7 +210,6 @@ values! {
 
     /// An issuer of cert-manager.
     IssuerRef {
-        /// Its name.
         name: String = String::new(),
         /// `Issuer` or `ClusterIssuer`.
         kind: String = "ClusterIssuer".to_owned(),
@@ -247,7 +241,7 @@ values! {
         exclude_cluster_roles: Vec<String> = Vec::new(),
         /// Events for successes, too.
         generate_success_events: bool = false,
-        /// Only for these actions.
+        /// Actions whose successes get Events, if `generateSuccessEvents` is on.
         success_event_actions: Vec<String> = Vec::new(),
         /// `namespaceSelector` and `objectSelector` of every webhook.
         webhooks: Map = Map::new(),
@@ -279,7 +273,6 @@ values! {
 
     /// The ServiceAccount of the pods.
     ServiceAccount {
-        /// Its name.
         name: String = "kiln".to_owned(),
         /// Its annotations, and those of the two accounts that it acts as.
         annotations: Map = Map::new(),
@@ -287,7 +280,6 @@ values! {
 
     /// The Job that stops the engine and removes its webhooks when Helm uninstalls it.
     UninstallHook {
-        /// Whether there is one.
         enabled: bool = true,
     }
 }

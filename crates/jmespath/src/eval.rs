@@ -48,7 +48,6 @@ static NULL: Value = Value::Null;
 /// From this many copies of its input on, a result is weighed before it is handed out.
 const COPIES_TO_WEIGH: u64 = 4;
 
-/// One search.
 pub(crate) struct SearchRun<'s> {
     pub(crate) tree: &'s Tree,
     pub(crate) root: &'s dyn Root,

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
 
-/// One token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token<'s> {
     /// The end of the source.

@@ -81,7 +81,6 @@ struct Parser<'s> {
     /// The token to be looked at, and its bytes.
     token: Token<'s>,
     span: Range<usize>,
-    /// The one after it.
     next: (Token<'s>, Range<usize>),
     /// Where the last token ended that was taken.
     end: usize,

@@ -14,7 +14,6 @@ use crate::functions::{Function, Pattern};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(u32);
 
-/// One node.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// `@`, and the empty right side of a projection.

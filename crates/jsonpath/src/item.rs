@@ -10,7 +10,6 @@ use kiln_value::{Map, Number, Str, Value};
 pub enum Item {
     /// What a missing key gives: a value of its own, like a number that is none.
     Undefined,
-    /// A value.
     Value(Value),
     /// A point in time.
     Time(Time),

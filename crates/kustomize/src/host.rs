@@ -27,7 +27,6 @@ pub trait Fetch {
 pub struct Command {
     /// The file to run, or a name to look up in `PATH`.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<Argument>,
     /// Variables to add to the environment.
     pub environment: Vec<(String, String)>,
@@ -62,7 +61,6 @@ pub enum Trust {
 /// An argument of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// This text.
     Text(String),
     /// The path of the temporary file.
     File,

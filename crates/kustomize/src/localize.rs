@@ -117,7 +117,6 @@ fn refuse_without_revision(repository: &Repository) -> Result<()> {
     Ok(())
 }
 
-/// A kustomization to be copied.
 struct CopiedKustomization {
     root: Rc<Root>,
     /// Its directory in the copy.

@@ -10,7 +10,6 @@ use kiln_value::{Str, Value};
 pub struct GroupVersion {
     /// The group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
 }
 
@@ -41,9 +40,7 @@ impl fmt::Display for GroupVersion {
 pub struct Gvk {
     /// The group; empty for the core group.
     pub group: Str,
-    /// The version.
     pub version: Str,
-    /// The kind.
     pub kind: Str,
 }
 
@@ -68,7 +65,6 @@ impl Gvk {
         fine.then(|| Gvk::new(api_version, kind))
     }
 
-    /// Group and version.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }

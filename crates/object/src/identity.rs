@@ -10,7 +10,6 @@ use crate::metadata;
 /// Kind, namespace and name of an object; prints as `apps/v1/Deployment/default/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// What it is.
     pub gvk: Gvk,
     /// Where it is; empty for objects of the cluster, and where nothing was said.
     pub namespace: Str,

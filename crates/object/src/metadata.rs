@@ -12,7 +12,6 @@ fn text<'v>(object: &'v Value, field: &str) -> Option<&'v str> {
     object.str_at(["metadata", field]).filter(|text| !text.is_empty())
 }
 
-/// The name.
 pub fn name(object: &Value) -> Option<&str> {
     text(object, "name")
 }
@@ -22,7 +21,6 @@ pub fn generate_name(object: &Value) -> Option<&str> {
     text(object, "generateName")
 }
 
-/// The namespace.
 pub fn namespace(object: &Value) -> Option<&str> {
     text(object, "namespace")
 }
@@ -42,12 +40,10 @@ pub fn is_deleted(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }
 
-/// The labels.
 pub fn labels(object: &Value) -> Option<&Map> {
     object.get_path(["metadata", "labels"]).and_then(Value::as_map)
 }
 
-/// The annotations.
 pub fn annotations(object: &Value) -> Option<&Map> {
     object.get_path(["metadata", "annotations"]).and_then(Value::as_map)
 }

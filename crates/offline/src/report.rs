@@ -25,7 +25,6 @@ pub struct Report {
 /// What one rule did with one resource.
 #[derive(Clone, Debug)]
 pub struct RuleResult {
-    /// The rule.
     pub rule: RuleId,
     /// The resource.
     pub trigger: ObjectId,
@@ -45,7 +44,6 @@ pub struct RuleResult {
     pub properties: Vec<(Str, Str)>,
     /// The exceptions that mean the resource.
     pub exceptions: Vec<Str>,
-    /// What it made.
     pub made: Vec<Made>,
     /// For a rule that may change the resource: the resource as all rules of its policy left it.
     pub left: Option<Value>,

@@ -19,7 +19,6 @@ use crate::values::Values;
 
 /// What to run.
 pub struct Job<'j> {
-    /// The rules.
     pub rules: &'j RuleSet,
     /// The kinds that are known.
     pub kinds: &'j Kinds,
@@ -51,7 +50,6 @@ pub struct Job<'j> {
 /// Data, or a request, that is judged.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// What it is.
     pub payload: Payload,
     /// What it is called in reports.
     pub name: String,

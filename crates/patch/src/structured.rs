@@ -27,7 +27,6 @@ pub enum StructuredError {
     MissingKey {
         /// The element.
         path: Path,
-        /// The key.
         key: String,
     },
     /// Two elements of a list have the same keys.

@@ -32,7 +32,7 @@ pub struct MatchStep {
 pub enum StepOutcome {
     /// The object is as wanted.
     Met,
-    /// It is not.
+    /// The object differs from the pattern.
     Failed,
     /// A condition does not hold, so that the pattern asks nothing.
     Skipped,

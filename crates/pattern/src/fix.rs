@@ -25,7 +25,6 @@ pub struct Fix {
     pub changes: Vec<FieldChange>,
 }
 
-/// A change of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
     /// The field.
@@ -41,12 +40,10 @@ pub enum FieldValue {
     Value(Value),
     /// It gets any value that meets this pattern, such as the example.
     Matching {
-        /// The pattern.
         pattern: Value,
         /// A value that meets it.
         example: Value,
     },
-    /// It is removed.
     Removed,
 }
 

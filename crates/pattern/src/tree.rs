@@ -87,7 +87,6 @@ pub(crate) fn matches_within(
 pub(crate) struct Matcher<'m> {
     /// Where in the object.
     pub(crate) path: Path,
-    /// Where in the pattern.
     pub(crate) pattern: Path,
     effort: &'m mut Effort,
     numbers: Numbers,

@@ -11,7 +11,6 @@ use crate::violation::{FieldError, Violation};
 /// what is not set; what a container sets needs its image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// The control.
     pub control: Control,
     /// Wildcards for the images of containers, as written there.
     pub images: Vec<Str>,

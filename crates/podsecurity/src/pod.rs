@@ -139,7 +139,6 @@ pub struct Malformed {
     pub path: Path,
     /// What a Pod has there.
     pub expected: &'static str,
-    /// What is there.
     pub found: &'static str,
 }
 

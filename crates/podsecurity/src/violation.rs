@@ -41,7 +41,7 @@ pub struct FieldError {
 /// What is wrong about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not there.
+    /// A required field is missing.
     Required,
     /// It has a value that it must not have.
     Forbidden(BadValue),
@@ -54,7 +54,6 @@ pub enum BadValue {
     Any,
     /// None: the field is not there, and the default is not allowed.
     Unset,
-    /// A text.
     Text(String),
     /// A boolean.
     Bool(bool),

@@ -30,7 +30,6 @@ pub enum Load {
     },
     /// `data` and `metadata` of a ConfigMap.
     ConfigMap {
-        /// Its name.
         name: Template,
         /// Its namespace; that of the policy, else `default`, when left out.
         namespace: Option<Template>,
@@ -86,7 +85,6 @@ pub struct ApiCall {
 pub enum Callee {
     /// The API server, by a path such as `/api/v1/namespaces/x/configmaps`.
     ApiServer(Template),
-    /// A service.
     Service {
         /// Its address.
         url: Template,

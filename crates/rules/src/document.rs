@@ -4,7 +4,6 @@ use kiln_value::{Key, Value};
 
 use crate::script::Expression;
 
-/// A part of a document.
 #[derive(Clone, Debug)]
 pub enum DocumentPart {
     /// Without expressions.
@@ -13,13 +12,10 @@ pub enum DocumentPart {
     Whole(Expression),
     /// Text with the values of expressions in it.
     Text(Vec<TextPiece>),
-    /// A map.
     Map(Vec<(Key, DocumentPart)>),
-    /// A list.
     List(Vec<DocumentPart>),
 }
 
-/// A piece of a text.
 #[derive(Clone, Debug)]
 pub enum TextPiece {
     /// As written.

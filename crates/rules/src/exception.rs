@@ -50,9 +50,7 @@ pub enum Exempts {
 /// How a rule that does nothing because of an exception is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportResult {
-    /// As skipped.
     Skip,
-    /// As passed.
     Pass,
 }
 

@@ -12,9 +12,7 @@ use kiln_value::Str;
 pub struct KindPattern {
     /// The API group; the core group is the empty text.
     pub group: Str,
-    /// The version.
     pub version: Str,
-    /// The kind.
     pub kind: Str,
     /// The subresource; the empty text is the object itself.
     pub subresource: Str,

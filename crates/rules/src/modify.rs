@@ -17,7 +17,6 @@ pub struct Modify {
     pub tier: i16,
     /// What the object must be like: all items must hold.
     pub items: Vec<MatchItem>,
-    /// What to do with it.
     pub action: ModifyAction,
     /// Whether the rule looks at objects that belong to the object: its namespace, the node of a Pod.
     pub asks_for_references: bool,
@@ -61,7 +60,7 @@ impl MatchItem {
 /// Which namespaces a rule looks at. A Namespace is in none.
 #[derive(Clone, Debug)]
 pub enum NamespaceReach {
-    /// Those of its scope.
+    /// The namespaces of its scope.
     Scope,
     /// Its own, and those whose name matches; that of a cluster-scoped object is the empty text. Without an expression,
     /// its own and cluster-scoped objects.
@@ -93,7 +92,7 @@ pub struct MatchItem {
 pub enum ValueTest {
     /// Anything.
     Any,
-    /// One of these.
+    /// One of these values, exactly.
     Values(Vec<Str>),
     /// It must match, anywhere.
     Regex(Regex),
@@ -102,9 +101,7 @@ pub enum ValueTest {
 /// How many of several values must pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantifier {
-    /// One of them.
     Any,
-    /// All of them.
     All,
 }
 
@@ -120,7 +117,6 @@ pub enum ModifyAction {
 /// An operation, or one for each selected place.
 #[derive(Clone, Debug)]
 pub struct PatchItem {
-    /// What it does.
     pub action: PatchAction,
     /// The places to run for; once without it.
     pub select: Option<Expression>,

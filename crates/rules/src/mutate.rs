@@ -16,7 +16,6 @@ use crate::trigger::Filters;
 pub struct Mutate {
     /// The stored objects to change; none for the object of the event itself.
     pub targets: Option<Targets>,
-    /// What to change in them.
     pub change: Mutation,
     /// A rule that finds nothing to change has done its work, and is not skipped.
     pub pass_unchanged: bool,
@@ -77,7 +76,6 @@ impl Mutate {
 /// What to change in an object.
 #[derive(Clone, Debug)]
 pub enum Mutation {
-    /// One patch.
     Patch(Patch),
     /// Loops, one after the other. Each sees what those before it left; within one, `request.object` (or
     /// `target`) stays as it was when the loop began.
@@ -91,7 +89,6 @@ pub enum Mutation {
 pub struct ScriptedPatch {
     /// What kind of patch it is.
     pub form: PatchForm,
-    /// The expression.
     pub expression: Expression,
 }
 
@@ -107,7 +104,6 @@ pub enum PatchForm {
     Operations,
 }
 
-/// A patch.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// What kind of patch, and its text.
@@ -134,7 +130,6 @@ pub struct MutationLoop {
     pub foreach: ForEach,
     /// Which element comes first.
     pub order: ForEachOrder,
-    /// The change.
     pub change: Mutation,
 }
 

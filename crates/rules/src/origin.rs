@@ -19,7 +19,6 @@ impl Origin {
         Origin { document, path }
     }
 
-    /// The document.
     pub fn document(&self) -> &Document {
         &self.document
     }

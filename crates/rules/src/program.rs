@@ -190,7 +190,6 @@ pub enum Emission {
     CloneSelect(Box<CloneSelect>),
     /// Whatever an expression asks for while it runs.
     FromExpression {
-        /// The expression.
         expression: Expression,
         /// The kinds that it, or a value it may use, names.
         named: Vec<Gvk>,
@@ -206,9 +205,7 @@ pub struct Target {
     pub api_version: Template,
     /// `kind`, perhaps with a subresource behind a slash.
     pub kind: Template,
-    /// The name.
     pub name: Template,
-    /// The namespace.
     pub namespace: TargetNamespace,
 }
 
@@ -217,7 +214,7 @@ pub struct Target {
 pub enum TargetNamespace {
     /// None was written: the object is cluster-scoped.
     None,
-    /// As written.
+    /// The namespace that the rule names.
     Written(Template),
     /// That of the trigger; for a Namespace, its name.
     OfTrigger,
@@ -230,7 +227,6 @@ pub struct Source {
     pub api_version: Template,
     /// `kind`.
     pub kind: Template,
-    /// The name.
     pub name: Template,
     /// The namespace; none for a cluster-scoped source.
     pub namespace: Option<Template>,

@@ -29,7 +29,6 @@ pub struct Rule {
     pub guard: Option<Conditions>,
     /// Named values and conditions in CEL, for rules whose expressions are in CEL.
     pub script: Option<Arc<Script>>,
-    /// What it does.
     pub program: Program,
     /// What happens to what it made.
     pub lifecycle: Lifecycle,

@@ -5,7 +5,6 @@ use kiln_value::Str;
 /// Which part of the cluster a rule may see, be triggered from, and write to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// All of it.
     Cluster,
     /// Only the namespace that its policy lives in.
     Namespace(Str),

@@ -15,12 +15,9 @@ pub struct Expression {
     pub offset: usize,
 }
 
-/// An expression with a name.
 #[derive(Clone, Debug)]
 pub struct NamedExpression {
-    /// The name.
     pub name: Str,
-    /// The expression.
     pub expression: Expression,
 }
 
@@ -55,9 +52,7 @@ pub struct Script {
 /// Objects that a rule is given as parameters: it runs once for each.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Their kind.
     pub kind: Gvk,
-    /// Which of them.
     pub find: FindParams,
     /// Where they are; where the trigger is when left out.
     pub namespace: Option<Str>,
@@ -70,7 +65,6 @@ pub struct Params {
 /// Which objects are parameters.
 #[derive(Clone, Debug)]
 pub enum FindParams {
-    /// The one of this name.
     Named(Str),
     /// All with these labels.
     Selected(Selector),

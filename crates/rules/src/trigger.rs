@@ -135,7 +135,6 @@ impl Filters {
     /// Filters that match nothing.
     pub const NONE: Filters = Filters::Any(Vec::new());
 
-    /// The filters.
     pub fn filters(&self) -> &[Filter] {
         match self {
             Filters::Any(filters) | Filters::All(filters) => filters,
@@ -155,7 +154,6 @@ impl Filters {
 /// several things, one suffices. A filter without any attribute matches nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Kinds.
     pub kinds: Vec<KindPattern>,
     /// Wildcards for the name, or for `generateName` of an object without one.
     pub names: Vec<Str>,
@@ -235,11 +233,8 @@ pub enum Subject {
     User(Str),
     /// One of the user's groups.
     Group(Str),
-    /// A service account.
     ServiceAccount {
-        /// Its namespace.
         namespace: Str,
-        /// Its name.
         name: Str,
     },
 }

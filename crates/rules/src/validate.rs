@@ -15,7 +15,6 @@ use crate::script::Expression;
 /// Checks objects.
 #[derive(Clone, Debug)]
 pub struct Validate {
-    /// What is checked.
     pub check: Check,
     /// What to say of an object that fails, to be filled in when it does.
     pub message: Option<Template>,
@@ -27,7 +26,6 @@ pub struct Validate {
     pub scored: bool,
 }
 
-/// What is checked.
 #[derive(Clone, Debug)]
 pub enum Check {
     /// The object is as a pattern says.
@@ -73,7 +71,6 @@ pub struct CheckLoop {
     pub foreach: ForEach,
     /// Whether patterns look at the element: only at maps when left out.
     pub element_scope: Option<bool>,
-    /// The check.
     pub check: Check,
 }
 
@@ -108,7 +105,6 @@ pub struct Answers {
 /// An expression that must be true.
 #[derive(Clone, Debug)]
 pub struct Validation {
-    /// The expression.
     pub expression: Expression,
     /// What to say when it is false.
     pub message: Option<Str>,

@@ -89,7 +89,7 @@ pub(crate) struct ControllerLoop {
 pub(crate) enum Ended {
     /// The process is to end, and calls that were under way have come to their end.
     Told,
-    /// The Lease is lost.
+    /// Another replica may be the leader by now: open writes are dropped.
     LeaseLost,
 }
 

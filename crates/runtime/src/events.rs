@@ -27,26 +27,15 @@ pub enum Happened {
     /// The controller tells.
     Told(ControllerEvent),
     /// A rule changed an object before it was stored.
-    Mutated {
-        /// The rule.
-        rule: RuleId,
-        /// The object.
-        object: ObjectId,
-    },
+    Mutated { rule: RuleId, object: ObjectId },
     /// A kind that should fire a policy cannot be followed.
     Unreadable {
-        /// The policy.
         policy: ObjectId,
         /// What is wrong.
         what: String,
     },
     /// A policy has rules that are not run.
-    NotRun {
-        /// The policy.
-        policy: ObjectId,
-        /// Which ones.
-        what: String,
-    },
+    NotRun { policy: ObjectId, what: String },
 }
 
 /// What an event says.

@@ -136,7 +136,7 @@ impl Health {
     }
 }
 
-/// How one part is.
+/// The handle by which one part reports its health.
 #[derive(Debug)]
 pub struct HealthPart {
     health: Arc<Health>,

@@ -125,7 +125,6 @@ impl TermEnd {
         while *self.0.borrow_and_update() != Phase::Over && self.0.changed().await.is_ok() {}
     }
 
-    /// Whether it has come.
     pub(crate) fn has_come(&self) -> bool {
         *self.0.borrow() == Phase::Over || self.0.has_changed().is_err()
     }

@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 pub struct Address<'a> {
     /// The group; empty for the core group.
     pub group: &'a str,
-    /// The version.
     pub version: &'a str,
     /// The plural name of the resource.
     pub plural: &'a str,
@@ -26,9 +25,8 @@ pub struct Address<'a> {
 /// A part that cannot be a part of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPart {
-    /// Which part.
     pub part: &'static str,
-    /// What it is.
+    /// The text that cannot stand there.
     pub text: String,
 }
 

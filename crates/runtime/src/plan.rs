@@ -22,7 +22,7 @@ use crate::reader::Reader;
 
 /// What is to be rehearsed.
 pub struct PlanInput<'p> {
-    /// The kinds that there are.
+    /// The kinds that the cluster serves.
     pub kinds: &'p Kinds,
     /// The only policies that act; none for those of the cluster.
     pub policies: Option<Vec<Value>>,

@@ -23,9 +23,7 @@ use crate::watch::{Subject, WatchNews, Watcher};
 /// What is stored that decides what the process does. It never changes: a new one takes its place.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// The policies.
     pub policies: Vec<StoredPolicy>,
-    /// The exceptions.
     pub exceptions: Vec<Arc<Exception>>,
     /// The rules of all policies that are in order, with their exceptions.
     pub rules: RuleSet,
@@ -49,12 +47,9 @@ impl Registry {
     }
 }
 
-/// One stored policy.
 #[derive(Clone, Debug)]
 pub struct StoredPolicy {
-    /// Which one.
     pub id: ObjectId,
-    /// The object.
     pub object: Value,
     /// Its rules; or why there are none: what is wrong with it, or that nothing of its kind is run.
     pub compiled: Result<Arc<Policy>, String>,

@@ -30,7 +30,6 @@ pub enum ProbeTarget<'a> {
     Service(&'a str),
     /// A pod, ready or not.
     Pod {
-        /// Its name.
         name: &'a str,
         /// The port that the engine listens on.
         port: u16,

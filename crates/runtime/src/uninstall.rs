@@ -75,7 +75,7 @@ pub fn uninstall(
 /// What becomes of something that may have been installed.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is not there.
+    /// Nothing to delete.
     Gone,
     /// It stays, for this reason.
     Stays(String),

@@ -82,7 +82,6 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where objects are kept across restarts; none for in memory alone.
     pub data: Option<PathBuf>,
-    /// Who may do what.
     pub authorization: Authorization,
     /// The namespace of the kubeconfig's context.
     pub namespace: String,

@@ -18,7 +18,7 @@ use crate::{Scope, builtin};
 pub struct SchemaError {
     /// Where in the document.
     pub path: Path,
-    /// What had to be there.
+    /// The kind of value that the schema needs here.
     pub wanted: &'static str,
     /// What was found: a [`Value::type_name`], or `nothing`.
     pub found: &'static str,

@@ -20,7 +20,6 @@ pub enum Version {
 /// Whether objects of a kind belong to a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// They do.
     Namespaced,
     /// They belong to the cluster.
     Cluster,

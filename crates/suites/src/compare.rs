@@ -9,7 +9,6 @@ use similar::TextDiff;
 /// How an object differs from the one that was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The object.
     pub object: ObjectId,
     /// A unified diff from the expected one to the real one.
     pub diff: String,

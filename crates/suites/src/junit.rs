@@ -15,16 +15,14 @@ pub struct TestGroup {
     pub cases: Vec<TestCase>,
 }
 
-/// One test case.
 #[derive(Clone, Debug)]
 pub struct TestCase {
     /// What is tested.
     pub class: String,
-    /// On what.
+    /// The resource that was tested.
     pub name: String,
     /// Where it was written.
     pub place: Option<SourceLocation>,
-    /// How it ended.
     pub ended: TestEnd,
 }
 

@@ -7,11 +7,9 @@ use kiln_value::{Value, value};
 pub enum MadeBy<'a> {
     /// A rule of a ClusterPolicy, or of a Policy in a namespace.
     Rule {
-        /// The policy.
         policy: &'a str,
         /// The policy's namespace; empty for a ClusterPolicy.
         namespace: &'a str,
-        /// The rule.
         rule: &'a str,
     },
     /// A GeneratingPolicy or a NamespacedGeneratingPolicy: its labels do not tell them apart.

@@ -20,7 +20,6 @@ pub enum Shape {
     Boolean,
     /// A whole number.
     Integer,
-    /// A list.
     List(Box<Shape>),
     /// A map with any keys.
     Map,

@@ -30,17 +30,11 @@ pub enum ParseDurationError {
     },
 }
 
-/// One nanosecond.
 pub const NANOSECOND: Duration = Duration(1);
-/// One microsecond.
 pub const MICROSECOND: Duration = Duration(1_000);
-/// One millisecond.
 pub const MILLISECOND: Duration = Duration(1_000_000);
-/// One second.
 pub const SECOND: Duration = Duration(1_000_000_000);
-/// One minute.
 pub const MINUTE: Duration = Duration(60 * SECOND.0);
-/// One hour.
 pub const HOUR: Duration = Duration(60 * MINUTE.0);
 
 impl Duration {

@@ -134,7 +134,6 @@ impl Map {
         }
     }
 
-    /// Whether the key is there.
     pub fn contains_key(&self, key: &str) -> bool {
         self.0.position(key).is_some()
     }

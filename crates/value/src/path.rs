@@ -21,7 +21,6 @@ pub enum Segment {
 pub struct Path(Vec<Segment>);
 
 impl Path {
-    /// The root.
     pub fn root() -> Self {
         Self::default()
     }
@@ -31,7 +30,6 @@ impl Path {
         &self.0
     }
 
-    /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }

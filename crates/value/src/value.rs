@@ -9,7 +9,6 @@ use crate::{Key, Map, Number, Path, SegmentRef, Str};
 /// A YAML or JSON value. Cloning is a pointer copy (short strings are held inline).
 #[derive(Clone, Default, PartialEq)]
 pub enum Value {
-    /// Null.
     #[default]
     Null,
     /// True or false.
@@ -18,7 +17,6 @@ pub enum Value {
     Number(Number),
     /// Text.
     String(Str),
-    /// A list.
     List(List),
     /// A map with ordered keys.
     Map(Map),
@@ -68,7 +66,6 @@ impl Value {
         }
     }
 
-    /// Whether this is null.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
@@ -81,7 +78,6 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
     pub fn as_number(&self) -> Option<Number> {
         match self {
             Value::Number(n) => Some(*n),
@@ -107,7 +103,6 @@ impl Value {
         }
     }
 
-    /// The list, if it is one.
     pub fn as_list(&self) -> Option<&List> {
         match self {
             Value::List(list) => Some(list),
@@ -123,7 +118,6 @@ impl Value {
         }
     }
 
-    /// The map, if it is one.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -154,7 +148,7 @@ impl Value {
         self.as_list()?.get(index)
     }
 
-    /// One step in.
+    /// The value one path segment below.
     pub fn step<'s>(&self, segment: impl Into<SegmentRef<'s>>) -> Option<&Value> {
         match segment.into() {
             SegmentRef::Key(key) => self.get(key),

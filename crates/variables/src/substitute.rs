@@ -44,7 +44,6 @@ pub struct Usage {
 /// A text that was filled, and which parts of it are values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilledText {
-    /// The text.
     pub text: String,
     /// The values, in order.
     pub values: Vec<FilledValue>,
@@ -55,7 +54,6 @@ pub struct FilledText {
 pub struct FilledValue {
     /// Where its text stands.
     pub at: Range<usize>,
-    /// The value.
     pub value: Value,
     /// The expression that gave it.
     pub expression: Arc<str>,

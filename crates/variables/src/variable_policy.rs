@@ -36,7 +36,6 @@ pub enum ContextName {
 /// A variable that a rule may not use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedVariable<'t> {
-    /// The variable.
     pub variable: Variable<'t>,
     /// Why it is refused.
     pub reason: RefusalReason,

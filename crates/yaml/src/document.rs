@@ -24,7 +24,6 @@ pub struct Document {
 }
 
 impl Document {
-    /// The value.
     pub fn value(&self) -> &Value {
         &self.value
     }

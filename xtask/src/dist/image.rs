@@ -19,7 +19,7 @@ use super::{Source, digest};
 /// What the layers of an image may have together, compressed.
 pub(super) const LIMIT: usize = 15_000_000;
 
-/// Where the program is.
+/// The path of the binary in the image.
 pub(super) const PROGRAM: &str = "/usr/local/bin/kiln";
 /// The user that it runs as: a number, so that Kubernetes can see that it is not root.
 const USER: &str = "65532:65532";

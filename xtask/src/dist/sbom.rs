@@ -103,7 +103,6 @@ fn packages(
     Ok(packages)
 }
 
-/// The document.
 pub(super) fn document(
     linked: &BTreeMap<String, Package>,
     target: &Target,

@@ -11,7 +11,7 @@ pub(crate) const APPROVED: &str = "api-approved.kubernetes.io";
 /// What becomes of the names that a definition asks for.
 #[derive(Debug)]
 pub(crate) struct Naming {
-    /// Those that it has.
+    /// The names that it is served under.
     pub(crate) accepted: Map,
     /// Whether its kind is served: from when it first had all its names.
     pub(crate) established: bool,

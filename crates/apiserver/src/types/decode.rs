@@ -12,7 +12,6 @@ use super::{Field, SchemaOr, StructId, Type, types};
 /// An object as it was understood.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    /// The object.
     pub(crate) object: Value,
     /// Fields that no type has, as paths.
     pub(crate) unknown: Vec<String>,

@@ -5,7 +5,6 @@ use crate::error::Issue;
 
 /// What a piece of an expression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "signs and words are their own explanation")]
 pub enum Token {
     Int,
     UInt,

@@ -43,7 +43,7 @@ impl fmt::Display for ToJsonError {
 
 impl std::error::Error for ToJsonError {}
 
-/// What to do with what JSON does not have.
+/// How to write values that have no JSON form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JsonForm {
     pub(crate) keys: Keys,

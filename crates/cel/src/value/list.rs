@@ -7,7 +7,6 @@ use kiln_value::Value;
 use super::{Val, deeper, deepest};
 use crate::error::EvalFailure;
 
-/// A list.
 #[derive(Clone, Debug)]
 pub enum List {
     /// A list of an object.

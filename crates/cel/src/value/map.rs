@@ -9,7 +9,6 @@ use kiln_value::Str;
 use super::{Val, deeper, deepest};
 use crate::error::{EvalFailure, failure};
 
-/// A map.
 #[derive(Clone, Debug)]
 pub enum Map {
     /// A map of an object.

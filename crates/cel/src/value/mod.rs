@@ -29,7 +29,6 @@ use crate::error::{EvalFailure, failure};
 /// A value of an expression. Cloning copies at most a pointer.
 #[derive(Clone, Debug)]
 pub enum Val {
-    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -41,11 +40,8 @@ pub enum Val {
     Double(f64),
     /// Text.
     String(Str),
-    /// Bytes.
     Bytes(Arc<[u8]>),
-    /// A list.
     List(List),
-    /// A map.
     Map(Map),
     /// A span of time.
     Duration(Duration),
@@ -97,7 +93,6 @@ impl Message {
 
 /// A value of a library's own type.
 pub trait Opaque: Any + fmt::Debug + Send + Sync {
-    /// The name of the type.
     fn type_name(&self) -> &'static str;
     /// Whether both are equal; other types never are.
     fn equals(&self, other: &dyn Opaque) -> bool;

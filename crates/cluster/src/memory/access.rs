@@ -25,9 +25,7 @@ struct Line {
 /// Whether something may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
     Allow,
-    /// It may not.
     Deny,
 }
 

@@ -18,7 +18,6 @@ pub struct Counts {
 pub struct Tally {
     /// Reads; for lists, those of the whole kind.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
     /// Writes that were only trials.
     pub trials: u64,

@@ -59,7 +59,6 @@ pub struct Memory {
     /// Seconds since 1970.
     now: i64,
     admission: Option<Admission>,
-    /// Who may do what.
     pub access: Access,
     /// Calls that fail on purpose.
     pub faults: Faults,

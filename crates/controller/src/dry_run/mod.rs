@@ -74,7 +74,6 @@ impl Planned {
 pub struct NotApplied {
     /// The rule or the policy.
     pub what: String,
-    /// Why.
     pub why: String,
 }
 
@@ -94,7 +93,6 @@ pub type Admit<'r> = dyn Fn(Option<&Value>, Value) -> Result<Value, String> + 'r
 pub struct DryRun<'r> {
     /// The cluster.
     pub audience: &'r dyn ClusterReader,
-    /// The kinds that it has.
     pub kinds: &'r Kinds,
     /// What a host decides.
     pub settings: &'r Settings,

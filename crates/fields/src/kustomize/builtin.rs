@@ -12,21 +12,18 @@ use crate::{
 
 const FIELD_SPECS: Field = tables("fieldSpecs", &FIELD_SPEC, "Fields to change.");
 
-/// An AnnotationsTransformer.
 pub static ANNOTATIONS_TRANSFORMER: FieldTable = FieldTable::new(
     "AnnotationsTransformer",
     "Sets annotations.",
     &[string_map("annotations", "Annotations.").example("{team: shop}"), FIELD_SPECS],
 );
 
-/// A LabelTransformer.
 pub static LABEL_TRANSFORMER: FieldTable = FieldTable::new(
     "LabelTransformer",
     "Sets labels.",
     &[string_map("labels", "Labels.").example("{app: shop}"), FIELD_SPECS],
 );
 
-/// A NamespaceTransformer.
 pub static NAMESPACE_TRANSFORMER: FieldTable = FieldTable::new(
     "NamespaceTransformer",
     "Sets the namespace.",
@@ -46,7 +43,6 @@ pub static NAMESPACE_TRANSFORMER: FieldTable = FieldTable::new(
     ],
 );
 
-/// A PrefixTransformer, SuffixTransformer or PrefixSuffixTransformer.
 pub static PREFIX_SUFFIX_TRANSFORMER: FieldTable = FieldTable::new(
     "PrefixTransformer, SuffixTransformer, PrefixSuffixTransformer",
     "Put text before or after names.",
@@ -57,21 +53,18 @@ pub static PREFIX_SUFFIX_TRANSFORMER: FieldTable = FieldTable::new(
     ],
 );
 
-/// A ReplicaCountTransformer.
 pub static REPLICA_COUNT_TRANSFORMER: FieldTable = FieldTable::new(
     "ReplicaCountTransformer",
     "Sets a number of replicas.",
     &[table("replica", &REPLICA, "Name and number."), FIELD_SPECS],
 );
 
-/// An ImageTagTransformer.
 pub static IMAGE_TAG_TRANSFORMER: FieldTable = FieldTable::new(
     "ImageTagTransformer",
     "Changes an image.",
     &[table("imageTag", &IMAGE, "The image."), FIELD_SPECS],
 );
 
-/// A PatchTransformer.
 pub static PATCH_TRANSFORMER: FieldTable = FieldTable::new(
     "PatchTransformer",
     "An entry of `patches`.",
@@ -83,7 +76,6 @@ pub static PATCH_TRANSFORMER: FieldTable = FieldTable::new(
     ],
 );
 
-/// A PatchStrategicMergeTransformer.
 pub static PATCH_STRATEGIC_MERGE_TRANSFORMER: FieldTable = FieldTable::new(
     "PatchStrategicMergeTransformer",
     "Strategic merge patches.",
@@ -107,14 +99,12 @@ pub static PATCH_JSON_TRANSFORMER: FieldTable = FieldTable::new(
     ],
 );
 
-/// A ReplacementTransformer.
 pub static REPLACEMENT_TRANSFORMER: FieldTable = FieldTable::new(
     "ReplacementTransformer",
     "Copies values between fields.",
     &[tables("replacements", &REPLACEMENT, "Entries.")],
 );
 
-/// A ValueAddTransformer.
 pub static VALUE_ADD_TRANSFORMER: FieldTable = FieldTable::new(
     "ValueAddTransformer",
     "Adds a value to fields.",
@@ -173,7 +163,6 @@ pub static HELM_CHART_GENERATOR: FieldTable = FieldTable::new(
     HELM_CHART.fields,
 );
 
-/// An IAMPolicyGenerator.
 pub static IAM_POLICY_GENERATOR: FieldTable = FieldTable::new(
     "IAMPolicyGenerator",
     "Makes a ServiceAccount that is bound to one of a cloud.",

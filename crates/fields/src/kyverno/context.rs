@@ -49,7 +49,6 @@ pub static API_CALL: FieldTable = FieldTable::new(
     ],
 );
 
-/// A key and a value.
 pub static KEY_VALUE: FieldTable = FieldTable::new(
     "Key and value",
     "An entry of `data` or `headers`.",
@@ -136,7 +135,6 @@ pub static CONDITIONS: FieldTable = FieldTable::new(
     ],
 );
 
-/// One condition.
 pub static CONDITION: FieldTable = FieldTable::new(
     "Condition",
     "Compares a key with a value. Numbers, quantities, durations and times are compared as such.",

@@ -4,7 +4,6 @@ use super::{KEY_VALUE, SERVICE};
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{FieldTable, integer, jmespath, one_of, string, table, tables};
 
-/// A GlobalContextEntry.
 pub static GLOBAL_CONTEXT_ENTRY: FieldTable = FieldTable::new(
     "GlobalContextEntry",
     "Data that `globalReference` of context entries and `globalContext` in CEL read. `kiln run` keeps it up to date.",

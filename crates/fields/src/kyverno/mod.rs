@@ -173,7 +173,6 @@ pub static MATCH_CONDITION: FieldTable = FieldTable::new(
     ],
 );
 
-/// One rule.
 pub static RULE: FieldTable = FieldTable::new(
     "Rule",
     "What it applies to, and one of `generate`, `mutate`, `validate` and `verifyImages`.",

@@ -3,7 +3,6 @@
 use crate::shared::{OBJECT_METADATA, api_version, kind};
 use crate::{FieldTable, any, boolean, integer, one_of, string, strings, table, tables};
 
-/// An UpdateRequest.
 pub static UPDATE_REQUEST: FieldTable = FieldTable::new(
     "UpdateRequest",
     "The controller writes one for work that waits, failed or was skipped, and for admission requests that must not be lost. One that another client creates in the engine's namespace triggers its rules again.",

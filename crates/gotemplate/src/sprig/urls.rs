@@ -186,7 +186,7 @@ impl Url {
     }
 }
 
-/// Where the scheme ends, if there is one.
+/// The index of the colon behind the scheme.
 fn scheme_end(address: &str) -> std::result::Result<Option<usize>, String> {
     for (at, byte) in address.bytes().enumerate() {
         match byte {

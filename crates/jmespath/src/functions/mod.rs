@@ -36,7 +36,6 @@ use crate::weight;
 pub enum Type {
     /// Any value, also null and one that is missing.
     Any,
-    /// A string.
     String,
     /// A number; never a text that looks like one.
     Number,
@@ -94,7 +93,6 @@ impl fmt::Display for Type {
 pub struct Parameter {
     /// What it is called in the documentation.
     pub name: &'static str,
-    /// The types it may have.
     pub types: &'static [Type],
 }
 
@@ -128,12 +126,10 @@ pub struct Function {
 }
 
 impl Function {
-    /// The name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The parameters.
     pub fn parameters(&self) -> &'static [Parameter] {
         self.parameters
     }

@@ -29,7 +29,6 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// One text.
     pub(crate) fn of_text(text: &str) -> Self {
         Size { nodes: 1, bytes: text.len(), depth: 0 }
     }

@@ -16,7 +16,6 @@ pub enum Phase {
     References,
     /// Replacing vars.
     Vars,
-    /// Sorting.
     Sort,
     /// Writing YAML.
     Write,

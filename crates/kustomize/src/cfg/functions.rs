@@ -25,7 +25,6 @@ use crate::{Build, Failed};
 pub struct FunctionRun<'a> {
     /// The objects.
     pub from: From<'a>,
-    /// Which functions.
     pub functions: &'a FunctionsFrom,
     /// Whether functions see all objects, not only those of their own directory.
     pub global_scope: bool,
@@ -44,7 +43,6 @@ pub enum FunctionsFrom {
     Input,
     /// The files of these directories.
     Directories(Vec<String>),
-    /// This program.
     Program(String, Vec<String>),
     /// This image; whether it may use the network; the words that configure it.
     Image(String, bool, Vec<String>),

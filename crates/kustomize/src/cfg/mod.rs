@@ -61,7 +61,6 @@ pub enum From<'a> {
 /// The commands, over these files.
 #[derive(Clone, Copy)]
 pub struct Config<'a> {
-    /// Where they are.
     pub files: &'a dyn FileSystem,
     /// What relative paths begin at.
     pub working_directory: &'a str,
@@ -74,7 +73,7 @@ pub struct Config<'a> {
 pub struct Local {
     /// Those, too.
     pub include: bool,
-    /// Only those.
+    /// Leaves out all objects without the annotation.
     pub exclude_others: bool,
 }
 

@@ -23,7 +23,6 @@ pub(super) struct Reading<'a> {
     pub(super) limit: usize,
 }
 
-/// What was read.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) nodes: Vec<Node>,

@@ -19,9 +19,7 @@ pub struct Tree {
 /// What the branches are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
-    /// Directories.
     Directory,
-    /// Owners.
     Owners,
 }
 

@@ -12,11 +12,8 @@ use crate::load::kustomization::{Patch, Selector};
 pub struct Image {
     /// The image as resources name it.
     pub name: String,
-    /// Its new name.
     pub new_name: String,
-    /// Its new tag.
     pub new_tag: String,
-    /// Its digest.
     pub digest: String,
 }
 
@@ -89,21 +86,14 @@ impl Replicas {
 pub struct PatchEntry {
     /// The file with the patch.
     pub path: String,
-    /// The patch itself.
     pub patch: String,
     /// The API group of objects.
     pub group: String,
-    /// Their version.
     pub version: String,
-    /// Their kind.
     pub kind: String,
-    /// Their name.
     pub name: String,
-    /// Their namespace.
     pub namespace: String,
-    /// Their annotations.
     pub annotation_selector: String,
-    /// Their labels.
     pub label_selector: String,
 }
 

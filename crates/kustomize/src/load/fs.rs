@@ -18,7 +18,6 @@ use crate::load::paths;
 pub struct FileError {
     /// What was tried: `lstat`, `open`, `read`.
     pub operation: &'static str,
-    /// On which path.
     pub path: String,
     /// Why it failed.
     pub reason: String,
@@ -37,7 +36,6 @@ impl std::error::Error for FileError {}
 pub struct Resolved {
     /// Absolute, clean, without symbolic links.
     pub path: String,
-    /// Whether it is a directory.
     pub is_directory: bool,
 }
 
@@ -89,9 +87,7 @@ pub trait FileSystem {
 /// What is in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
     pub name: String,
-    /// Whether it is a directory itself.
     pub is_directory: bool,
 }
 

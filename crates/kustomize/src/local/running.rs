@@ -234,7 +234,6 @@ impl Started {
         }
     }
 
-    /// What it is.
     pub(super) fn kind(&self) -> &Kind {
         &self.process.kind
     }

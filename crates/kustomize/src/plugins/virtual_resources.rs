@@ -139,7 +139,7 @@ impl VirtualResources {
         }
     }
 
-    /// All of them.
+    /// Generators and transformers in one list.
     pub(crate) fn into_resources(self) -> Resources {
         let mut all = self.generators;
         for resource in self.transformers.into_list() {

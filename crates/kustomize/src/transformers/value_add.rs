@@ -24,7 +24,6 @@ record! {
 }
 
 record! {
-    /// A file of targets.
     TargetFile = "ValueAddTargets" {
         targets: Vec<Target> = "targets",
     }
@@ -38,7 +37,6 @@ record! {
     }
 }
 
-/// Adds a value.
 pub(crate) struct ValueAdd {
     value: String,
     targets: Vec<(Option<Selection>, Target)>,

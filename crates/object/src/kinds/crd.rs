@@ -12,7 +12,6 @@ use super::{Kind, Names, Subresource, builtin};
 pub struct CrdError {
     /// Its name, as far as known.
     pub definition: String,
-    /// The field.
     pub field: String,
     /// What is wrong with it.
     pub problem: String,

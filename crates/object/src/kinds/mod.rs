@@ -84,12 +84,10 @@ impl Kind {
         &self.group
     }
 
-    /// The version.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The kind itself.
     pub fn kind(&self) -> &str {
         &self.kind
     }
@@ -99,7 +97,6 @@ impl Kind {
         Gvk { group: self.group.clone(), version: self.version.clone(), kind: self.kind.clone() }
     }
 
-    /// Group and version.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
@@ -134,7 +131,6 @@ impl Kind {
         self.categories.iter()
     }
 
-    /// The subresources.
     pub fn subresources(&self) -> &[Subresource] {
         &self.subresources
     }

@@ -83,7 +83,7 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-/// A set of fields.
+/// The fields that one manager owns, as `managedFields` stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(BTreeMap<FieldStep, Owned>);
 
@@ -132,7 +132,6 @@ impl FieldSet {
         self.0.get(step).map(|owned| &owned.below).filter(|below| !below.is_empty())
     }
 
-    /// What is in one of them.
     #[must_use]
     pub fn union(mut self, other: &FieldSet) -> Self {
         for (step, theirs) in &other.0 {

@@ -7,7 +7,7 @@ use super::fieldset::FieldSet;
 /// How a manager writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// By apply.
+    /// Server-side apply.
     Apply,
     /// By anything else.
     Update,
@@ -18,7 +18,6 @@ pub enum Operation {
 pub struct Manager {
     /// How it writes.
     pub operation: Operation,
-    /// The name.
     pub name: Str,
     /// The version of the objects that it writes. Of a manager that applies it does not tell two apart.
     pub api_version: Str,
@@ -27,7 +26,6 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// One that applies.
     pub fn apply(name: &str, api_version: &str, subresource: &str) -> Self {
         Manager {
             operation: Operation::Apply,
@@ -160,7 +158,7 @@ impl Managers {
         self.0.retain(|managed| !managed.fields.is_empty());
     }
 
-    /// Changes what all others own.
+    /// Replaces the fields that other managers own.
     pub(super) fn change_others(
         &mut self,
         manager: &Manager,

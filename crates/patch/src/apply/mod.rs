@@ -26,7 +26,7 @@ use typed::Comparison;
 /// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Whose it is.
+    /// The owner of the field.
     pub manager: Manager,
     /// The field, as messages write it: `.spec.replicas`.
     pub field: String,

@@ -16,9 +16,7 @@ pub trait Shape: Clone {
 pub enum Form<S> {
     /// Nothing is said: scalars and lists are one value, maps are joined entry by entry.
     Untyped,
-    /// A scalar.
     Scalar(Scalar),
-    /// A list.
     List(S, Elements),
     /// A map whose members are owned one by one.
     Map,
@@ -35,7 +33,6 @@ pub enum Scalar {
     Number,
     /// True and false.
     Bool,
-    /// Any of them.
     Any,
 }
 
@@ -55,7 +52,7 @@ pub enum Elements {
 pub enum Member<S> {
     /// It is a field that the type names.
     Field(S),
-    /// It is any entry.
+    /// An entry of a map with free keys.
     Entry(S),
     /// There is no such member.
     Unknown,

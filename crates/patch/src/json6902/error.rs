@@ -38,12 +38,7 @@ pub enum JsonPatchProblem {
     /// A member that the operation needs is not there.
     MissingMember(&'static str),
     /// A member has the wrong type.
-    WrongMember {
-        /// Which one.
-        member: &'static str,
-        /// What it is.
-        found: &'static str,
-    },
+    WrongMember { member: &'static str, found: &'static str },
     /// A pointer does not begin with `/`.
     NoLeadingSlash(String),
     /// A pointer has a `~` that is neither `~0` nor `~1`.
@@ -52,7 +47,6 @@ pub enum JsonPatchProblem {
     NoSuchKey {
         /// The pointer to the map.
         map: String,
-        /// The key.
         key: String,
         /// Some of the keys that it has.
         known: Vec<String>,
@@ -77,7 +71,6 @@ pub enum JsonPatchProblem {
     NotAContainer {
         /// The pointer to it.
         at: String,
-        /// What it is.
         found: &'static str,
     },
     /// The document as a whole cannot be patched like this.
@@ -86,7 +79,6 @@ pub enum JsonPatchProblem {
     MoveBelowItself,
     /// A test found something else.
     TestFailed {
-        /// What had to be there.
         wanted: Value,
         /// What was there, if anything.
         found: Option<Value>,
@@ -133,7 +125,7 @@ impl fmt::Display for JsonPatchError {
 
 impl std::error::Error for JsonPatchError {}
 
-/// A pointer in words.
+/// Names the empty pointer "the document".
 struct PointerInWords<'p>(&'p str);
 
 impl fmt::Display for PointerInWords<'_> {

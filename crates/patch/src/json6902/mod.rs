@@ -38,7 +38,6 @@ pub struct JsonPatch {
 pub struct Operation {
     /// Where it acts.
     pub path: Pointer,
-    /// What it does there.
     pub action: Action,
 }
 

@@ -53,7 +53,7 @@ pub enum WholeDocument {
     Replace,
     /// `add` and `replace` by a map or a list, and `copy` of it to a place inside.
     AddReplaceCopy,
-    /// Nothing.
+    /// No operation may replace the whole document.
     Nothing,
 }
 

@@ -28,12 +28,7 @@ pub enum StrategicProblem {
     /// There is no schema for a field, so how it merges is not known.
     UnknownField,
     /// Object and patch have different kinds of values here.
-    KindsDiffer {
-        /// What the object has.
-        object: &'static str,
-        /// What the patch has.
-        patch: &'static str,
-    },
+    KindsDiffer { object: &'static str, patch: &'static str },
     /// `$patch` says something that does not exist here.
     UnknownDirective(String),
     /// `$patch: merge`, which is the default and cannot be asked for here.
@@ -49,7 +44,6 @@ pub enum StrategicProblem {
     NotRetained(String),
     /// A list element lacks the key that tells elements apart.
     NoMergeKey {
-        /// The key.
         key: String,
         /// The position of the element, in the list that has it.
         element: usize,

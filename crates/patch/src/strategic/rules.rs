@@ -53,7 +53,6 @@ pub enum NewValues {
 /// Whether a number or boolean that takes the place of a string becomes a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextScalars {
-    /// Never.
     Never,
     /// Only if the string must have been in quotes, because without them YAML would not read it as
     /// a string.

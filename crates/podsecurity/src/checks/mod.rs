@@ -56,16 +56,15 @@ pub enum Control {
 /// Whose fields a control is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Covers {
-    /// Those of the Pod itself.
+    /// Fields of the Pod itself.
     Pod,
-    /// Those of containers.
+    /// Fields of its containers.
     Containers,
-    /// Both.
+    /// Fields of the Pod and of its containers.
     Both,
 }
 
 impl Control {
-    /// All of them.
     pub const ALL: [Control; 16] = [
         Control::AppArmor,
         Control::Capabilities,
@@ -153,9 +152,7 @@ impl FromStr for Control {
 /// A level in a version of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standard {
-    /// The level.
     pub level: Level,
-    /// The version.
     pub version: Version,
     /// Report what a check of baseline finds although a stricter check of restricted stands in for it.
     pub with_twins: bool,

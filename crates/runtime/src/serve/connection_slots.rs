@@ -34,7 +34,6 @@ pub(crate) struct ConnectionSlot {
     pub(crate) used: Arc<ConnectionUse>,
 }
 
-/// What a connection is used for.
 pub(crate) struct ConnectionUse {
     state: Mutex<ConnectionActivity>,
     told: watch::Sender<Eviction>,

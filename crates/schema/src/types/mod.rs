@@ -82,7 +82,6 @@ pub struct Field {
     pub keys: Option<Vec<&'static str>>,
     /// It is one value, however much it holds.
     pub atomic: bool,
-    /// Its default.
     pub default: Option<Value>,
 }
 
@@ -99,7 +98,7 @@ pub struct Struct {
     pub inline: Vec<(u32, StructId)>,
 }
 
-/// All types.
+/// Every built-in type, with the kinds that are served by it.
 #[derive(Debug, Default)]
 pub struct Types {
     structs: Vec<Struct>,

@@ -65,7 +65,7 @@ pub trait TestCluster {
     fn wait(&self, revision: u64, quiet: Duration) -> Waited;
 }
 
-/// Clusters, one for every test.
+/// Gives each test a cluster of its own.
 pub trait TestClusters {
     /// A new one.
     ///

@@ -22,7 +22,6 @@ const SETTLED: Duration = Duration::from_millis(150);
 
 /// What came of an operation.
 pub(super) struct OperationOutcome {
-    /// What it was about.
     pub(super) about: String,
     /// Why it did not succeed, if it did not.
     pub(super) failure: Option<OperationFailure>,

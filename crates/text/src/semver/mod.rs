@@ -28,7 +28,6 @@ pub struct Version {
 /// A part of a pre-release; numbers come before words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identifier {
-    /// A number.
     Number(u64),
     /// Anything else, compared byte by byte.
     Word(String),

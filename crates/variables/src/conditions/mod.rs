@@ -52,16 +52,13 @@ pub struct Conditions {
     unknown_fields: Vec<Path>,
 }
 
-/// One condition.
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// Where it stands.
     pub path: Path,
     /// What is compared.
     pub key: Template,
-    /// How.
     pub operator: Operator,
-    /// With what.
     pub value: Template,
     /// What to say about the verdict.
     pub message: Option<Template>,
@@ -70,7 +67,6 @@ pub struct Condition {
 /// What conditions came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionsOutcome {
-    /// Whether they hold.
     pub holds: bool,
     /// The messages of the conditions that decided it.
     pub message: String,
@@ -85,7 +81,6 @@ pub struct Check {
     pub path: Path,
     /// The key after substitution.
     pub key: Value,
-    /// The operator.
     pub operator: Operator,
     /// The value after substitution.
     pub value: Value,

@@ -16,7 +16,6 @@ pub use crate::notes::Comments;
 /// A document, a collection, a scalar or an alias.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
     pub kind: NodeKind,
     /// In its short form, as in `!!str`; empty without one.
     pub tag: String,
@@ -32,14 +31,11 @@ pub struct Node {
     pub content: Vec<Node>,
 }
 
-/// What a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeKind {
     /// A whole document.
     Document,
-    /// A list.
     List,
-    /// A map.
     Map,
     /// Text, a number, and so on.
     #[default]
@@ -66,11 +62,8 @@ impl NodeKind {
 pub struct NodeStyle(u8);
 
 impl NodeStyle {
-    /// With its tag.
     pub const TAGGED: NodeStyle = NodeStyle(1);
-    /// In double quotes.
     pub const DOUBLE_QUOTED: NodeStyle = NodeStyle(2);
-    /// In single quotes.
     pub const SINGLE_QUOTED: NodeStyle = NodeStyle(4);
     /// As a block that keeps its lines.
     pub const LITERAL: NodeStyle = NodeStyle(8);
@@ -87,7 +80,7 @@ impl NodeStyle {
         NodeStyle(self.0 | other.0)
     }
 
-    /// Whether it has any of these.
+    /// True if they share at least one style.
     pub fn has(self, other: NodeStyle) -> bool {
         self.0 & other.0 != 0
     }
@@ -109,7 +102,6 @@ impl Node {
         Node { kind: NodeKind::Map, ..Node::default() }
     }
 
-    /// A list.
     pub fn list(content: Vec<Node>) -> Node {
         Node { kind: NodeKind::List, content, ..Node::default() }
     }

@@ -52,7 +52,6 @@ impl Writes {
         Writes(self.0.iter().map(|(name, n)| (name.clone(), n - count(name))).collect())
     }
 
-    /// Those of a resource.
     pub(super) fn of_resource(&self, resource: &str) -> f64 {
         self.0.get(resource).copied().unwrap_or_default()
     }

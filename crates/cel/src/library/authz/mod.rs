@@ -23,12 +23,10 @@ use crate::{Type, Val};
 pub enum Asker {
     /// A web server.
     Http,
-    /// Envoy.
     Envoy,
 }
 
 impl Asker {
-    /// The type of an answer.
     pub fn answer_type(self) -> Type {
         Type::opaque(match self {
             Asker::Http => http::RESPONSE,
@@ -42,7 +40,7 @@ impl Asker {
 pub enum AuthzAnswer {
     /// The request may go on.
     Allowed,
-    /// It may not.
+    /// The request is denied.
     Denied {
         /// The status of the response, for Envoy.
         status: Option<i64>,

@@ -62,10 +62,7 @@ pub(super) async fn narrate(
         answer.is_some_and(|object| object.str_at(["metadata", "uid"]).map(str::to_owned) != uid)
     })
     .await?;
-    say(&format!(
-        "demo: Kiln created it again after {} ms",
-        took.as_millis()
-    ))
+    say(&format!("demo: Kiln created it again after {} ms", took.as_millis()))
 }
 
 fn current(sandbox: &Sandbox) -> Option<Value> {

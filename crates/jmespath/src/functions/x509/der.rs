@@ -32,7 +32,6 @@ pub(super) const fn explicit(number: u8) -> u8 {
 
 pub(super) type Result<T> = std::result::Result<T, String>;
 
-/// One element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'d> {
     pub(super) tag: u8,
