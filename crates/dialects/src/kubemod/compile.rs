@@ -15,7 +15,7 @@ use kiln_yaml::Document;
 
 use super::items;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 
 /// The namespace of rules that reach beyond their own.
 const CLUSTER_WIDE: &str = "kubemod-system";

@@ -10,8 +10,8 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::compile::loose_text;
 use super::structure;
-use crate::fields::{Fields, Node};
-use crate::known_fields;
+use crate::document_reader::{Fields, Node};
+use crate::generated_object_fields;
 
 /// A field, also under the name it had before 0.6.0.
 fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
@@ -227,9 +227,11 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
     }
     let value = read_bytes("value", text.as_bytes(), ReadOptions::kubernetes());
     let value = value.ok().and_then(|mut documents| documents.pop()).map(Document::into_value);
-    for slip in value.iter().flat_map(|value| known_fields::metadata_slips(below, value)) {
+    for problem in
+        value.iter().flat_map(|value| generated_object_fields::metadata_problems(below, value))
+    {
         let message =
-            format!("metadata.{} must be text: an API server refuses anything else", slip.path);
+            format!("metadata.{} must be text: an API server refuses anything else", problem.path);
         let hint = format!("values are read as YAML, so quote it twice: '\"{}\"'", text.trim());
         node.report.warn(&node.path, message, Some(hint));
     }

@@ -11,7 +11,7 @@ use kiln_value::{Value, json};
 use kiln_variables::Template;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::Block;
 use crate::kyverno::parse::{PolicyDoc, conditions};
@@ -100,7 +100,7 @@ impl Compiler<'_> {
         }
         if depth == LOOPS {
             node.error_with(
-                format!("foreach stands in itself more than {LOOPS} times"),
+                format!("foreach is nested more than {LOOPS} times"),
                 "flatten the list with JMESPath: a[].b[]",
             );
             return None;

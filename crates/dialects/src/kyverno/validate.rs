@@ -12,7 +12,7 @@ use kiln_value::{Path, Str, Value, json};
 use kiln_variables::Template;
 
 use crate::cel_policies::in_rules;
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::{self, Block};
 use crate::kyverno::parse::{PolicyDoc, RuleDoc, conditions};
@@ -272,7 +272,7 @@ impl Compiler<'_> {
         }
         if depth == LOOPS {
             node.error_with(
-                format!("foreach stands in itself more than {LOOPS} times"),
+                format!("foreach is nested more than {LOOPS} times"),
                 "flatten the list with JMESPath: a[].b[]",
             );
             return None;
