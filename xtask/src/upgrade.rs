@@ -9,7 +9,7 @@ use crate::process::stream;
 use crate::{git, root};
 
 /// The test that is also run from this version to itself.
-const TEST: &str = "replicas::an_upgrade_refuses_nobody";
+const TEST: &str = "replicas::an_upgrade_denies_no_request";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

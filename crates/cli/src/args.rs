@@ -52,11 +52,11 @@ const MAX_INPUT_SIZE: &str = "64M";
 pub(crate) enum Format {
     /// For people
     Text,
-    /// Table
+    /// Aligned columns
     Table,
     /// YAML documents
     Yaml,
-    /// JSON
+    /// JSON document
     Json,
     /// JUnit XML
     Junit,

@@ -11,7 +11,7 @@ use kiln_diagnostic::Diagnostic;
 /// A command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandOutcome {
-    /// Done.
+    /// Exit code 0.
     Done,
     /// It ran, and the answer is no.
     Negative,

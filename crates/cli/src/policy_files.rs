@@ -14,6 +14,10 @@ use crate::exit::Failure;
 use crate::input::{self, Links};
 use crate::ui::Ui;
 
+/// What to do about files without a policy.
+pub(crate) const POLICY_KINDS_HINT: &str = "give files with a ClusterPolicy, Policy, GeneratingPolicy, MutatingPolicy, \
+     ValidatingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or ModRule";
+
 /// Reads the documents of files, directories and standard input, as Kubernetes clients do.
 pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document>, Failure> {
     let options = ReadOptions::kubernetes()

@@ -8,7 +8,7 @@ use kiln_engine::User;
 use kiln_object::{Gvk, metadata};
 use kiln_value::{Str, Value, json, value};
 
-/// Whose policies are held to the rights of those who store them.
+/// Whose policies are limited to the permissions of those who store them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authors {
     /// No author.
@@ -93,8 +93,8 @@ pub fn is_policy(kind: &Gvk) -> bool {
 /// what it writes, whatever the author of the first one may do.
 pub fn refusal_of_policy(author: &User, kind: &Gvk) -> String {
     format!(
-        "a policy that is held to the rights of its author, {}, may not write objects of kind {}: what the engine writes \
-         would not be held to them; store them without a policy, or let an administrator make them by a policy of the \
+        "a policy that is limited to the permissions of its author, {}, may not write objects of kind {}: what the \
+         engine writes would not be limited to them; store them without a policy, or let an administrator make them by a policy of the \
          cluster",
         author.username, kind.kind
     )

@@ -1,5 +1,5 @@
 //! Doing what was decided: step by step, one call at a time per key. What follows from the answers is in
-//! [`crate::answers`].
+//! [`crate::call_results`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -107,7 +107,7 @@ impl Books {
     pub fn why_nothing(&self, rule: &Rule, policy: &Value, trigger: &Value) -> Option<String> {
         if rule.trigger.ignore_own_requests && ClaimLabels::read(trigger).is_some() {
             return Some(
-                "the engine made this object itself, and the policy leaves such objects alone \
+                "the engine made this object itself, and the policy ignores such objects \
                  (skipBackgroundRequests: false changes that)"
                     .to_owned(),
             );

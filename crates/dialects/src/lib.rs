@@ -1,6 +1,6 @@
 //! The input languages, each compiled to rules.
 //!
-//! A language has a directory: it reads documents leniently, reports every slip with its place and what to do
+//! A language has a directory: it reads documents leniently, reports every mistake with its place and what to do
 //! next, and gives [`Policy`](kiln_rules::Policy)s. One bad policy keeps no other from compiling. Languages do
 //! not know each other; they meet in the model.
 //!
@@ -18,9 +18,9 @@
 
 mod cel_policies;
 mod cycles;
-mod fields;
+mod document_reader;
+mod generated_object_fields;
 mod host;
-mod known_fields;
 mod kubemod;
 pub mod kyverno;
 mod spelling;

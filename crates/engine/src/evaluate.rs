@@ -241,10 +241,10 @@ impl<'e> Evaluation<'e> {
 
     fn run(&mut self) -> Verdict {
         if self.event.own && self.rule.trigger.ignore_own_requests {
-            return self.because(Verdict::NoMatch, "the request is one of our own");
+            return self.because(Verdict::NoMatch, "the request was sent by the engine itself");
         }
         if self.event.dry_run && !self.rule.program.acts_at_admission() {
-            return self.because(Verdict::NoMatch, "the request is only a trial");
+            return self.because(Verdict::NoMatch, "the request is a dry run");
         }
         if self.is_about_own_secret() {
             return self
@@ -470,7 +470,7 @@ impl<'e> Evaluation<'e> {
         let checked = if let Check::PodSecurity(wanted) = &program.check {
             self.shared.tracer.acts();
             if deleting {
-                let why = "Pod Security is not asked of what is deleted";
+                let why = "Pod Security does not apply to DELETE";
                 return Ok(self.because(Verdict::NoMatch, why));
             }
             match self.secured(wanted, object, &context)? {

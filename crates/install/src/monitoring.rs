@@ -34,24 +34,24 @@ const ALERTS: [Alert; 14] = [
         "critical",
         "5m",
         "absent(kiln_build_info)",
-        "No Kiln process is seen: no replica answers admission requests.",
+        "No Kiln replica is scraped: none may be answering admission requests.",
     ),
     alert(
-        "KilnNobodyActs",
+        "KilnNoLeader",
         "critical",
         "2m",
-        "(sum(kiln_acting) or vector(0)) == 0",
-        "No process holds the Lease: nothing is generated or synchronised.",
+        "(sum(kiln_leader) or vector(0)) == 0",
+        "No replica holds the Lease: nothing is generated or synchronized.",
     ),
     alert(
-        "KilnSeveralAct",
+        "KilnMultipleLeaders",
         "warning",
         "2m",
-        "sum(kiln_acting) > 1",
-        "{{ $value }} processes generate at once: Leases are forbidden, or there are two installations.",
+        "sum(kiln_leader) > 1",
+        "{{ $value }} replicas act as leader: Leases are forbidden, or there are two installations.",
     ),
     alert(
-        "KilnUnwell",
+        "KilnUnhealthy",
         "warning",
         "10m",
         "max by (part) (kiln_problems) > 0",
@@ -62,13 +62,13 @@ const ALERTS: [Alert; 14] = [
         "warning",
         "1m",
         "sum by (part) (increase(kiln_panics_total[15m])) > 0",
-        "A mistake in Kiln itself: {{ $labels.part }} panicked, and went on or began again.",
+        "Bug in Kiln: {{ $labels.part }} panicked and was restarted.",
     ),
     alert(
         "KilnAdmissionBroken",
         "critical",
         "5m",
-        "sum by (answer) (rate(kiln_admission_requests_total{answer=~\"broken|late|too many connections\"}[5m])) > 0",
+        "sum by (answer) (rate(kiln_admission_requests_total{answer=~\"broken|late|too many connections|too many reviews\"}[5m])) > 0",
         "Admission requests end with \"{{ $labels.answer }}\".",
     ),
     alert(
@@ -86,32 +86,32 @@ const ALERTS: [Alert; 14] = [
         "{{ $value }} policies cannot be used.",
     ),
     alert(
-        "KilnRightsMissing",
+        "KilnPermissionsMissing",
         "warning",
         "10m",
         "sum(kiln_conditions{reason=\"Forbidden\"}) > 0",
-        "{{ $value }} pieces of work wait for rights.",
+        "{{ $value }} work queue items wait for permissions.",
     ),
     alert(
-        "KilnWorkWaits",
+        "KilnWorkPending",
         "warning",
         "15m",
         "sum by (reason) (kiln_conditions{reason=~\"Failed|Missing|Unavailable\"}) > 0",
-        "{{ $value }} pieces of work are not done: {{ $labels.reason }}.",
+        "{{ $value }} work queue items are not reconciled: {{ $labels.reason }}.",
     ),
     alert(
         "KilnContested",
         "warning",
         "10m",
         "sum by (reason) (kiln_conditions{reason=~\"Contested|Loop\"}) > 0",
-        "{{ $value }} objects are fought over, or fire the rule that made them.",
+        "{{ $value }} objects have conflicting writers, or trigger their own rule.",
     ),
     alert(
         "KilnCertificateEnds",
         "critical",
         "1h",
         "min(kiln_certificate_end_seconds) - time() < 7 * 24 * 3600",
-        "The certificate of the webhooks ends within a week and was not renewed.",
+        "The serving certificate expires within a week and was not renewed.",
     ),
     alert(
         "KilnCallsFail",
@@ -125,7 +125,7 @@ const ALERTS: [Alert; 14] = [
         "critical",
         "1m",
         "sum(increase(kiln_requests_written_total{outcome=~\"failed|held back\"}[10m])) > 0",
-        "Requests that rules need to know of could not be written down.",
+        "Admission requests that rules need could not be stored.",
     ),
 ];
 
@@ -150,11 +150,11 @@ const ROWS: [(&str, &[Panel]); 5] = [
         "Overview",
         &[
             panel(
-                "Processes",
+                "Replicas",
                 "none",
                 &[
                     ("count by (version) (kiln_build_info)", "{{version}}"),
-                    ("sum(kiln_acting)", "acting"),
+                    ("sum(kiln_leader)", "leaders"),
                 ],
             ),
             panel(
@@ -166,7 +166,7 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 ],
             ),
             panel(
-                "Not well",
+                "Unhealthy parts",
                 "none",
                 &[
                     ("max by (part) (kiln_problems)", "{{part}}"),
@@ -177,7 +177,7 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 ],
             ),
             panel(
-                "Certificate ends in",
+                "Certificate expires in",
                 "s",
                 &[("min(kiln_certificate_end_seconds) - time()", "webhooks")],
             ),
@@ -217,10 +217,10 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 )],
             ),
             panel(
-                "Requests told to the controller",
+                "Requests passed to the controller",
                 "reqps",
                 &[
-                    ("sum(rate(kiln_hints_total[$__rate_interval]))", "in the process"),
+                    ("sum(rate(kiln_observed_requests_total[$__rate_interval]))", "in the process"),
                     (
                         "sum by (outcome) (rate(kiln_requests_written_total[$__rate_interval]))",
                         "UpdateRequests {{outcome}}",
@@ -233,7 +233,7 @@ const ROWS: [(&str, &[Panel]); 5] = [
         "Generating",
         &[
             panel(
-                "Objects made and changed",
+                "Objects created and updated",
                 "ops",
                 &[(
                     "sum by (policy, result) (rate(kiln_rule_results_total{result=~\"made|changed|failed\"}[$__rate_interval]))",
@@ -241,11 +241,11 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 )],
             ),
             panel(
-                "Work that is not done",
+                "Unreconciled items",
                 "none",
                 &[("sum by (reason) (kiln_conditions)", "{{reason}}")],
             ),
-            panel("Rules × triggers looked after", "none", &[("sum(kiln_keys)", "pairs")]),
+            panel("Work queue items", "none", &[("sum(kiln_keys)", "rules × triggers")]),
         ],
     ),
     (
@@ -282,7 +282,7 @@ const ROWS: [(&str, &[Panel]); 5] = [
                     ),
                     (
                         "sum by (kind, reason) (rate(kiln_watch_restarts_total[$__rate_interval]))",
-                        "{{kind}} begun again: {{reason}}",
+                        "{{kind}} restarted: {{reason}}",
                     ),
                 ],
             ),

@@ -1,4 +1,7 @@
-//! What happens to the objects that a rule made, as their world changes.
+//! How a rule wants its downstreams to be treated: plain settings that the dialects fill in.
+//!
+//! What is done to a downstream when its trigger, source or policy changes or is deleted is decided in
+//! `kiln_controller`'s `decide.rs`, which asks these.
 
 /// How a rule's downstream objects live on after they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +11,7 @@ pub struct Lifecycle {
     pub synchronize: bool,
     /// Run for triggers that were there before the policy, when it is created or changed.
     pub existing: bool,
-    /// What happens to synchronised objects when the policy or the rule goes away.
+    /// What happens to synchronized objects when the policy or the rule goes away.
     pub on_policy_delete: OnPolicyDelete,
     /// What to do with objects that are there already.
     pub on_conflict: Existing,
@@ -17,12 +20,12 @@ pub struct Lifecycle {
     /// Which ownership labels downstream objects carry.
     pub labels: OwnershipLabels,
     /// Whether objects that another engine made for the rule go when the rule makes others of their trigger; otherwise
-    /// they are let go, as that engine would.
+    /// they are orphaned, as that engine would.
     pub clears_adopted: bool,
 }
 
-/// What happens to synchronised objects when the policy or the rule goes away. Objects of rules that
-/// do not synchronise always stay.
+/// What happens to synchronized objects when the policy or the rule goes away. Objects of rules that
+/// do not synchronize always stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPolicyDelete {
     /// Made objects go, copies of a source stay. Kyverno: `orphanDownstreamOnPolicyDelete` left out,

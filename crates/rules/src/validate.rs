@@ -96,9 +96,9 @@ pub struct Expressions {
 /// Expressions of which the first that gives an answer decides about a request.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// Evaluated in order; null is no answer.
+    /// Evaluated in order; null does not count as an answer.
     pub expressions: Vec<Expression>,
-    /// A failure is no answer either.
+    /// A failure does not count as an answer either.
     pub ignores_errors: bool,
 }
 
@@ -150,7 +150,7 @@ pub struct ActionOverride {
 pub struct Actions {
     /// The request is refused.
     pub deny: bool,
-    /// Whoever sends the request gets a warning.
+    /// The sender of the request gets a warning.
     pub warn: bool,
     /// The failure is written down.
     pub audit: bool,

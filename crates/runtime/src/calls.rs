@@ -209,7 +209,7 @@ fn listing(mut answer: Value, kind: &Kind, after: Option<&str>) -> Result<Listin
     if after == Some(resume.as_str()) {
         // Following it would never end.
         let message =
-            format!("the list of {} does not go on: `continue` stays the same", kind.plural());
+            format!("cannot list {}: the server repeats the same continue token", kind.plural());
         return Err(ApiError::new(Reason::Unavailable, message));
     }
     let api_version = kind.gvk().api_version();

@@ -53,7 +53,7 @@ pub(crate) async fn keep(shared: AppState, known: watch::Sender<Option<ClaimKeys
             }
             Err(why) => {
                 failures += 1;
-                tracing::warn!("cannot get the keys for claims: {why}");
+                tracing::warn!(%why, "cannot get the keys for claims");
                 shared.health.bad(PART, why);
                 if failures >= TRIES {
                     // Nothing that is stored proves anything then, which is safe, and new objects are made.

@@ -261,7 +261,7 @@ impl ControllerLoop {
     }
 
     fn hint(&mut self, hint: ObservedRequest) {
-        self.shared.metrics.count("kiln_hints_total", &[]);
+        self.shared.metrics.count("kiln_observed_requests_total", &[]);
         self.controller.hint(hint, now());
     }
 
@@ -353,12 +353,13 @@ impl ControllerLoop {
             }
             ControllerEvent::Failed { rule, trigger, condition } => {
                 let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%rule, trigger, reason = ?condition.reason, "{}", condition.message);
+                let (reason, why) = (condition.reason, &condition.message);
+                tracing::warn!(%rule, trigger, ?reason, why, "cannot reconcile");
                 (rule, "failed")
             }
             ControllerEvent::SourceMissing { rule, trigger, message } => {
                 let trigger = trigger.as_ref().map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%rule, trigger, "waiting for its source: {message}");
+                tracing::warn!(%rule, trigger, why = message, "waiting for the source");
                 (rule, "source missing")
             }
             ControllerEvent::Changed { rule, target } => {
@@ -394,7 +395,7 @@ impl ControllerLoop {
         for (policy, found) in &troubles {
             let known = before.as_ref().and_then(|before| before.get(policy));
             for what in found.iter().filter(|what| known.is_none_or(|k| !k.contains(what))) {
-                tracing::warn!(%policy, "{what}");
+                tracing::warn!(%policy, why = what, "cannot read triggers");
                 let news = Happened::Unreadable { policy: policy.clone(), what: what.clone() };
                 let _ = self.shared.happened.try_send(news);
             }

@@ -102,7 +102,7 @@ pub const FAMILIES: [Family; 22] = [
         "Pairs of a rule and a trigger that are not reconciled yet, by reason.",
     ),
     family(
-        "kiln_hints_total",
+        "kiln_observed_requests_total",
         Form::Counter,
         &[],
         "Admission requests that were passed to the controller of the same process.",
@@ -125,7 +125,7 @@ pub const FAMILIES: [Family; 22] = [
         &["path"],
         "How long admission requests took, by path.",
     ),
-    family("kiln_acting", Form::Gauge, &[], "1 in the leader, 0 in standby replicas."),
+    family("kiln_leader", Form::Gauge, &[], "1 in the leader, 0 in standby replicas."),
     family("kiln_problems", Form::Gauge, &["part"], "Unhealthy parts of the process, by part."),
     family("kiln_panics_total", Form::Counter, &["part"], "Recovered panics, by part."),
     family(
@@ -145,6 +145,10 @@ pub const FAMILIES: [Family; 22] = [
     family("process_cpu_seconds_total", Form::Counter, &[], "CPU time of the process."),
     family("process_open_fds", Form::Gauge, &[], "Open file descriptors of the process."),
 ];
+
+/// Old names of families, which are shown beside the new ones until 0.3.0: (new, old).
+pub const DEPRECATED_NAMES: [(&str, &str); 2] =
+    [("kiln_observed_requests_total", "kiln_hints_total"), ("kiln_leader", "kiln_acting")];
 
 impl Metrics {
     /// Counts something that happened.
@@ -186,14 +190,20 @@ impl Metrics {
                 Form::Gauge => "gauge",
                 Form::Histogram => "histogram",
             };
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {word}");
-            let range = samples.range((name, String::new())..);
-            for ((_, labels), sample) in range.take_while(|((known, _), _)| *known == name) {
-                match form {
-                    Form::Histogram => write_histogram(&mut out, name, labels, sample),
-                    _ => drop(writeln!(out, "{name}{labels} {}", sample.value)),
+            let mut write = |shown: &str, help: &str| {
+                // Writing to a string does not fail.
+                let _ = writeln!(out, "# HELP {shown} {help}\n# TYPE {shown} {word}");
+                let range = samples.range((name, String::new())..);
+                for ((_, labels), sample) in range.take_while(|((known, _), _)| *known == name) {
+                    match form {
+                        Form::Histogram => write_histogram(&mut out, shown, labels, sample),
+                        _ => drop(writeln!(out, "{shown}{labels} {}", sample.value)),
+                    }
                 }
+            };
+            write(name, help);
+            for (_, old) in DEPRECATED_NAMES.iter().filter(|(new, _)| *new == name) {
+                write(old, &format!("Deprecated: use {name}."));
             }
         }
         out
@@ -246,8 +256,8 @@ mod tests {
     #[test]
     fn samples_are_shown_under_their_family() {
         let metrics = Metrics::default();
-        metrics.count("kiln_hints_total", &[]);
-        metrics.count("kiln_hints_total", &[]);
+        metrics.count("kiln_observed_requests_total", &[]);
+        metrics.count("kiln_observed_requests_total", &[]);
         metrics.set("kiln_policies", &[("state", "a\"b")], 3.0);
         for seconds in [0.25, 0.003, 60.0] {
             metrics.observe("kiln_admission_seconds", &[("path", "/mutate")], seconds);
@@ -255,7 +265,10 @@ mod tests {
         metrics.observe("kiln_api_call_seconds", &[("verb", "get")], 0.001);
         let text = metrics.text();
         for line in [
+            "kiln_observed_requests_total 2",
             "kiln_hints_total 2",
+            "# TYPE kiln_hints_total counter",
+            "# HELP kiln_hints_total Deprecated: use kiln_observed_requests_total.",
             "kiln_policies{state=\"a\\\"b\"} 3",
             "# TYPE kiln_admission_seconds histogram",
             "kiln_admission_seconds_bucket{path=\"/mutate\",le=\"0.0025\"} 0",

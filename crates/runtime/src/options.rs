@@ -8,12 +8,22 @@ use kiln_services::HostAllowlist;
 
 use crate::serve::ClientAuthority;
 
+/// How long other replicas wait for a leader that does not renew its Lease; `--lease`.
+pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(10);
+
+/// Shorter leases would expire between two renewals of a busy API server.
+pub const MIN_LEASE_DURATION: Duration = Duration::from_secs(2);
+
+/// How long `kiln run` serves after SIGTERM; `--shutdown-grace-period`. API servers may still send requests to a replica
+/// that is no longer ready, because they hear of it later.
+pub const DEFAULT_SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(5);
+
 /// Which part of the work a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// It answers admission requests.
     Admission,
-    /// It generates, synchronises and patches stored objects.
+    /// It generates, synchronizes and patches stored objects.
     Controller,
 }
 
@@ -52,7 +62,7 @@ pub struct Options {
     pub services: HostAllowlist,
     /// The most calls to the API server at once.
     pub calls_at_once: usize,
-    /// A watch that tells nothing for so long is begun anew.
+    /// A watch that receives nothing for so long is restarted.
     pub stale_after: Duration,
 }
 
@@ -71,8 +81,9 @@ impl Default for Options {
             service: "kyverno-svc".to_owned(),
             client_ca: None,
             leave_webhooks: false,
+            // `kiln up` stops its API server with the engine: no requests can follow.
             linger: Duration::ZERO,
-            lease: Duration::from_secs(10),
+            lease: DEFAULT_LEASE_DURATION,
             services: HostAllowlist::default(),
             calls_at_once: 16,
             stale_after: Duration::from_secs(180),

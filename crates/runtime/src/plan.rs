@@ -129,7 +129,7 @@ fn refused_update(old: &Value, new: &Value) -> Option<String> {
     let found = kiln_dialects::kyverno::check_update(old.first()?, new.first()?);
     let refused = found.into_iter().find(|found| found.severity == Severity::Error)?;
     let hint = refused.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-    Some(format!("the update is refused: {}{hint}", refused.message))
+    Some(format!("the update is denied: {}{hint}", refused.message))
 }
 
 impl ClusterReader for Reader {

@@ -20,9 +20,9 @@ pub(crate) fn begin(metrics: &Metrics) {
     }
 }
 
-/// Whether this process generates and synchronises. One that stands by knows nothing of the work to do.
+/// Whether this process generates and synchronizes. One that stands by knows nothing of the work to do.
 pub(crate) fn acts(metrics: &Metrics, acts: bool) {
-    metrics.set("kiln_acting", &[], if acts { 1.0 } else { 0.0 });
+    metrics.set("kiln_leader", &[], if acts { 1.0 } else { 0.0 });
     if !acts {
         metrics.clear("kiln_conditions");
         metrics.clear("kiln_keys");
@@ -93,10 +93,10 @@ mod tests {
         acts(&metrics, true);
         metrics.set("kiln_keys", &[], 5.0);
         metrics.set("kiln_conditions", &[("reason", "Failed")], 2.0);
-        assert!(metrics.text().contains("\nkiln_acting 1\n"));
+        assert!(metrics.text().contains("\nkiln_leader 1\n"));
         acts(&metrics, false);
         let text = metrics.text();
-        assert!(text.contains("\nkiln_acting 0\n"), "{text}");
+        assert!(text.contains("\nkiln_leader 0\n"), "{text}");
         assert!(!text.contains("\nkiln_keys ") && !text.contains("Failed"), "{text}");
     }
 }

@@ -58,7 +58,7 @@ impl Reader {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| ConnectError {
                 message: format!("cannot start: {error}"),
-                hint: "is the system out of files?".to_owned(),
+                hint: "check the limit of open files (`ulimit -n`)".to_owned(),
             })?;
         let client = runtime.block_on(Client::connect(options, None))?;
         let kinds = runtime.block_on(Discovery::default().refresh(&client));

@@ -128,7 +128,7 @@ pub(crate) async fn run_with(
     };
     show(&shared);
     process_metrics::begin(&shared.metrics);
-    tracing::info!(server = shared.controller.server(), only = ?options.only, "starts");
+    tracing::info!(server = shared.controller.server(), only = ?options.only, "starting Kiln");
     let acts = options.only != Some(Only::Admission);
     let admits = options.only != Some(Only::Controller);
     let supervisor = Supervisor::of(&shared);
@@ -197,7 +197,7 @@ pub(crate) async fn run_with(
         () = end => None,
         Some(part) = must_end.recv() => Some(part),
     };
-    tracing::info!("ends");
+    tracing::info!("stopping Kiln");
     let _ = stop.send(true);
     let last = async {
         let _ = serving.await;

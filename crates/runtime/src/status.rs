@@ -155,7 +155,7 @@ impl StoredPolicy {
 }
 
 /// Begins the message about kinds that the cluster does not serve.
-const UNSERVED: &str = "the cluster serves no ";
+const UNSERVED: &str = "The cluster serves no ";
 
 /// The status that a policy should have; none while it is not known, or another process says it.
 fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String]) -> Option<Value> {
@@ -177,7 +177,7 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
         Admission::Elsewhere => return None,
         _ if !unserved.is_empty() => {
             let kinds = unserved.join(", ");
-            Some(format!("{UNSERVED}{kinds}; the policy acts on it once it is defined"))
+            Some(format!("{UNSERVED}{kinds}. The policy acts on it once it is defined."))
         }
         Admission::Here(registered) => {
             let uid = metadata::uid(&policy.object).unwrap_or_default();
@@ -198,7 +198,7 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
     };
     Some(match (scripted, plain) {
         (true, _) => {
-            let nobody = matches!(admission, Admission::Nowhere).then_some(NOBODY);
+            let nobody = matches!(admission, Admission::Nowhere).then_some(NO_ADMISSION);
             condition_status(missing.as_deref().map(|why| ("Failed", why)), nobody)
         }
         (_, true) => value!({"conditions": ready_condition(ready, reason, message)}),
@@ -206,7 +206,8 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
     })
 }
 
-const NOBODY: &str = "no replica answers admission requests; rules act on what is stored";
+const NO_ADMISSION: &str =
+    "No replica answers admission requests. Rules act on stored objects only.";
 
 /// Why a policy does not do all that it says where no replica answers requests; none when it does.
 fn needs_requests(policy: &Policy) -> Option<String> {
@@ -225,8 +226,8 @@ fn needs_requests(policy: &Policy) -> Option<String> {
         policy.rules.iter().filter(needs).map(|rule| rule.id.rule.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "no replica answers admission requests, which these rules need: {}; run `kiln run` without \
-             `--only controller`, or beside it `kiln run --only admission`",
+            "No replica answers admission requests, which these rules need: {}. Run `kiln run` without \
+             `--only controller`, or `kiln run --only admission` beside it.",
             names.join(", ")
         )
     })
@@ -291,7 +292,9 @@ fn with_not_run(policy: &StoredPolicy, mut status: Value) -> Value {
 
 fn not_run_message(policy: &StoredPolicy) -> Option<String> {
     let what = not_run_in_words(&policy.not_run)?;
-    Some(format!("not run by Kiln, and without effect unless another engine runs them: {what}"))
+    Some(format!(
+        "Kiln does not run these rules, which have no effect unless another engine runs them: {what}."
+    ))
 }
 
 /// What users are to hear of a policy whose rules are not run, unless its stored status says so already.
@@ -488,7 +491,7 @@ mod tests {
             assert_eq!(condition.str_at(["reason"]), Some("UnknownKind"));
             let message = condition.str_at(["message"]).unwrap();
             assert!(
-                message.starts_with(&format!("the cluster serves no {expected};")),
+                message.starts_with(&format!("The cluster serves no {expected}.")),
                 "{message}"
             );
         }

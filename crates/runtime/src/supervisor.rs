@@ -125,7 +125,12 @@ impl Supervisor {
                 (Some(()), _) => "ended by itself",
             };
             let pause = backoff.after(began.elapsed());
-            tracing::error!(part, "{what}; restarting in {} s", pause.as_secs());
+            tracing::error!(
+                part,
+                what,
+                pause_seconds = pause.as_secs(),
+                "a part stopped; restarting it"
+            );
             self.health.down(part, format!("it {what}; restarting"));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -146,7 +151,7 @@ pub(crate) async fn caught<T>(
         Ok(done) => Some(done),
         Err(panic) => {
             count(metrics, part, 1);
-            tracing::error!(part, "panicked: {}", words(panic.as_ref()));
+            tracing::error!(part, panic = words(panic.as_ref()), "a part panicked");
             None
         }
     }

@@ -17,7 +17,7 @@ use crate::supervisor::{caught, pass_on};
 const PATIENT_TRIES: u32 = 3;
 
 /// What is said of what panicked; standard error has the rest.
-const PANICKED: &str = "this engine failed at it";
+const PANICKED: &str = "internal error; see the Kiln log";
 
 /// What comes of asking. A question that is never answered would be waited for for ever, so one that panics is answered
 /// with a failure.
@@ -98,12 +98,12 @@ pub(crate) async fn call(
             }
             // Books of our own.
             Ok(_) if call.changes() && about.name.starts_with("kiln-") => {
-                tracing::debug!(verb = %call.verb(), object = %about, "wrote");
+                tracing::debug!(verb = %call.verb(), object = %about, "wrote an object");
             }
             Ok(_) if call.changes() => {
                 let policy = rule.map(|rule| rule.policy.key());
                 let rule = rule.map(|rule| rule.rule.as_str());
-                tracing::info!(verb = %call.verb(), object = %about, policy, rule, "wrote");
+                tracing::info!(verb = %call.verb(), object = %about, policy, rule, "wrote an object");
             }
             Ok(_) => {}
         }

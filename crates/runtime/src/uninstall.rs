@@ -57,7 +57,7 @@ pub fn uninstall(
     said: &mut dyn FnMut(&str),
 ) -> Result<(), ConnectError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-        stopped(format!("cannot start: {error}"), "is the system out of files?")
+        stopped(format!("cannot start: {error}"), "check the limit of open files (`ulimit -n`)")
     })?;
     runtime.block_on(async {
         let client = Client::connect(options, None).await?;
@@ -112,7 +112,7 @@ impl Remover<'_> {
             if !ending.is_empty() {
                 self.wait_for_lease(self.namespace, &[]).await?;
             }
-            said("no replica acts any more");
+            said("no leader remains");
         }
         for id in webhook_configurations() {
             self.delete(&id, said).await?;
@@ -268,8 +268,8 @@ impl Remover<'_> {
             resume: None,
         };
         let listed = carry_out(&self.client, &self.kinds, &call).await;
-        let listed =
-            listed.map_err(|error| failed("cannot find out whether a replica acts", &error))?;
+        let listed = listed
+            .map_err(|error| failed("cannot find out whether a replica is the leader", &error))?;
         let found = listed.listing().unwrap_or_default().objects;
         let named = found.iter().filter(|lease| metadata::name(lease) == Some(ours.name.as_str()));
         Ok(named.filter_map(metadata::namespace).map(str::to_owned).collect())
@@ -285,7 +285,9 @@ impl Remover<'_> {
             let spec = match carry_out(&self.client, &self.kinds, &call).await {
                 Ok(reply) => reply.object().and_then(|object| object.get("spec").cloned()),
                 Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(failed("cannot find out whether a replica acts", &error)),
+                Err(error) => {
+                    return Err(failed("cannot find out whether a replica is the leader", &error));
+                }
             };
             let Some(spec) = spec else { return Ok(()) };
             let holder = spec.str_at(["holderIdentity"]).unwrap_or_default().to_owned();
@@ -308,7 +310,7 @@ impl Remover<'_> {
             }
             if renewals > 3 {
                 let who = format!(
-                    "{holder}, with its Lease in {namespace}, acts on the cluster from elsewhere"
+                    "{holder} is the leader, with its Lease in {namespace}, outside this cluster"
                 );
                 return Err(still_acting(&who));
             }

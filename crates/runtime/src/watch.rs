@@ -151,7 +151,7 @@ impl Watcher {
                         let _ = told.send((subject.gvk.clone(), WatchNews::Lost)).await;
                         return;
                     }
-                    tracing::warn!(watch = standing.name(), %error, "is tried again");
+                    tracing::warn!(watch = standing.name(), %error, "watch failed; retrying");
                     standing.bad(error.to_string());
                 }
             }

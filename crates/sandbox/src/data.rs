@@ -90,11 +90,12 @@ impl Data {
             ),
             error => wrong(
                 format!("{} cannot be read as the data of a sandbox: {error}", file.display()),
-                "choose another --data, or take the file away to begin anew",
+                "choose another --data, or delete the file to start over",
             ),
         })?;
-        let kept = read(&database)
-            .map_err(|message| wrong(message, "choose another --data, or begin anew"))?;
+        let kept = read(&database).map_err(|message| {
+            wrong(message, "choose another --data, or start over with an empty one")
+        })?;
         // The names of new files have to last, too. Windows has no such call for directories.
         #[cfg(unix)]
         std::fs::File::open(directory)

@@ -134,7 +134,10 @@ impl Sandbox {
                 (Some(data), kept)
             }
         };
-        let own = |message: String| StartError { message, hint: "begin anew".to_owned() };
+        let own = |message: String| StartError {
+            message,
+            hint: "start over with an empty --data".to_owned(),
+        };
         let certificates = certificates(kept.certificates.as_ref(), address).map_err(own)?;
         let token = kept.token.clone().map_or_else(host::secret, Ok)?;
         let signing_key = kept.signing_key.clone().map_or_else(host::secret, Ok)?;

@@ -89,7 +89,7 @@ impl HostAllowlist {
         let name = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_lowercase();
         let address: Option<IpAddr> = name.parse().ok();
         if self.hosts.is_empty() {
-            return Err(format!("the service {name} is not asked: no services are allowed"));
+            return Err(format!("the service {name} is not called: no services are allowed"));
         }
         let takes = |host: &&Host| {
             host.port.is_none_or(|wanted| wanted == port)
@@ -103,9 +103,7 @@ impl HostAllowlist {
         };
         let entry = self.hosts.iter().find(takes);
         let entry = entry.ok_or_else(|| {
-            format!(
-                "the service {name}:{port} is not asked: it is not among those that are allowed"
-            )
+            format!("the service {name}:{port} is not called: it is not on the allowlist")
         })?;
         Ok(Host { name, ..entry.clone() })
     }

@@ -100,7 +100,7 @@ impl ApiCallResponse {
         } else if self.response.body.as_map().is_none() {
             Some("has a body that is not a map".to_owned())
         } else if status != 0 && !(100..600).contains(&status) {
-            Some(format!("has the statusCode {status}, which is none of HTTP"))
+            Some(format!("has the statusCode {status}, which is not an HTTP status code"))
         } else {
             None
         }

@@ -26,7 +26,7 @@ use crate::root;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only some parts
+    /// Parts to run; all if left out
     #[arg(value_enum, value_name = "PART")]
     parts: Vec<Part>,
 

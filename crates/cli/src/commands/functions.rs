@@ -36,7 +36,7 @@ enum Command {
 /// and the result is printed.
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Directory
+    /// Directory with the objects and the functions
     #[arg(value_name = "DIR")]
     directory: Option<String>,
 

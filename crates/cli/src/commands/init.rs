@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 
-    /// What the rule does
+    /// Kind of rule to write
     #[arg(long, value_enum, default_value_t = Scaffold::Generate)]
     rule: Scaffold,
 

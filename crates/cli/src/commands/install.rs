@@ -115,7 +115,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             &Diagnostic::warning(
                 "no ServiceMonitor is printed: without a workload there is no Service to select",
             )
-            .hint("let your Prometheus ask for /metrics at the address that the engine listens on"),
+            .hint("configure Prometheus to scrape /metrics at the engine's listen address"),
         );
     }
     if ui.format() == Format::Json {

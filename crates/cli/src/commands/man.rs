@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// One page per command: kiln.1, kiln-fmt.1 and so on. The directory is created if it does not exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory
+    /// Directory for the manual pages
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
+use kiln_runtime::options::{
+    DEFAULT_LEASE_DURATION, DEFAULT_SHUTDOWN_GRACE_PERIOD, MIN_LEASE_DURATION,
+};
 use kiln_runtime::serve::ClientAuthority;
 use kiln_runtime::{Only, Options};
 use kiln_services::HostAllowlist;
@@ -78,15 +81,26 @@ pub(crate) struct Args {
     leave_webhooks: bool,
 
     /// Seconds to keep serving after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Webhook")]
-    linger: u64,
+    #[arg(
+        long,
+        alias = "linger",
+        value_name = "SECONDS",
+        default_value_t = DEFAULT_SHUTDOWN_GRACE_PERIOD.as_secs(),
+        help_heading = "Webhook"
+    )]
+    shutdown_grace_period: u64,
 
     /// Host that rules may call, such as prices.shop.svc:8080 or *.example.com; in addition to those of the ConfigMap
     #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
     allow_service: Vec<HostAllowlist>,
 
-    /// Leader-election lease duration, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Limits")]
+    /// Leader-election lease duration, in seconds; at least 2
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = DEFAULT_LEASE_DURATION.as_secs(),
+        help_heading = "Limits"
+    )]
     lease: u64,
 
     /// Maximum concurrent calls to the API server
@@ -137,9 +151,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         service: args.service.clone(),
         client_ca: args.client_ca.as_deref().map(authority).transpose()?,
         leave_webhooks: args.leave_webhooks,
-        linger: Duration::from_secs(args.linger),
+        linger: Duration::from_secs(args.shutdown_grace_period),
         services: all(&args.allow_service),
-        lease: Duration::from_secs(args.lease.max(2)),
+        lease: Duration::from_secs(args.lease).max(MIN_LEASE_DURATION),
         calls_at_once: args.calls_at_once.max(1),
         stale_after: Duration::from_secs(args.stale_after.max(1)),
     };

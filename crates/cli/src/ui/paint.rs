@@ -32,7 +32,7 @@ impl Style {
     pub(crate) fn of_result(word: &str) -> Option<Self> {
         match word.to_ascii_lowercase().as_str() {
             "pass" | "ok" | "create" => Some(Style::Good),
-            "fail" | "error" | "problem" | "delete" | "refuse" | "not done" => Some(Style::Bad),
+            "fail" | "error" | "problem" | "delete" | "deny" | "not done" => Some(Style::Bad),
             "skip" | "warn" | "warning" | "change" | "excluded" => Some(Style::Doubtful),
             "no match" => Some(Style::Faint),
             _ => None,

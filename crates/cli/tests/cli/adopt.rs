@@ -111,7 +111,7 @@ spec:
     generate:
       {apiVersion: v1, kind: ConfigMap, name: prices, namespace: '{{request.object.metadata.name}}', data: {data: {all: '{{prices}}'}}}
 ",
-        "differs   kyverno.io/v1/ClusterPolicy/prices\n          the service prices.shop.svc is not asked: no services are allowed \
+        "differs   kyverno.io/v1/ClusterPolicy/prices\n          the service prices.shop.svc is not called: no services are allowed \
          (list the host under kiln.services in the ConfigMap)\n",
     ),
     (
@@ -127,7 +127,7 @@ spec:
       generator.Apply(object.metadata.name, [{'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'prices'},
         'data': {'all': string(http.Get('http://prices.shop.svc/all').price)}}])
 ",
-        "differs   policies.kyverno.io/v1/GeneratingPolicy/prices\n          the service prices.shop.svc is not asked: no services are \
+        "differs   policies.kyverno.io/v1/GeneratingPolicy/prices\n          the service prices.shop.svc is not called: no services are \
          allowed (list the host under kiln.services in the ConfigMap)\n",
     ),
     (

@@ -17,7 +17,7 @@ fn roles_that_policies_lack_can_be_applied_side_by_side() {
             ))
             .unwrap();
     }
-    let lacking = patient.finds("rights");
+    let lacking = patient.finds("permissions");
     let roles: Vec<&str> = lacking
         .iter()
         .filter(|[state, ..]| state == "problem")
@@ -29,7 +29,7 @@ fn roles_that_policies_lack_can_be_applied_side_by_side() {
     }
     // Kubernetes collects what roles with a label hold.
     let is_well = |found: &Vec<[String; 3]>| found.iter().all(|[state, ..]| state == "ok");
-    patiently(|| patient.finds("rights"), is_well);
+    patiently(|| patient.finds("permissions"), is_well);
 }
 
 const OF_NAMESPACE: &str = "

@@ -298,9 +298,11 @@ fn certificates_and_what_webhooks_trust() {
         &certificates.ca_bundle(),
         &[
             format!(
-                "ok       certificates: the certificate in the Secret {authority} counts for 36"
+                "ok       certificates: the certificate in the Secret {authority} is valid for 36"
             ),
-            format!("ok       certificates: the certificate in the Secret {serving} counts for 1"),
+            format!(
+                "ok       certificates: the certificate in the Secret {serving} is valid for 1"
+            ),
         ],
     );
     assert!(!said.contains("trusts"), "{said}");
@@ -312,7 +314,7 @@ fn certificates_and_what_webhooks_trust() {
         &[
             format!("problem  certificates: the certificate in the Secret {authority} has expired"),
             format!("problem  certificates: the certificate in the Secret {serving} has expired"),
-            format!("problem  certificates: {CONFIGURATION} trusts no certificate that counts"),
+            format!("problem  certificates: {CONFIGURATION} trusts no valid certificate"),
         ],
     );
 
@@ -322,7 +324,7 @@ fn certificates_and_what_webhooks_trust() {
         &soon,
         &soon.ca_bundle(),
         &[format!(
-            "warning  certificates: the certificate in the Secret {serving} counts for 2 days"
+            "warning  certificates: the certificate in the Secret {serving} is valid for 2 more days"
         )],
     );
     assert!(!said.contains("trusts"), "{said}");
@@ -332,7 +334,7 @@ fn certificates_and_what_webhooks_trust() {
         &tomorrow,
         &certificates.ca_bundle(),
         &[format!(
-            "problem  certificates: the certificate in the Secret {serving} does not count yet"
+            "problem  certificates: the certificate in the Secret {serving} is not valid yet"
         )],
     );
 

@@ -408,7 +408,7 @@ fn rules_are_explained(running: &Running) {
     for line in [
         "policy shop/sidecar, rule sidecar\n  no match: $.spec.template.spec.containers[*].name is \
          \"jaeger-agent\": it is [web jaeger-agent]; negated\n",
-        "policy shop/owner, rule owner\n  no match: it is not about objects like apps/v1/Deployment\n",
+        "policy shop/owner, rule owner\n  no match: it does not match kind apps/v1/Deployment\n",
     ] {
         assert!(said.contains(line), "{line}\nin\n{said}");
     }

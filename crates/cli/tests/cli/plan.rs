@@ -96,7 +96,7 @@ fn says_what_would_change_and_changes_nothing() {
     let run = kiln("plan", &["m.yaml", "r.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(
-        run.stdout.contains("on their next write:\nrefuse v1/ConfigMap/team-a/settings (policy label, rule owner; policy team-a/no-loud"),
+        run.stdout.contains("on their next write:\ndeny v1/ConfigMap/team-a/settings (policy label, rule owner; policy team-a/no-loud"),
         "{}",
         run.stdout
     );
@@ -411,7 +411,7 @@ fn next_writes_are_judged_as_webhooks_would() {
         (
             "fails.yaml",
             1,
-            "on their next write:\nrefuse v1/LimitRange/team-a/here (policy fails, rule label): the rule fails: ",
+            "on their next write:\ndeny v1/LimitRange/team-a/here (policy fails, rule label): the rule fails: ",
         ),
         ("lets-pass.yaml", 0, "nothing would change\n"),
         // The user of the command is the writer.
@@ -474,16 +474,16 @@ fn what_is_stored_already_counts() {
         assert!(said.contains(&wanted), "{wanted:?} is missing in\n{said}");
     }
     assert!(
-        said.contains("0 to create, 0 to change, 0 to delete; 2 things cannot be done"),
+        said.contains("0 to create, 0 to change, 0 to delete; 2 changes cannot be made"),
         "{said}"
     );
     // A policy that the webhook would not take has no effects.
     for args in [&["narrower.yaml"][..], &["narrower.yaml", "--all"]] {
         let said = plan(args);
-        let refused = "not done: kyverno.io/v1/ClusterPolicy/settings: the update is refused: changes of immutable fields of a \
+        let refused = "not done: kyverno.io/v1/ClusterPolicy/settings: the update is denied: changes of immutable fields of a \
              rule spec in a generate rule is disallowed: match of rule \"make\" (delete the policy and create it again";
         assert!(said.starts_with(refused), "{said}");
-        let rest = "\n0 to create, 0 to change, 0 to delete; 1 thing cannot be done\n";
+        let rest = "\n0 to create, 0 to change, 0 to delete; 1 change cannot be made\n";
         assert!(said.ends_with(rest) && said.lines().count() == 2, "{said}");
     }
 }
@@ -537,7 +537,7 @@ fn every_form_says_what_is_refused_or_not_done_and_why() {
     let text = plan("--format=text");
     for (begins, ends) in [
         (
-            "refuse v1/ConfigMap/team-a/settings (policy label, rule own\u{fffd}[31mer; policy team-a/no-loud",
+            "deny v1/ConfigMap/team-a/settings (policy label, rule own\u{fffd}[31mer; policy team-a/no-loud",
             why,
         ),
         ("not done: gpol:notes/notes: v1/ConfigMap/team-a/note: modrule:team-a/no-notes", why),
@@ -548,15 +548,15 @@ fn every_form_says_what_is_refused_or_not_done_and_why() {
     let table = plan("--format=table");
     assert!(table.lines().next().unwrap().ends_with("   WHY"), "{table}");
     for (begins, contains) in [
-        ("refuse later   v1/ConfigMap/team-a/settings ", "label, team-a/no-loud "),
-        ("not done       gpol:notes/notes ", "v1/ConfigMap/team-a/note: modrule:team-a/no-notes"),
+        ("deny later   v1/ConfigMap/team-a/settings ", "label, team-a/no-loud "),
+        ("not done     gpol:notes/notes ", "v1/ConfigMap/team-a/note: modrule:team-a/no-notes"),
     ] {
         let is_it =
             |line: &str| line.starts_with(begins) && line.contains(contains) && line.ends_with(why);
         assert!(table.lines().any(is_it), "{begins:?} is missing in\n{table}");
     }
     assert!(
-        table.ends_with("1 object is refused on its next write; 1 thing cannot be done\n"),
+        table.ends_with("1 object is denied on its next write; 1 change cannot be made\n"),
         "{table}"
     );
     plan("--format=json");

@@ -281,7 +281,7 @@ spec:
     - apply: {file: role.yaml}
     - apply: {resource: {apiVersion: v1, kind: Namespace, metadata: {name: meadow}}}
     - apply: {file: policy.yaml}
-    - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: false, message: 'the cluster serves no resource farm.example.com/v1/sheep; the policy acts on it once it is defined'}}}}
+    - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: false, message: 'The cluster serves no resource farm.example.com/v1/sheep. The policy acts on it once it is defined.'}}}}
     - apply: {file: generating.yaml}
     - apply: {file: definition.yaml}
     - assert: {resource: {apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: legs}, status: {conditionStatus: {ready: true}}}}

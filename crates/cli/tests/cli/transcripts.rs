@@ -84,7 +84,7 @@ const VARIES: &[(&str, &str)] = &[
     ("N ms", "<n> ms"),
     ("N seconds ago", "<n> seconds ago"),
     ("N second ago", "<n> seconds ago"),
-    ("counts for N days", "counts for <n> days"),
+    ("is valid for N more days", "is valid for <n> more days"),
     ("os error N", "os error <n>"),
     ("seconds: N", "seconds: <n>"),
 ];
@@ -347,7 +347,7 @@ fn what_varies_is_replaced_and_nothing_else() {
     for (text, shape, new) in [
         ("after 706 ms it is, x7 ms", "N ms", "after ? it is, x7 ms"),
         ("at 2026-01-02T03:04:05Z.", "N-N-NTN:N:NZ", "at ?."),
-        ("counts for some days", "counts for N days", "counts for some days"),
+        ("valid for some more days", "valid for N more days", "valid for some more days"),
         ("kiln-0, kiln-17-1a2b3c acts", "kiln-N-X", "kiln-0, ? acts"),
     ] {
         assert_eq!(replace(text, shape, "?"), new);

@@ -184,7 +184,7 @@ impl Cluster {
         let port = free_port();
         let url = format!("https://127.0.0.1:{port}");
         let listen = format!("127.0.0.1:{port}");
-        let args = ["--webhook-url", &url, "--listen", &listen, "--linger", "0"];
+        let args = ["--webhook-url", &url, "--listen", &listen, "--shutdown-grace-period", "0"];
         self.engine(&[&args[..], more].concat())
     }
 

@@ -164,7 +164,7 @@ fn patches(engine: &Engine) -> bool {
 
 /// Also from an earlier version: `cargo xtask upgrade`.
 #[test]
-fn an_upgrade_refuses_nobody() {
+fn an_upgrade_denies_no_request() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "replicas"]).unwrap();
     let balancer = Balancer::start();
@@ -202,8 +202,8 @@ fn an_upgrade_refuses_nobody() {
 
     // They outlive those who ask.
     let new = [
-        replica(&cluster, &balancer, &["--linger", "2"]),
-        replica(&cluster, &balancer, &["--linger", "2"]),
+        replica(&cluster, &balancer, &["--shutdown-grace-period", "2"]),
+        replica(&cluster, &balancer, &["--shutdown-grace-period", "2"]),
     ];
     // Clients that create objects do not notice; the webhook's failurePolicy is Fail.
     let plane: &ControlPlane = &cluster;

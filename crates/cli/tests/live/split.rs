@@ -66,7 +66,7 @@ fn two_deployments_do_the_work_between_them() {
     // Two replicas answer at one address; here one of them is enough.
     let port = free_port();
     let (url, listen) = (format!("https://127.0.0.1:{port}"), format!("127.0.0.1:{port}"));
-    let here = ["--webhook-url", &url, "--listen", &listen, "--linger", "0"];
+    let here = ["--webhook-url", &url, "--listen", &listen, "--shutdown-grace-period", "0"];
     let mut asked = cluster.engine(&[&answers[..], &here].concat());
     let mut acting = cluster.engine(&acts);
     cluster.policy(LABEL);

@@ -188,14 +188,14 @@ fn a_workload_ends_first_and_what_is_not_ours_stays() {
     let words = String::from_utf8(gone.stdout).unwrap();
     assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
     assert!(
-        words.starts_with("deleted apps/v1/Deployment/kyverno/kiln\nno replica acts any more\n"),
+        words.starts_with("deleted apps/v1/Deployment/kyverno/kiln\nno leader remains\n"),
         "{words}"
     );
     assert!(pods().is_empty());
     let left = "leaves policy/v1/PodDisruptionBudget/kyverno/kiln: it does not carry the label";
     assert!(words.contains(left), "{words}");
     let told = |text: &str| {
-        let lines = text.lines().filter(|line| *line != "no replica acts any more");
+        let lines = text.lines().filter(|line| *line != "no leader remains");
         lines.map(|line| line.replace("would delete", "deleted")).collect::<Vec<_>>()
     };
     assert_eq!(told(&tried), told(&words), "it does what it said");
@@ -219,7 +219,7 @@ fn what_rules_made_stays_whatever_goes() {
     let before = uids();
 
     // Nothing goes while a replica acts: it would delete the downstreams with the policy.
-    refused(&cluster, &["acts on the cluster from elsewhere", "stop it first"]);
+    refused(&cluster, &["outside this cluster", "stop it first"]);
     assert!(cluster.object(&["clusterpolicy", "left"]).is_some());
 
     engine.kill();
@@ -237,7 +237,7 @@ fn what_rules_made_stays_whatever_goes() {
     let words = String::from_utf8(gone.stdout).unwrap();
     assert!(gone.status.success(), "{words} {}", String::from_utf8_lossy(&gone.stderr));
     let order = |what: &str| words.find(what).unwrap_or_else(|| panic!("{what} in {words}"));
-    assert!(order("no replica acts any more") < order("WebhookConfiguration"));
+    assert!(order("no leader remains") < order("WebhookConfiguration"));
     assert!(order("WebhookConfiguration") < order("ClusterRoleBinding"));
     for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
         let left = cluster.kubectl(&["get", kind, "-o", "name"]).unwrap();

@@ -21,8 +21,8 @@ use super::head::{self, Head, Rules};
 use super::mutating::{check_failure_policy, lifecycle, mutations};
 use super::validating;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
-use crate::known_fields;
+use crate::document_reader::{Fields, Node, Report};
+use crate::generated_object_fields;
 
 static RULES: Rules = Rules {
     document: &table::ADMISSION_POLICY,
@@ -124,7 +124,8 @@ fn policy(
     let conditions =
         expressions::named(&base, head.spec.get("matchConditions"), ExpectedType::Bool);
     let (variables, env) = head.variables(&base);
-    let patched = constraints.as_ref().and_then(|it| known_fields::filtered(&it.include, kinds));
+    let patched =
+        constraints.as_ref().and_then(|it| generated_object_fields::filtered(&it.include, kinds));
     let steps = mutations(&head.spec, &env, false, &patched.unwrap_or_default());
     if steps.is_empty() && !report.has_errors() {
         head.spec.error(

@@ -6,7 +6,7 @@ use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, FilterSemantics, Filters, KindPattern, Operation, Operations};
 use kiln_value::Str;
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 
 /// What a policy is about.
 pub(super) struct Constraints {

@@ -11,7 +11,7 @@ use kiln_yaml::Document;
 
 use super::expressions::{self, ExpectedType};
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 
 /// The label that says which of several exceptions decides.
 const PRIORITY: &str = "polex.kyverno.io/priority";

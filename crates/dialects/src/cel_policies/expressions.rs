@@ -6,7 +6,7 @@ use kiln_rules::{Expression, NamedExpression};
 use kiln_value::Path;
 use kiln_yaml::part_of;
 
-use crate::fields::{Node, Report};
+use crate::document_reader::{Node, Report};
 
 /// What the value of an expression must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use super::expressions::{self, ExpectedType};
 use super::head::{self, Body, Head, Rules, switch};
 use super::{object_literals, template, tokens};
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
-use crate::known_fields;
+use crate::document_reader::{Fields, Node, Report};
+use crate::generated_object_fields;
 
 /// The field manager of objects that are written by server-side apply.
 const MANAGER: &str = "generate";
@@ -45,7 +45,8 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let (variables, env) = head.variables(&base);
     let annotations = head.annotations(&env);
     let script = head::script(env, variables, conditions, annotations, Unmet::NoMatch);
-    let fired_by = constraints.as_ref().and_then(|it| known_fields::filtered(&it.include, kinds));
+    let fired_by =
+        constraints.as_ref().and_then(|it| generated_object_fields::filtered(&it.include, kinds));
     for list in ["variables", "matchConditions", "generate"] {
         let fired_by = fired_by.as_deref().unwrap_or_default();
         object_literals::check_reads_of(head.spec.get(list), &script.env, fired_by);

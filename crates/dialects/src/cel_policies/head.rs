@@ -16,7 +16,7 @@ use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::expressions::{self, ExpectedType};
 use super::tokens;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 
 /// The beginning of a policy.
 pub(super) struct Head<'d, 'r> {

@@ -9,7 +9,7 @@ use super::admission::{param_kind, param_ref};
 use super::expressions::{self, ExpectedType};
 use super::head;
 use super::validating::{EXPRESSION_COST, validations};
-use crate::fields::Node;
+use crate::document_reader::Node;
 
 /// Compiles `validate.cel` of a rule, with its `celPreconditions`.
 pub(crate) fn compile(

@@ -19,8 +19,8 @@ use super::object_literals;
 use super::pod_controllers;
 use super::variants;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
-use crate::known_fields;
+use crate::document_reader::{Fields, Node, Report};
+use crate::generated_object_fields;
 
 static RULES: Rules = Rules {
     document: &table::MUTATING_POLICY,
@@ -71,8 +71,10 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let annotations = head.annotations(&env);
     let over_atomic = evaluation.and_then(|fields| fields.flag("useServerSideApply"));
     let patched = match (&targets, &constraints) {
-        (None, Some(of_triggers)) => known_fields::filtered(&of_triggers.include, kinds),
-        (Some(Targets::Filtered(taken)), _) => known_fields::filtered(&taken.include, kinds),
+        (None, Some(of_triggers)) => generated_object_fields::filtered(&of_triggers.include, kinds),
+        (Some(Targets::Filtered(taken)), _) => {
+            generated_object_fields::filtered(&taken.include, kinds)
+        }
         _ => None,
     };
     let patched = patched.unwrap_or_default();

@@ -6,8 +6,8 @@ use kiln_object::Gvk;
 use kiln_value::{Path, Segment, Value};
 use kiln_yaml::part_of;
 
-use crate::fields::Node;
-use crate::known_fields::{self, Slip};
+use crate::document_reader::Node;
+use crate::generated_object_fields::{self, FieldProblem};
 
 /// Warns about objects that the expression of a node writes out.
 pub(super) fn check(node: &Node<'_, '_>, env: &Env) {
@@ -43,7 +43,7 @@ pub(super) fn check_reads(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
     for variable in ["object", "oldObject"] {
         for (span, fields) in env.reads(source, variable) {
             let fields: Vec<&str> = fields.iter().map(kiln_value::Str::as_str).collect();
-            for slip in known_fields::slips_below(kinds, &fields, &Value::Null) {
+            for slip in generated_object_fields::problems_below(kinds, &fields, &Value::Null) {
                 if told.contains(&slip.path) {
                     continue;
                 }
@@ -78,13 +78,13 @@ fn parts<'w>(
 }
 
 /// What is wrong with `Object{…}`, with a part such as `Object.spec{…}`, or with `JSONPatch{…}`, and where.
-fn patched(kinds: &[Gvk], name: &str, part: &WrittenValue) -> Vec<(Slip, Option<Span>)> {
+fn patched(kinds: &[Gvk], name: &str, part: &WrittenValue) -> Vec<(FieldProblem, Option<Span>)> {
     let value = part.known();
     let mut names = name.split('.');
     match names.next() {
         Some("Object") => {
             let above: Vec<&str> = names.collect();
-            let found = known_fields::slips_below(kinds, &above, &value);
+            let found = generated_object_fields::problems_below(kinds, &above, &value);
             let placed = found.into_iter().map(|slip| {
                 let below: Path = slip.path.segments().iter().skip(above.len()).cloned().collect();
                 let place = place_of(part, &below);
@@ -100,7 +100,7 @@ fn patched(kinds: &[Gvk], name: &str, part: &WrittenValue) -> Vec<(Slip, Option<
                 return Vec::new();
             };
             let given = value.get("value").filter(|_| op != "remove");
-            let found = known_fields::slips_at_all(kinds, pointer, given);
+            let found = generated_object_fields::problems_at_all(kinds, pointer, given);
             let path: Path = [Segment::Key("path".into())].into_iter().collect();
             let place = place_of(part, &path);
             found.into_iter().map(|slip| (slip, place)).collect()
@@ -132,7 +132,7 @@ fn one(object: &WrittenValue, span: Span, warn: &mut impl FnMut(String, String, 
     let metadata = entries.iter().find(|(key, ..)| key == "metadata");
     let is_open =
         *open || metadata.is_some_and(|(.., m)| matches!(m, WrittenValue::Map { open: true, .. }));
-    if known_fields::lacks_name(&value, is_open) {
+    if generated_object_fields::lacks_name(&value, is_open) {
         let at = metadata.map_or(span, |(_, span, _)| *span);
         warn(
             format!("this {} has no metadata.name, so it cannot be made", kind.kind),
@@ -140,7 +140,7 @@ fn one(object: &WrittenValue, span: Span, warn: &mut impl FnMut(String, String, 
             at,
         );
     }
-    for slip in known_fields::slips(&kind, &value) {
+    for slip in generated_object_fields::problems(&kind, &value) {
         let at = place_of(object, &slip.path).unwrap_or(span);
         warn(slip.message, slip.hint, at);
     }

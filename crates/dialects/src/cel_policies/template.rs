@@ -10,8 +10,8 @@ use kiln_value::{Path, Value};
 use kiln_yaml::{Document, ReadOptions, Reader, part_of};
 
 use super::expressions::{self, ExpectedType, Text};
-use crate::fields::Node;
-use crate::known_fields;
+use crate::document_reader::Node;
+use crate::generated_object_fields;
 
 /// Reads the documents of a text; `None` when something is wrong with them.
 pub(super) fn read(node: &Node<'_, '_>, env: &Env, interpolate: bool) -> Option<Vec<DocumentPart>> {
@@ -89,11 +89,11 @@ impl DocumentReader<'_, '_, '_> {
             self.node.report.add(Diagnostic::warning(message).at(place).hint(hint));
         };
         let Some(kind) = Gvk::of(value) else { return };
-        if known_fields::lacks_name(value, false) {
+        if generated_object_fields::lacks_name(value, false) {
             let message = format!("this {} has no metadata.name, so it cannot be made", kind.kind);
             warn(&document.place(), message, "add name to its metadata".to_owned());
         }
-        for slip in known_fields::slips(&kind, value) {
+        for slip in generated_object_fields::problems(&kind, value) {
             warn(&document.locate_key(&slip.path), slip.message, slip.hint);
         }
     }

@@ -17,7 +17,7 @@ use super::mutating::{check_failure_policy, lifecycle};
 use super::pod_controllers;
 use super::variants;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 
 static RULES: Rules = Rules {
     document: &table::VALIDATING_POLICY,
@@ -174,7 +174,7 @@ fn mode(evaluation: &Fields<'_, '_>) -> Payload {
         Some(other) => {
             evaluation.report().warn(
                 &evaluation.path().join("mode"),
-                format!("{other:?} is no mode: the policy is one for Kubernetes objects"),
+                format!("{other:?} is not a valid mode; reading the policy as mode Kubernetes"),
                 Some("use Kubernetes, JSON, HTTP or Envoy".into()),
             );
             Payload::Kubernetes

@@ -18,7 +18,7 @@ use super::head::{self, Head, Rules};
 use super::mutating::check_failure_policy;
 use super::validating::{judging, validations};
 use crate::Compiled;
-use crate::fields::Report;
+use crate::document_reader::Report;
 
 static RULES: Rules = Rules {
     document: &table::VALIDATING_ADMISSION_POLICY,

@@ -9,7 +9,7 @@ use kiln_value::Value;
 
 use super::head::Head;
 use super::pod_controllers::{self, Fixed, Variant};
-use crate::fields::{Node, Report};
+use crate::document_reader::{Node, Report};
 
 /// Adds the rules of the variants of a policy, which `compile` makes of each.
 pub(super) fn add(

@@ -16,8 +16,8 @@ use kiln_yaml::Document;
 
 use super::items;
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
-use crate::known_fields;
+use crate::document_reader::{Fields, Node, Report};
+use crate::generated_object_fields;
 
 /// The namespace of rules that reach beyond their own.
 const CLUSTER_WIDE: &str = "kubemod-system";
@@ -74,7 +74,7 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
     };
     // Of a kind that is not built in everything may be right.
     let patched = match program.named_kinds() {
-        Some(_) => known_fields::filtered(
+        Some(_) => generated_object_fields::filtered(
             &Filters::Any(vec![Filter { kinds: kinds(&program), ..Filter::default() }]),
             &Kinds::builtin(),
         ),

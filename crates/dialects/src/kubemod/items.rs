@@ -11,8 +11,8 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::compile::loose_text;
 use super::structure;
-use crate::fields::{Fields, Node};
-use crate::known_fields::{self, Slip};
+use crate::document_reader::{Fields, Node};
+use crate::generated_object_fields::{self, FieldProblem};
 
 /// A field, also under the name it had before 0.6.0.
 fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
@@ -223,9 +223,12 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
         return;
     };
     let below = &pointer[at + "/metadata".len()..];
-    for slip in literal(text).iter().flat_map(|value| known_fields::metadata_slips(below, value)) {
+    for problem in literal(text)
+        .iter()
+        .flat_map(|value| generated_object_fields::metadata_problems(below, value))
+    {
         let message =
-            format!("metadata.{} must be text: an API server refuses anything else", slip.path);
+            format!("metadata.{} must be text: an API server refuses anything else", problem.path);
         let hint = format!("values are read as YAML, so quote it twice: '\"{}\"'", text.trim());
         node.report.warn(&node.path, message, Some(hint));
     }
@@ -235,14 +238,14 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
 pub(super) fn against_schemas(node: &Node<'_, '_>, kinds: &[Gvk]) {
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
     let (Some(op), Some(pointer)) = (text("op"), text("path")) else { return };
-    let warn = |field: &str, slips: Vec<Slip>| {
-        let found = !slips.is_empty();
-        for slip in slips {
-            node.report.warn(&node.path.join(field), slip.message, Some(slip.hint));
+    let warn = |field: &str, problems: Vec<FieldProblem>| {
+        let found = !problems.is_empty();
+        for problem in problems {
+            node.report.warn(&node.path.join(field), problem.message, Some(problem.hint));
         }
         found
     };
-    if warn("path", known_fields::slips_at_all(kinds, pointer, None)) {
+    if warn("path", generated_object_fields::problems_at_all(kinds, pointer, None)) {
         return;
     }
     // Labels and annotations have a warning of their own.
@@ -253,7 +256,7 @@ pub(super) fn against_schemas(node: &Node<'_, '_>, kinds: &[Gvk]) {
             Some(Value::String(text)) => literal(text),
             other => other.cloned(),
         };
-        warn("value", known_fields::slips_at_all(kinds, pointer, value.as_ref()));
+        warn("value", generated_object_fields::problems_at_all(kinds, pointer, value.as_ref()));
     }
 }
 

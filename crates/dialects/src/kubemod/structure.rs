@@ -4,7 +4,7 @@ use kiln_gotemplate::Template;
 use kiln_value::Value;
 use kiln_yaml::{DuplicateKeys, ReadOptions, read_bytes};
 
-use crate::fields::Node;
+use crate::document_reader::Node;
 
 /// How many actions of a value are looked at; each costs a reading.
 const MOST: usize = 50;

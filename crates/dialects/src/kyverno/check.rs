@@ -5,7 +5,7 @@ use kiln_rules::{Filter, Filters, KindPattern, Scope};
 use kiln_text::wildcard;
 use kiln_value::{Path, Str, Value};
 
-use crate::fields::Node;
+use crate::document_reader::Node;
 use crate::kyverno::filters::{Block, holds_variables};
 use crate::kyverno::parse::{HeadDoc, PolicyDoc, RuleDoc};
 

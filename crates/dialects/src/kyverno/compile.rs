@@ -12,8 +12,8 @@ use kiln_value::{Key, Map, Path, Str};
 use kiln_variables::Template;
 use kiln_yaml::Document;
 
-use crate::fields::{Node, Report};
-use crate::known_fields;
+use crate::document_reader::{Node, Report};
+use crate::generated_object_fields;
 use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
 use crate::kyverno::entries::string_template;
@@ -195,7 +195,7 @@ fn compile_rule(
         _ => false,
     };
     let background = doc.background && !doc.rules.iter().any(has_targets);
-    let fired_by = known_fields::filtered(&head.include.filters, kinds);
+    let fired_by = generated_object_fields::filtered(&head.include.filters, kinds);
     let mut variables = Check::new(block.report, &rule.name, background).fired_by(fired_by);
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
@@ -312,7 +312,7 @@ fn mutate(
 ) -> Option<(Program, Lifecycle)> {
     let compiled = mutate::compile(block, doc, rule)?;
     mutate::only_metadata(doc, &head.include, &compiled);
-    known_fields::patches(block.report, &head.include.filters, &compiled.program, kinds);
+    generated_object_fields::patches(block.report, &head.include.filters, &compiled.program, kinds);
     variables.mutate(&compiled.program);
     let lifecycle = Lifecycle {
         existing: compiled.existing.or(doc.mutate_existing).unwrap_or(false)

@@ -6,7 +6,7 @@ use kiln_rules::{ApiCall, Callee, ContextEntry, Load, Method, QueryText, Scope};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 
 const SOURCES: &[&str] = &["configMap", "apiCall", "imageRegistry", "variable", "globalReference"];
 /// Names that the engine itself gives.

@@ -8,7 +8,7 @@ use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 use crate::Compiled;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 use crate::kyverno::filters;
 use crate::kyverno::parse::conditions;
 use crate::kyverno::pod_security;
@@ -55,7 +55,7 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
         required(&spec, "exceptions")?.elements().iter().filter_map(excepted).collect();
     if rules.is_empty() {
         spec.error(
-            "the exception means no rules",
+            "the exception names no rules",
             Some("add exceptions with policyName and ruleNames".into()),
         );
     }

@@ -5,7 +5,7 @@ use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, Filters, KindPattern, Operation, Subject, UserFilter};
 use kiln_value::Value;
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 
 /// A block as it was written.
 pub(crate) struct Block<'d, 'r> {

@@ -9,8 +9,8 @@ use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
-use crate::fields::Node;
-use crate::known_fields;
+use crate::document_reader::Node;
+use crate::generated_object_fields;
 use crate::kyverno::check;
 use crate::kyverno::filters::holds_variables;
 use crate::kyverno::parse::{
@@ -99,7 +99,11 @@ impl Compiler<'_> {
         if let Some(data) = &doc.data {
             check::content(data);
             if let Some(kind) = &named.known {
-                known_fields::warn(data.report, &data.path, known_fields::slips(kind, data.value));
+                generated_object_fields::warn(
+                    data.report,
+                    &data.path,
+                    generated_object_fields::problems(kind, data.value),
+                );
             }
             if !matches!(data.value, Value::Map(_)) && !holds_variables(data.value) {
                 data.error_with(
@@ -253,7 +257,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// An entry of `dataList`, whose slips are corrected where the intent is clear.
+    /// An entry of `dataList`, whose mistakes are corrected where the intent is clear.
     fn data_entry(
         &self,
         target: &TargetDoc<'_, '_>,
@@ -266,9 +270,15 @@ impl Compiler<'_> {
             match kind.and_then(|kind| wrapped(&kind.kind, data)) {
                 Some(whole) => Template::compile_part(&whole, &data.path),
                 None => {
-                    let slips =
-                        named.known.as_ref().map(|kind| known_fields::slips(kind, data.value));
-                    known_fields::warn(data.report, &data.path, slips.unwrap_or_default());
+                    let problems = named
+                        .known
+                        .as_ref()
+                        .map(|kind| generated_object_fields::problems(kind, data.value));
+                    generated_object_fields::warn(
+                        data.report,
+                        &data.path,
+                        problems.unwrap_or_default(),
+                    );
                     Template::compile_part(data.value, &data.path)
                 }
             }
@@ -517,7 +527,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether slips are corrected where the intent is clear.
+/// Whether mistakes are corrected where the intent is clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lenient {
     No,

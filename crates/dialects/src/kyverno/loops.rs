@@ -18,7 +18,7 @@ pub(crate) fn elements<'d, 'r>(node: &Node<'d, 'r>, depth: usize) -> Option<Vec<
     }
     if depth == DEEPEST {
         node.error_with(
-            format!("foreach stands in itself more than {DEEPEST} times"),
+            format!("foreach is nested more than {DEEPEST} times"),
             "flatten the list with JMESPath: a[].b[]",
         );
         return None;

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `parse`, `filters`, `entries` | documents to lenient types, every slip with its place |
+//! | `parse`, `filters`, `entries` | documents to lenient types, every mistake with its place |
 //! | `compile`, `generate`, `mutate`, `validate`, `loops`, `pod_security` | those types to rules |
 //! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |

@@ -10,7 +10,7 @@ use kiln_value::{Value, json};
 use kiln_variables::Template;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::Block;
 use crate::kyverno::loops;

@@ -1,4 +1,4 @@
-//! Policies as they were written: lenient types, every slip reported with its place.
+//! Policies as they were written: lenient types, every mistake reported with its place.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
 
 use crate::cel_policies::request_conditions;
-use crate::fields::{Fields, Node, Report};
+use crate::document_reader::{Fields, Node, Report};
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
 use crate::kyverno::validate::{self, FailureDoc};
@@ -295,14 +295,8 @@ pub(crate) fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Opti
     match Conditions::parse_at(node.value, &node.path) {
         Ok(conditions) => {
             for unknown in conditions.unknown_fields() {
-                node.report.error_at_key(
-                    unknown,
-                    format!("unknown field {unknown}"),
-                    Some(
-                        "conditions have any and all; each has key, operator, value, message"
-                            .into(),
-                    ),
-                );
+                let hint = "conditions have any and all; each has key, operator, value, message";
+                node.report.unknown_field(unknown, hint);
             }
             Some(conditions)
         }

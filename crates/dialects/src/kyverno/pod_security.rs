@@ -4,7 +4,7 @@ use kiln_fields::validating as table;
 use kiln_podsecurity::{Control, Covers, Exclusion, Level, Standard, Version};
 use kiln_rules::PodSecurity;
 
-use crate::fields::Node;
+use crate::document_reader::Node;
 
 /// Compiles `podSecurity`.
 pub(crate) fn compile(node: &Node<'_, '_>) -> Option<PodSecurity> {

@@ -76,15 +76,15 @@ fn left_behind(rule: &Value) -> &'static str {
     let flag = |key: &str| block.and_then(|block| block.get(key)).and_then(Value::as_bool);
     let orphan = flag("orphanDownstreamOnPolicyDelete");
     if flag("synchronize") != Some(true) || orphan == Some(true) {
-        return "the objects that it made stay, and are not kept in step any more";
+        return "the objects that it made stay, and are no longer synchronized";
     }
     let foreach = block.and_then(|block| block.get("foreach")).and_then(Value::as_list);
     let mut parts = block.into_iter().chain(foreach.into_iter().flat_map(|list| list.iter()));
     let copies = parts.any(|part| part.get("clone").is_some() || part.get("cloneList").is_some());
     // Kyverno: copies stay unless the policy says that nothing is orphaned.
     if copies && orphan.is_none() {
-        "the copies that it made stay, and are not kept in step any more (orphanDownstreamOnPolicyDelete: false \
-         deletes them)"
+        "the clones that it made stay, and are no longer synchronized (orphanDownstreamOnPolicyDelete: false deletes \
+         them)"
     } else {
         "the objects that it made are deleted (orphanDownstreamOnPolicyDelete: true keeps them)"
     }

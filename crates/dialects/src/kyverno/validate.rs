@@ -12,7 +12,7 @@ use kiln_value::{Path, Str, Value, json};
 use kiln_variables::Template;
 
 use crate::cel_policies::in_rules;
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 use crate::kyverno::entries::string_template;
 use crate::kyverno::filters::{self, Block};
 use crate::kyverno::loops;

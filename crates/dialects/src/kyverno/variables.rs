@@ -12,8 +12,8 @@ use kiln_variables::{
     Conditions, ContextName, RefusalReason, RefusedVariable, Template, VariablePolicy,
 };
 
-use crate::fields::Report;
-use crate::known_fields;
+use crate::document_reader::Report;
+use crate::generated_object_fields;
 
 /// Names that are there without being declared.
 const GIVEN: &[&str] = &[
@@ -209,7 +209,7 @@ impl<'c, 'd> Check<'c, 'd> {
         }
         for lookalike in template.lookalikes() {
             let path = joined(base, lookalike.path);
-            let message = format!("{:?} looks like a variable and is none", lookalike.text);
+            let message = format!("{:?} looks like a variable but is not one", lookalike.text);
             self.report.warn(&path, message, Some("close it with }}, or escape it as \\{{".into()));
         }
     }
@@ -222,8 +222,10 @@ impl<'c, 'd> Check<'c, 'd> {
         }
         for read in expression.iter().flat_map(|expression| expression.paths()) {
             let ["request", "object" | "oldObject", fields @ ..] = &read[..] else { continue };
-            for slip in known_fields::slips_below(&self.fired_by, fields, &Value::Null) {
-                self.report.warn(path, slip.message, Some(slip.hint));
+            for problem in
+                generated_object_fields::problems_below(&self.fired_by, fields, &Value::Null)
+            {
+                self.report.warn(path, problem.message, Some(problem.hint));
             }
         }
     }

@@ -501,7 +501,7 @@ spec:
             "error: policy.yaml:1:99: spec.match.resources cannot stand in this version of the API (put it into an element of any)",
             "error: policy.yaml:1:130: unknown field spec.exceptions[0].policyname (did you mean \"policyName\"?)",
             "error: policy.yaml:1:129: the field policyName of spec.exceptions[0] is missing (add \"policyName\" here)",
-            "error: policy.yaml:1:79: the exception means no rules (add exceptions with policyName and ruleNames)",
+            "error: policy.yaml:1:79: the exception names no rules (add exceptions with policyName and ruleNames)",
         ]
     );
 }

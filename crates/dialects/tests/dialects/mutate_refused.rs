@@ -161,7 +161,7 @@ fn loops_may_not_nest_without_end() {
     }
     let said = said(&block);
     assert_eq!(said.len(), 1);
-    assert!(said[0].contains("foreach stands in itself more than 8 times"), "{said:?}");
+    assert!(said[0].contains("foreach is nested more than 8 times"), "{said:?}");
 }
 
 #[test]

@@ -493,9 +493,9 @@ fn changes_of_a_policy_are_judged_as_kyverno_does() {
         "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: p}\nspec:\n  rules: []\n";
     let deleted =
         "the objects that it made are deleted (orphanDownstreamOnPolicyDelete: true keeps them)";
-    let copies = "the copies that it made stay, and are not kept in step any more \
+    let copies = "the clones that it made stay, and are no longer synchronized \
                   (orphanDownstreamOnPolicyDelete: false deletes them)";
-    let stay = "the objects that it made stay, and are not kept in step any more";
+    let stay = "the objects that it made stay, and are no longer synchronized";
     let clone = "name: c, synchronize: true, clone: {namespace: y, name: c}";
     for (generate, becomes) in [
         (sync.to_owned(), deleted),

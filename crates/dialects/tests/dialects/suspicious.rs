@@ -64,7 +64,7 @@ fn what_expressions_write_into_built_in_kinds_is_held_to_their_fields() {
         ),
         (
             applied("deployments", "Object{spec: Object.spec{replicas: \"3\"}}"),
-            "10:45: spec.replicas of a Deployment must be a number, and this is a string (an API server refuses such an object)",
+            "10:45: spec.replicas of a Deployment must be a number, and this is a string (write a number: the API server rejects anything else)",
         ),
         (
             // What is read.

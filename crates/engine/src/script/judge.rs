@@ -277,7 +277,7 @@ fn words(
             return text.to_string();
         }
         Some(Ok(Val::String(text))) => {
-            // Kubernetes: what is no message is left out, and the other one counts.
+            // Kubernetes: a message expression that gives no usable text is ignored; the plain message counts.
             let text = text.trim();
             if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
                 return text.to_owned();

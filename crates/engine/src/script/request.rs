@@ -70,7 +70,7 @@ fn user(user: Option<&User>) -> Value {
     Value::Map(info)
 }
 
-/// The namespace of the trigger; null when it is in none, or when nobody knows it.
+/// The namespace of the trigger; null when it is in none, or when it is unknown.
 fn namespace(script: &Script, shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
     let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
     let Some(name) = event.namespace.as_ref().filter(|_| !is_namespace) else {

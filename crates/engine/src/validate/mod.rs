@@ -93,7 +93,7 @@ impl Checking<'_> {
         match check {
             // Kyverno: elements of lists are looked at even then.
             Check::Pattern(_) | Check::AnyPattern(_) if self.deleting && subject.depth == 0 => {
-                Ok(Checked::Nothing("patterns are not held against what is deleted"))
+                Ok(Checked::Nothing("patterns are not checked on DELETE"))
             }
             Check::Pattern(pattern) => self.pattern(pattern, subject, context),
             Check::AnyPattern(patterns) => self.any_pattern(patterns, subject, context),

@@ -161,6 +161,6 @@ fn random(args: &Arguments<'_>) -> Result<Value, EvalFault> {
     match generator.generate(&mut bits) {
         Ok(text) => args.text(text),
         Err(NoText::TooLarge(error)) => Err(args.fail(error)),
-        Err(NoText::NoChance) => Err(args.fail("there is no source of chance here")),
+        Err(NoText::NoChance) => Err(args.fail("there is no random source here")),
     }
 }

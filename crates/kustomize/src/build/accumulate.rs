@@ -15,7 +15,7 @@ use crate::build::session::Session;
 use crate::build::stats::Phase;
 use crate::build::steps::{self, TransformerStep};
 use crate::build::vars::{self, Vars};
-use crate::build::{kept, name_reference};
+use crate::build::{kustomize_differences, name_reference};
 use crate::error::{Context, Error, Result};
 use crate::fields::config::{self, Config};
 use crate::fields::field_spec::FieldSpec;
@@ -70,7 +70,7 @@ pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<Built> {
     session.clock.time(Phase::References, || {
         add_hashes(&mut resources, session);
         explaining(&mut resources, session, What::References, &target, |resources| {
-            name_reference::fix(resources, &config.name_reference, session)
+            name_reference::update_references(resources, &config.name_reference, session)
         })
     })?;
     session.clock.time(Phase::Vars, || {
@@ -160,7 +160,7 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
     let (origin, transformations) = (asked("originAnnotations"), asked("transformerAnnotations"));
     for resource in list.iter_mut() {
         resource.check_types()?;
-        if let Some(warning) = kept::name_as_text(resource) {
+        if let Some(warning) = kustomize_differences::name_as_text(resource) {
             session.warn(warning);
         }
         output::finished(resource, origin, transformations);

@@ -3,7 +3,7 @@
 pub(crate) mod accumulate;
 pub(crate) mod budget;
 pub(crate) mod explain;
-pub(crate) mod kept;
+pub(crate) mod kustomize_differences;
 pub(crate) mod name_reference;
 pub(crate) mod session;
 pub(crate) mod stats;

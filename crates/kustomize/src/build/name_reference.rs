@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::build::budget::Budget;
 use crate::build::session::Session;
 use crate::error::{Error, Result};
-use crate::fields::config::Referral;
+use crate::fields::config::NameBackReferences;
 use crate::fields::field_spec::FieldSpec;
 use crate::model::id::{DEFAULT_NAMESPACE, Gvk, NOT_NAMESPACED};
 use crate::model::output::wrong_node_kind;
@@ -20,14 +20,14 @@ use crate::model::resources::{Resources, Slot};
 ///
 /// # Errors
 /// When several objects could be meant and they have different names now.
-pub(crate) fn fix(
+pub(crate) fn update_references(
     resources: &mut Resources,
-    table: &[Referral],
+    table: &[NameBackReferences],
     session: &Session<'_>,
 ) -> Result<()> {
     let fields = Fields::new(table);
-    let former = Former::new(resources);
-    if former.by_name.is_empty() {
+    let previous_names = PreviousNames::new(resources);
+    if previous_names.by_name.is_empty() {
         return check_subjects(resources);
     }
     let mut writes: Vec<(Slot, Value)> = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn fix(
         if applicable.peek().is_none() {
             continue;
         }
-        let referrer = Referrer::new(resource, resources, &former, &session.budget)?;
+        let referrer = Referrer::new(resource, resources, &previous_names, &session.budget)?;
         let mut object = resource.object().clone();
         let before = object.clone();
         for (target, spec) in applicable {
@@ -65,7 +65,7 @@ struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    fn new(table: &'t [Referral]) -> Self {
+    fn new(table: &'t [NameBackReferences]) -> Self {
         let mut fields = Fields { by_kind: FxHashMap::default(), any_kind: Vec::new() };
         let specs = table
             .iter()
@@ -92,13 +92,13 @@ impl<'t> Fields<'t> {
 
 /// Objects by the names they had, and within a name by their namespace, so that a thousand
 /// instances of one base are distinguished without looking at all of them.
-struct Former {
+struct PreviousNames {
     by_name: FxHashMap<Str, FxHashMap<Str, Bucket>>,
     /// Objects by the namespace they began in.
     by_first_namespace: FxHashMap<Str, Vec<Slot>>,
 }
 
-/// Objects of one former name in one namespace.
+/// Objects of one previous name in one namespace.
 #[derive(Default)]
 struct Bucket {
     slots: Vec<Slot>,
@@ -106,19 +106,21 @@ struct Bucket {
     by_suffix: FxHashMap<Option<Str>, Vec<Slot>>,
 }
 
-impl Former {
+impl PreviousNames {
     fn new(resources: &Resources) -> Self {
-        let mut former =
-            Former { by_name: FxHashMap::default(), by_first_namespace: FxHashMap::default() };
+        let mut previous_names = PreviousNames {
+            by_name: FxHashMap::default(),
+            by_first_namespace: FxHashMap::default(),
+        };
         for (slot, resource) in resources.iter() {
             let first = Str::new(resource.original_id().effective_namespace());
-            former.by_first_namespace.entry(first).or_default().push(slot);
+            previous_names.by_first_namespace.entry(first).or_default().push(slot);
             for (at, previous) in resource.previous.iter().enumerate() {
                 // An object that had a name twice stands in its bucket once, or it would be its own rival.
                 if resource.previous[..at].iter().any(|p| p.name == previous.name) {
                     continue;
                 }
-                let namespaces = former.by_name.entry(previous.name.clone()).or_default();
+                let namespaces = previous_names.by_name.entry(previous.name.clone()).or_default();
                 let namespace = Str::new(resource.id().effective_namespace());
                 let bucket = namespaces.entry(namespace).or_default();
                 bucket.slots.push(slot);
@@ -126,7 +128,7 @@ impl Former {
                 bucket.by_suffix.entry(resource.suffixes.last().cloned()).or_default().push(slot);
             }
         }
-        former
+        previous_names
     }
 }
 
@@ -151,7 +153,7 @@ impl Bucket {
 struct Referrer<'r> {
     resource: &'r Resource,
     resources: &'r Resources,
-    former: &'r Former,
+    previous_names: &'r PreviousNames,
     /// Namespaces of the service accounts that a role binding names.
     subject_namespaces: Vec<Str>,
     budget: &'r Budget,
@@ -168,11 +170,11 @@ impl<'r> Referrer<'r> {
     fn new(
         resource: &'r Resource,
         resources: &'r Resources,
-        former: &'r Former,
+        previous_names: &'r PreviousNames,
         budget: &'r Budget,
     ) -> Result<Self> {
         let subject_namespaces = subject_namespaces(resource)?;
-        Ok(Referrer { resource, resources, former, subject_namespaces, budget })
+        Ok(Referrer { resource, resources, previous_names, subject_namespaces, budget })
     }
 
     fn update(&self, object: &mut Value, target: &Gvk, spec: &FieldSpec) -> Result<()> {
@@ -342,7 +344,7 @@ impl<'s> Search<'s> {
         alike: Alike,
         limit: impl Fn(&Resource) -> bool,
     ) -> Result<Option<&'s Resource>> {
-        let Some(namespaces) = self.referrer.former.by_name.get(name) else {
+        let Some(namespaces) = self.referrer.previous_names.by_name.get(name) else {
             return Ok(None);
         };
         let own = self.referrer.resource;

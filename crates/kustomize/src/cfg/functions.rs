@@ -8,7 +8,7 @@ use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_value::Value;
 use kiln_yaml::{Limits, Node};
 
-use super::handed_back::take_over;
+use super::function_output::take_over;
 use super::meta::{self, ID, INDEX, LEGACY_ID, LEGACY_PATH, PATH, Pipeline};
 use super::package::Packages;
 use super::stream::{self, NodeOutput};

@@ -18,11 +18,11 @@
 //! | `matching` | paths through nodes |
 //! | `format` | the order of fields |
 //! | `search`, `tree` | `grep`, `tree` |
-//! | `functions`, `handed_back` | `fn run` |
+//! | `functions`, `function_output` | `fn run` |
 
 mod format;
+mod function_output;
 mod functions;
-mod handed_back;
 mod matching;
 mod meta;
 mod package;

@@ -20,7 +20,7 @@ record! {
         labels: Specs = "labels",
         template_labels: Specs = "templateLabels",
         common_annotations: Specs = "commonAnnotations",
-        name_reference: Vec<Referral> = "nameReference",
+        name_reference: Vec<NameBackReferences> = "nameReference",
         var_reference: Specs = "varReference",
         images: Specs = "images",
         replicas: Specs = "replicas",
@@ -29,7 +29,7 @@ record! {
 
 record! {
     /// A kind that others name, and the fields in which they do.
-    Referral = "NameBackReferences" {
+    NameBackReferences = "NameBackReferences" {
         group: Str = "group",
         version: Str = "version",
         kind: Str = "kind",
@@ -37,7 +37,7 @@ record! {
     }
 }
 
-impl Referral {
+impl NameBackReferences {
     pub(crate) fn gvk(&self) -> Gvk {
         Gvk { group: self.group.clone(), version: self.version.clone(), kind: self.kind.clone() }
     }
@@ -54,7 +54,7 @@ pub(crate) struct Config {
     pub(crate) labels: Arc<Specs>,
     pub(crate) template_labels: Arc<Specs>,
     pub(crate) common_annotations: Arc<Specs>,
-    pub(crate) name_reference: Arc<Vec<Referral>>,
+    pub(crate) name_reference: Arc<Vec<NameBackReferences>>,
     pub(crate) var_reference: Arc<Specs>,
     pub(crate) images: Arc<Specs>,
     pub(crate) replicas: Arc<Specs>,
@@ -111,8 +111,13 @@ impl Config {
             .context(format_args!("failed to merge {name} fieldSpec"))?;
         }
         let default = &defaults.name_reference;
-        merge_shared(&mut self.name_reference, &more.name_reference, default, merge_referrals)
-            .context("failed to merge NameReference fieldSpec")
+        merge_shared(
+            &mut self.name_reference,
+            &more.name_reference,
+            default,
+            merge_name_back_references,
+        )
+        .context("failed to merge NameReference fieldSpec")
     }
 }
 
@@ -136,24 +141,27 @@ fn merge_shared<T: Clone>(
     merge(Arc::make_mut(into), more)
 }
 
-fn merge_referrals(into: &mut Vec<Referral>, more: &[Referral]) -> Result<()> {
-    for referral in more {
+fn merge_name_back_references(
+    into: &mut Vec<NameBackReferences>,
+    more: &[NameBackReferences],
+) -> Result<()> {
+    for references in more {
         let mut found = false;
-        for old in into.iter_mut().filter(|old| old.gvk() == referral.gvk()) {
-            merge_specs(&mut old.referrers, &referral.referrers)?;
+        for old in into.iter_mut().filter(|old| old.gvk() == references.gvk()) {
+            merge_specs(&mut old.referrers, &references.referrers)?;
             found = true;
         }
         if !found {
-            into.push(referral.clone());
+            into.push(references.clone());
         }
     }
-    sort_referrals(into);
+    sort_name_back_references(into);
     Ok(())
 }
 
-fn sort_referrals(referrals: &mut [Referral]) {
-    referrals.sort_by_cached_key(|referral| {
-        (crate::model::id::rank(&referral.kind), referral.gvk().sort_text())
+fn sort_name_back_references(references: &mut [NameBackReferences]) {
+    references.sort_by_cached_key(|references| {
+        (crate::model::id::rank(&references.kind), references.gvk().sort_text())
     });
 }
 
@@ -163,7 +171,7 @@ impl From<ConfigFile> for Config {
             sort_specs(&mut specs);
             Arc::new(specs)
         };
-        sort_referrals(&mut file.name_reference);
+        sort_name_back_references(&mut file.name_reference);
         Config {
             name_prefix: sorted(file.name_prefix),
             name_suffix: sorted(file.name_suffix),
@@ -197,7 +205,12 @@ fn read_table(table: &str) -> ConfigFile {
         let path = word();
         let (kind, group, version, create) = (word(), word(), word(), word() == "create");
         if path == "@" {
-            file.name_reference.push(Referral { group, version, kind, referrers: Vec::new() });
+            file.name_reference.push(NameBackReferences {
+                group,
+                version,
+                kind,
+                referrers: Vec::new(),
+            });
             continue;
         }
         let spec = FieldSpec { group, version, kind, path, create };
@@ -212,8 +225,8 @@ fn read_table(table: &str) -> ConfigFile {
             "replicas" => file.replicas.push(spec),
             "varReference" => file.var_reference.push(spec),
             "nameReference" => {
-                if let Some(referral) = file.name_reference.last_mut() {
-                    referral.referrers.push(spec);
+                if let Some(references) = file.name_reference.last_mut() {
+                    references.referrers.push(spec);
                 }
             }
             _ => {}
@@ -241,7 +254,7 @@ pub(crate) fn from_crds(types: &Value) -> Result<Config> {
                 "json: cannot unmarshal {} into Go value of type accumulator.OpenAPIDefinition",
                 described.type_name()
             ))
-            .hint("CustomResourceDefinitions belong under `resources`"));
+            .hint("move CustomResourceDefinitions to `resources`"));
         }
         let looks_like_an_object = properties(described)
             .is_some_and(|p| ["kind", "apiVersion", "metadata"].iter().all(|k| p.contains_key(k)));
@@ -322,13 +335,13 @@ impl<'t> CrdScan<'t> {
         {
             let mut path = self.path.clone();
             path.push(text("x-kubernetes-object-ref-name-key").unwrap_or("name"));
-            let referral = Referral {
+            let references = NameBackReferences {
                 kind: kind.into(),
                 version: version.into(),
                 referrers: vec![spec(&path)],
-                ..Referral::default()
+                ..NameBackReferences::default()
             };
-            merge_referrals(&mut self.found.name_reference, &[referral])?;
+            merge_name_back_references(&mut self.found.name_reference, &[references])?;
         }
         match text("$ref") {
             Some(other) => self.properties_of(other),

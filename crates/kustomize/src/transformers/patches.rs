@@ -9,7 +9,7 @@ use kiln_value::{Map, Path, Value};
 use kiln_yaml::ReadOptions;
 
 use super::Transform;
-use crate::build::kept;
+use crate::build::kustomize_differences;
 use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
 use crate::fields::lazy_location::LazyLocation;
@@ -415,7 +415,7 @@ fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>)
             })
         })
         .map_err(|error| error.at(resource.document.as_ref().map(|document| document.place())))?;
-        if let Some(warning) = kept::exact_integer(resource) {
+        if let Some(warning) = kustomize_differences::exact_integer(resource) {
             session.warn(warning);
         }
         Ok(())

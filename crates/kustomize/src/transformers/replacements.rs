@@ -4,7 +4,7 @@ use kiln_value::{Path, Str, Value, json};
 
 use super::Transform;
 use crate::build::budget::{self, Budget, Size, own_size};
-use crate::build::kept;
+use crate::build::kustomize_differences;
 use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
 use crate::fields::field_path::{self, FoundField, Leaf};
@@ -329,7 +329,7 @@ fn write_into(
                 .hint("set options.create to make the field, or correct the path"));
         }
         for found in found.into_iter().filter(|found| !found.in_copy) {
-            if let Some(warning) = kept::made_below_null(resource, &found) {
+            if let Some(warning) = kustomize_differences::made_below_null(resource, &found) {
                 session.warn(warning);
             }
             set_field(resource, &found, source, &options, budget)?;

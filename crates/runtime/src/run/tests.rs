@@ -121,7 +121,7 @@ impl Process {
     }
 
     fn acts(&self) -> bool {
-        self.number("kiln_acting") > 0.0
+        self.number("kiln_leader") > 0.0
     }
 
     /// How much it has written that was accepted.

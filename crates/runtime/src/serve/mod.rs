@@ -84,7 +84,7 @@ pub async fn serve_on(shared: AppState, listener: TcpListener, admits: bool, lim
     let (desk_sender, desk) = watch::channel(first);
     let certificate = tls::Served::default();
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "listens");
+        tracing::info!(%address, "serving HTTPS");
     }
     let mut shutdown = shared.shutdown.clone();
     let keeping = async {

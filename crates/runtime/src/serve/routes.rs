@@ -266,7 +266,7 @@ async fn answer(
         tracing::info!(
             kind = %request.event.kind, name = %request.event.name,
             namespace = request.event.namespace.as_deref().unwrap_or_default(),
-            why = %refusal.message, "refused"
+            why = %refusal.message, "denied an admission request"
         );
     }
     (json(response.to_bytes(&request.uid)), operation, outcome)

@@ -10,6 +10,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use kiln_admission::BadReview;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -232,38 +233,42 @@ impl Connection {
         if !asked.is_review() {
             return routes::plain(&self.shared, &asked);
         }
+        // What is turned away here counts as what routes answer does: otherwise an overload shows in no metric.
+        let reject = |answer: &str, status: StatusCode, words: &str| {
+            let labels = [("path", asked.counted()), ("operation", ""), ("answer", answer)];
+            self.shared.metrics.count("kiln_admission_requests_total", &labels);
+            text(status, &format!("{words}\n"))
+        };
         if !self.is_known {
             // Probes have no certificate; reviews come from the API server.
-            let labels =
-                [("path", asked.counted()), ("operation", ""), ("answer", "unknown client")];
-            self.shared.metrics.count("kiln_admission_requests_total", &labels);
-            return text(StatusCode::FORBIDDEN, "show a client certificate\n");
+            let words = "show a client certificate";
+            return reject("unknown client", StatusCode::FORBIDDEN, words);
         }
         let desk = self.desk.borrow().clone();
         let most = desk.settings.review_bytes;
-        let too_long = || {
-            let words = format!("the review has more than {most} bytes\n");
-            text(StatusCode::PAYLOAD_TOO_LARGE, &words)
+        let too_large = || {
+            let words = BadReview::TooLarge(most).to_string();
+            reject("too large", StatusCode::PAYLOAD_TOO_LARGE, &words)
         };
         // Who announces too much need not send it.
         if request.body().size_hint().lower() > most as u64 {
-            return too_long();
+            return too_large();
         }
         let body = self.bodies.receive(request.into_body(), most);
         let body = match tokio::time::timeout(self.limits.body, body).await {
             Ok(Ok(body)) => body,
-            Ok(Err(Unread::TooLong)) => return too_long(),
+            Ok(Err(Unread::TooLong)) => return too_large(),
             Ok(Err(Unread::NoRoom | Unread::MadeRoom)) => {
-                return text(StatusCode::SERVICE_UNAVAILABLE, "too many concurrent reviews\n");
+                let words = "too many concurrent reviews";
+                return reject("too many reviews", StatusCode::SERVICE_UNAVAILABLE, words);
             }
             Ok(Err(Unread::BrokeOff(error))) => {
-                return text(
-                    StatusCode::BAD_REQUEST,
-                    &format!("the review was cut off: {error}\n"),
-                );
+                let words = format!("the review was cut off: {error}");
+                return reject("cut off", StatusCode::BAD_REQUEST, &words);
             }
             Err(_) => {
-                return text(StatusCode::REQUEST_TIMEOUT, "timed out waiting for the review\n");
+                let words = "timed out waiting for the review";
+                return reject("slow client", StatusCode::REQUEST_TIMEOUT, words);
             }
         };
         used.is_received();

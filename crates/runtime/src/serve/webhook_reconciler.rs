@@ -163,7 +163,7 @@ impl WebhookReconciler {
         let (settings, warnings) = self.settings.read(stored.config.as_ref());
         if warnings != self.warned {
             for warning in &warnings {
-                tracing::warn!("{warning}; keeping the previous value");
+                tracing::warn!(%warning, "keeping the previous value of a setting");
             }
             self.warned = warnings;
         }

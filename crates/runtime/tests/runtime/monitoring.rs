@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use kiln_cluster::Reason;
 use kiln_controller::Waiting;
 use kiln_install::{alerts, dashboard};
-use kiln_runtime::metrics::{FAMILIES, Family, Form};
+use kiln_runtime::metrics::{DEPRECATED_NAMES, FAMILIES, Family, Form};
 use kiln_testkit::project_root;
 use kiln_value::Value;
 use promql_parser::label::MatchOp;
@@ -63,6 +63,13 @@ fn every_number_is_documented_with_its_labels() {
             line.unwrap_or_else(|| panic!("docs/reference/metrics.md says nothing of {name}"));
         let column = line.split('|').nth(2).unwrap().trim();
         assert_eq!(column, labels.join(", "), "{name}");
+    }
+    for (new, old) in DEPRECATED_NAMES {
+        let line = page.lines().find(|line| line.starts_with(&format!("| `{new}`")));
+        assert!(
+            line.is_some_and(|line| line.contains(&format!("`{old}`"))),
+            "{new}, formerly {old}"
+        );
     }
 }
 
@@ -136,7 +143,7 @@ fn values(family: &str, label: &str) -> Vec<String> {
         ("kiln_policies", "state") => words(&["sound", "broken", "not run"]),
         ("kiln_requests_written_total", "outcome") => words(&["written", "failed", "held back"]),
         ("kiln_admission_requests_total", "answer") => {
-            words(&["broken", "late", "too many connections"])
+            words(&["broken", "late", "too many connections", "too many reviews"])
         }
         ("kiln_rule_results_total", "result") => {
             words(&["pass", "error", "made", "changed", "failed"])

@@ -207,6 +207,44 @@ async fn slow_clients_are_left() {
     assert_eq!(running.get("/health/liveness").await.map(|answer| answer.0), Some(200));
 }
 
+/// Metrics must show an overload, and clients that send too much or too slowly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_rejected_before_they_are_read_are_counted() {
+    let running = start(Limits { bytes: 10, ..short() }).await;
+    let head = "POST /mutate/fail HTTP/1.1\r\nhost: a\r\n";
+    let answer = async |rest: &str| running.say(format!("{head}{rest}").as_bytes()).await;
+    let too_large = answer("connection: close\r\ncontent-length: 99999999\r\n\r\n").await.unwrap();
+    assert_eq!(too_large.0, 413);
+    assert!(too_large.1.starts_with("the review has more than "), "{}", too_large.1);
+    let cut_off =
+        answer("connection: close\r\ntransfer-encoding: chunked\r\n\r\nnot hex\r\n").await;
+    assert_eq!(cut_off.map(|answer| answer.0), Some(400));
+    assert_eq!(answer("content-length: 10\r\n\r\n{").await.map(|answer| answer.0), Some(408));
+
+    // It holds all the room there is, until another body needs some of it.
+    let patient = start(Limits { bytes: 10, ..Limits::default() }).await;
+    let mut slow = patient.connect().await.unwrap();
+    slow.write_all(format!("{head}content-length: 20\r\n\r\n0123456789").as_bytes()).await.unwrap();
+    let rejected = tokio::spawn(async move { read_answer(&mut slow).await });
+    while !rejected.is_finished() {
+        patient.post("/mutate/fail", "{}").await.unwrap();
+    }
+    assert_eq!(rejected.await.unwrap().map(|answer| answer.0), Some(503));
+
+    for (running, answers) in [
+        (&running, ["too large", "cut off", "slow client"].as_slice()),
+        (&patient, &["too many reviews"]),
+    ] {
+        let (_, metrics) = running.get("/metrics").await.unwrap();
+        for answer in answers {
+            let line = format!(
+                r#"kiln_admission_requests_total{{path="/mutate/fail",operation="",answer="{answer}"}} 1"#
+            );
+            assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+        }
+    }
+}
+
 /// A service that takes questions and does not answer them until it closes.
 struct Silent {
     asked: watch::Receiver<usize>,

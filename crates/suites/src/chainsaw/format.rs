@@ -378,7 +378,7 @@ fn referred(reference: &Value) -> Value {
 fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
     let mut object = referred(fields);
     let Some(wanted) = fields.get("for") else {
-        return Err("wait says nothing about what for".to_owned());
+        return Err("wait has no `for`".to_owned());
     };
     if wanted.get("deletion").is_some() {
         return Ok((Verb::Error, object));

@@ -12,11 +12,11 @@
 //! | `not_run` | what is waited for in vain, because Kiln does not run the rule |
 
 mod assertion;
-mod beyond;
 mod expression;
 mod format;
 mod not_run;
 mod operation;
+mod unsupported;
 
 use std::time::Duration;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use kiln_value::{Map, Value, value};
 
 use super::assertion::mismatches;
-use super::beyond;
 use super::expression::Bindings;
 use super::format::{ChainsawTest, Operation, Verb};
 use super::not_run;
+use super::unsupported;
 use super::{ApiResponse, TestCluster};
 
 /// Nothing happens for so long when everything has happened: longer than the engine puts anything off for, also on a
@@ -248,12 +248,12 @@ impl<'o> Operator<'o> {
         let error = (answer.status >= 300).then(|| said(&answer));
         // What was done and should not have been is for rules that check objects.
         let is_done = error.is_none();
-        expected(operation, &object, &answer, error, bindings).map_err(
-            |why| match beyond::registry(&why) {
+        expected(operation, &object, &answer, error, bindings).map_err(|why| {
+            match unsupported::registry(&why) {
                 Some(why) => OperationFailure::NotRun(why),
                 None => self.explained(why, is_done),
-            },
-        )
+            }
+        })
     }
 
     /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
@@ -325,7 +325,7 @@ impl<'o> Operator<'o> {
     ) -> Result<(), OperationFailure> {
         let done = self.compare(verb, wanted, bindings);
         done.map_err(|why| {
-            if let Some(why) = beyond::nodes(wanted).filter(|_| verb != Verb::Error) {
+            if let Some(why) = unsupported::nodes(wanted).filter(|_| verb != Verb::Error) {
                 return OperationFailure::NotRun(why);
             }
             let is_for_checks = not_run::is_for_checks(self.cluster, verb, wanted);

@@ -68,12 +68,12 @@ fn verified(token: &str, secret: &str) -> Result<Map, String> {
         return Err("the signature is not that of the secret".to_owned());
     }
     let Value::Map(claims) = read(payload)? else {
-        return Err("the claims are no map".to_owned());
+        return Err("the claims are not a map".to_owned());
     };
     // Kyverno: numbers of claims are floats.
     for name in TIMES {
         if claims.get(name).is_some_and(|time| time.as_f64().is_none()) {
-            return Err(format!("the claim {name} is no time"));
+            return Err(format!("the claim {name} is not a timestamp"));
         }
     }
     Ok(claims.iter().map(|(key, value)| (key.clone(), with_floats(value.clone()))).collect())

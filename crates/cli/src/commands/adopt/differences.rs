@@ -28,9 +28,9 @@ const NO_GLOBALS: &str = "namespaced policies cannot read the global context";
 const NO_SERVICES: &str = "namespaced policies cannot call services";
 
 const NO_AUTHOR: &str = "its author is not recorded, so it has the engine's permissions in its namespace: a user who stores it again is \
-held to their own permissions";
-const NO_AUTHOR_OF_ALL: &str = "its author is not recorded, so it has the engine's permissions: a user who stores it again is held to their own \
-     rights";
+     limited to their own permissions";
+const NO_AUTHOR_OF_ALL: &str = "its author is not recorded, so it has the engine's permissions: a user who stores it again is limited to their \
+     own permissions";
 
 /// Exceptions that do not hold, for all that they say.
 pub(super) fn of_exceptions(exceptions: &[Arc<Exception>], settings: &Settings) -> Vec<Fate> {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_found() {
         let listed = "it is not among those that are allowed";
-        let listed_as = |host: &str| Some(format!("the service {host} is not asked: {listed}"));
+        let listed_as = |host: &str| Some(format!("the service {host} is not called: {listed}"));
         let none = || Some("no services are allowed".to_owned());
         for (policy, without, with) in [
             (service("http://shop.svc/a"), none(), None),

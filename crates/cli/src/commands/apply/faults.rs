@@ -37,7 +37,6 @@ impl<'w> Written<'w> {
         }
     }
 
-    /// The rules.
     pub(super) fn rules(&self) -> &'w RuleSet {
         self.rules
     }

@@ -24,7 +24,7 @@ use crate::args::{Format, Global, form_or_path, separated};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::policy_files::{
-    compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
+    POLICY_KINDS_HINT, compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
 };
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
@@ -305,15 +305,13 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let definitions = read_all(&separated(&args.crd_paths), global)?;
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
-            .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, ValidatingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy and ModRule",
-            )
+            .hint(POLICY_KINDS_HINT)
             .into());
     }
     rules.extend(exceptions(args, global, &mut resources)?);
     if resources.is_empty() && payloads.is_empty() {
         let nothing = format!("there is no resource in {}", args.resource.join(", "));
-        ui.problem(&Diagnostic::warning(nothing).hint("no rule was evaluated"));
+        ui.problem(&Diagnostic::warning(nothing).hint("check the paths; no rule was evaluated"));
     }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
     let compiled = compile_rules(ui, Host::Files, &rules, &resources, &kinds);
@@ -448,7 +446,7 @@ fn context_objects(ui: &Ui, global: &Global, args: &Args) -> Result<Vec<Value>, 
     if spec.is_some_and(|spec| spec.get("images").is_some_and(|images| !images.is_null())) {
         ui.problem(
             &Diagnostic::warning(
-                "images of a context file are for kiln test: no registry is stood in for here",
+                "images of a context file apply to `kiln test` only; ignored here",
             )
             .at(document.place()),
         );

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::file_watch;
-use crate::policy_files::{compile_rules, is_clean};
+use crate::policy_files::{POLICY_KINDS_HINT, compile_rules, is_clean};
 use crate::ui::{Ui, counted};
 use tree::Tree;
 
@@ -59,9 +59,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             return Err(Failure::BadInput(Vec::new()));
         }
         return Err(Diagnostic::error("there is no policy in these files")
-            .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, MutatingAdmissionPolicy and ModRule",
-            )
+            .hint(POLICY_KINDS_HINT)
             .into());
     }
     let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);

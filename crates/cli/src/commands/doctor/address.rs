@@ -32,7 +32,7 @@ pub(super) struct Address {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
     /// Nothing answers, or something that is not Kiln.
-    Nobody(String),
+    NoAnswer(String),
     /// The server shows an untrusted certificate.
     Distrusted(String),
     /// There is no way from here; perhaps there is one from the API server.
@@ -41,8 +41,9 @@ pub(super) enum Unanswered {
 
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Unanswered::Nobody(why) | Unanswered::Distrusted(why) | Unanswered::Unreachable(why)) =
-            self;
+        let (Unanswered::NoAnswer(why)
+        | Unanswered::Distrusted(why)
+        | Unanswered::Unreachable(why)) = self;
         f.write_str(why)
     }
 }
@@ -94,10 +95,10 @@ fn why(error: &ureq::Error) -> Unanswered {
                 Unanswered::Unreachable(words)
             }
             ErrorKind::InvalidData => Unanswered::Distrusted(words),
-            _ => Unanswered::Nobody(words),
+            _ => Unanswered::NoAnswer(words),
         },
         ureq::Error::Rustls(_) | ureq::Error::Tls(_) => Unanswered::Distrusted(words),
-        _ => Unanswered::Nobody(words),
+        _ => Unanswered::NoAnswer(words),
     }
 }
 
@@ -123,9 +124,9 @@ mod tests {
     #[test]
     fn no_way_from_here_is_not_nobody() {
         let io = |kind: ErrorKind| why(&ureq::Error::Io(kind.into()));
-        assert!(matches!(io(ErrorKind::ConnectionRefused), Unanswered::Nobody(_)));
+        assert!(matches!(io(ErrorKind::ConnectionRefused), Unanswered::NoAnswer(_)));
         assert!(matches!(io(ErrorKind::HostUnreachable), Unanswered::Unreachable(_)));
         assert!(matches!(why(&ureq::Error::HostNotFound), Unanswered::Unreachable(_)));
-        assert!(matches!(why(&ureq::Error::StatusCode(404)), Unanswered::Nobody(_)));
+        assert!(matches!(why(&ureq::Error::StatusCode(404)), Unanswered::NoAnswer(_)));
     }
 }

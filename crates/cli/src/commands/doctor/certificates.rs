@@ -14,7 +14,7 @@ use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::Examination;
+use super::Checks;
 
 const DAY: i64 = 24 * 3600;
 /// So long before its end a certificate that was not renewed is reported.
@@ -42,18 +42,18 @@ impl Renewal {
 }
 
 /// Whom certificates stand for, and the Secrets that hold them.
-fn names(look: &Examination<'_>) -> Names {
+fn names(checks: &Checks<'_>) -> Names {
     Names {
-        service: look.service.into(),
-        namespace: look.settings.namespace.clone(),
+        service: checks.service.into(),
+        namespace: checks.settings.namespace.clone(),
         others: Vec::new(),
     }
 }
 
 /// What to do about certificates that are not good.
-fn renewal(look: &Examination<'_>) -> String {
-    let (authority, serving) = (names(look).authority_secret(), names(look).serving_secret());
-    match look.renewal {
+fn renewal(checks: &Checks<'_>) -> String {
+    let (authority, serving) = (names(checks).authority_secret(), names(checks).serving_secret());
+    match checks.renewal {
         Renewal::Kiln => {
             "`kiln run` renews certificates 30 days before their end: look at its logs, or delete the Secret and it makes a new one"
                 .to_owned()
@@ -78,19 +78,19 @@ pub(super) struct Served {
 }
 
 /// Looks at the Secrets.
-pub(super) fn look(look: &mut Examination<'_>) {
+pub(super) fn check(checks: &mut Checks<'_>) {
     let about = "certificates";
-    let names = names(look);
+    let names = names(checks);
     let secret = || Gvk::new("v1", "Secret");
-    let authority = look.object(about, secret(), &names.authority_secret());
-    let serving = look.object(about, secret(), &names.serving_secret());
+    let authority = checks.object(about, secret(), &names.authority_secret());
+    let serving = checks.object(about, secret(), &names.serving_secret());
     let found = |read: &Result<Option<Value>, _>| read.as_ref().ok().cloned().flatten();
     let stored = Stored::read(found(&authority).as_ref(), found(&serving).as_ref());
-    look.served = stored
+    checks.served = stored
         .serving
         .as_ref()
         .map(|pair| Served { secret: names.serving_secret(), chain: pair.certificates.clone() });
-    look.renewal = Renewal::of(stored.authority.as_ref(), authority.is_ok());
+    checks.renewal = Renewal::of(stored.authority.as_ref(), authority.is_ok());
     for (name, is_read, pair) in [
         (names.authority_secret(), authority.is_ok(), stored.authority),
         (names.serving_secret(), serving.is_ok(), stored.serving),
@@ -100,9 +100,9 @@ pub(super) fn look(look: &mut Examination<'_>) {
                 continue;
             }
             let message = format!("the Secret {name} holds no certificate");
-            match look.renewal {
-                Renewal::Owner => look.bad(about, message, &renewal(look)),
-                _ => look.doubtful(
+            match checks.renewal {
+                Renewal::Owner => checks.bad(about, message, &renewal(checks)),
+                _ => checks.doubtful(
                     about,
                     message,
                     "start `kiln run` with admission: it makes the Secret",
@@ -110,34 +110,34 @@ pub(super) fn look(look: &mut Examination<'_>) {
             }
             continue;
         };
-        judge(look, &format!("the Secret {name}"), &validity(&pair.certificates));
+        judge(checks, &format!("the Secret {name}"), &validity(&pair.certificates));
     }
 }
 
 /// Looks at what a webhook trusts, and whether that is what is served by the name that it calls; whether there is
 /// nothing to complain about.
 pub(super) fn bundle(
-    look: &mut Examination<'_>,
+    checks: &mut Checks<'_>,
     configuration: &str,
     bundle: &str,
     called: &str,
 ) -> bool {
-    let (about, now) = ("certificates", look.now);
+    let (about, now) = ("certificates", checks.now);
     let counts = bundle_validity(bundle);
     if !counts.iter().any(|(from, until)| *from <= now && now < *until) {
-        let message = format!("{configuration} trusts no certificate that counts");
-        let hint = match look.renewal {
-            Renewal::Owner => renewal(look),
+        let message = format!("{configuration} trusts no valid certificate");
+        let hint = match checks.renewal {
+            Renewal::Owner => renewal(checks),
             _ => "look at the logs of `kiln run`, which writes the bundle".to_owned(),
         };
-        look.bad(about, message, &hint);
+        checks.bad(about, message, &hint);
         return false;
     }
-    let Some(Served { secret, chain }) = look.served.clone() else { return true };
+    let Some(Served { secret, chain }) = checks.served.clone() else { return true };
     let Err(why) = trust(bundle, &chain, called, now) else { return true };
     let message =
         format!("the certificate in the Secret {secret} is not what {configuration} trusts: {why}");
-    look.bad(about, message, &renewal(look));
+    checks.bad(about, message, &renewal(checks));
     false
 }
 
@@ -164,24 +164,24 @@ fn trust(bundle: &str, chain: &str, called: &str, now: i64) -> Result<(), String
     verified.map(|_| ()).map_err(|error| text(&error))
 }
 
-fn judge(look: &mut Examination<'_>, which: &str, counts: &[(i64, i64)]) {
-    let (about, now, renewal) = ("certificates", look.now, renewal(look));
+fn judge(checks: &mut Checks<'_>, which: &str, counts: &[(i64, i64)]) {
+    let (about, now, renewal) = ("certificates", checks.now, renewal(checks));
     match counts.first() {
-        None => look.bad(about, format!("{which} holds no certificate"), &renewal),
+        None => checks.bad(about, format!("{which} holds no certificate"), &renewal),
         Some((from, _)) if *from > now => {
             let hint = "compare the clock of this machine and of the engine's";
-            look.bad(about, format!("the certificate in {which} does not count yet"), hint);
+            checks.bad(about, format!("the certificate in {which} is not valid yet"), hint);
         }
         Some((_, until)) if *until <= now => {
-            look.bad(about, format!("the certificate in {which} has expired"), &renewal);
+            checks.bad(about, format!("the certificate in {which} has expired"), &renewal);
         }
         Some((_, until)) => {
             let days = (until - now) / DAY;
-            let message = format!("the certificate in {which} counts for {days} days");
+            let message = format!("the certificate in {which} is valid for {days} more days");
             if until - now < SOON {
-                look.doubtful(about, message, &renewal);
+                checks.doubtful(about, message, &renewal);
             } else {
-                look.good(about, message);
+                checks.good(about, message);
             }
         }
     }

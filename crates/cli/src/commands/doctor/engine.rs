@@ -4,7 +4,7 @@ use kiln_object::Gvk;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::Examination;
+use super::Checks;
 use crate::cluster::competing_engines::{
     KEEPING, KYVERNO, answering_engine, other_engine, sharing_engine,
 };
@@ -15,20 +15,20 @@ const ASKEW: i64 = 5;
 const INSTALL: &str = "kiln install --image IMAGE | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
-pub(super) fn definitions(look: &mut Examination<'_>) -> bool {
+pub(super) fn definitions(checks: &mut Checks<'_>) -> bool {
     let about = "definitions";
-    let kinds = look.reader.kinds();
+    let kinds = checks.reader.kinds();
     let Unknown { used, reports, all_rules } =
         Unknown::find(|group, kind| kinds.preferred(group, kind).is_some());
     if !used.is_empty() {
-        look.bad(about, format!("the cluster does not know {}", used.join(", ")), INSTALL);
+        checks.bad(about, format!("the cluster does not know {}", used.join(", ")), INSTALL);
     }
     if !reports.is_empty() {
         let reports = reports.join(", ");
         let message = format!("the cluster does not know {reports}: nothing is reported");
-        look.doubtful(about, message, INSTALL);
+        checks.doubtful(about, message, INSTALL);
     } else if used.is_empty() {
-        look.good(about, "the cluster knows every kind of rules, UpdateRequests and reports");
+        checks.good(about, "the cluster knows every kind of rules, UpdateRequests and reports");
     }
     !all_rules
 }
@@ -68,27 +68,27 @@ impl Unknown {
 }
 
 /// Whether a replica holds the Lease, and has renewed it.
-pub(super) fn lease(look: &mut Examination<'_>) {
+pub(super) fn lease(checks: &mut Checks<'_>) {
     let about = "controller";
     let gvk = Gvk::new("coordination.k8s.io/v1", "Lease");
-    let Ok(lease) = look.object(about, gvk, "kiln-controller") else { return };
+    let Ok(lease) = checks.object(about, gvk, "kiln-controller") else { return };
     let Some(lease) = lease else {
         let hint = format!(
             "start `kiln run`, or look at its pods: kubectl get pods -n {}",
-            look.settings.namespace
+            checks.settings.namespace
         );
-        return look.bad(about, "no replica holds the Lease kiln-controller", &hint);
+        return checks.bad(about, "no replica holds the Lease kiln-controller", &hint);
     };
     let text = |field: &str| lease.str_at(["spec", field]).unwrap_or_default().to_owned();
     let life =
         lease.get_path(["spec", "leaseDurationSeconds"]).and_then(Value::as_i64).unwrap_or(15);
     let renewed = Time::parse_rfc3339(&text("renewTime")).ok().map(|time| time.unix());
-    let (holder, age) = (text("holderIdentity"), renewed.map(|time| look.now - time));
+    let (holder, age) = (text("holderIdentity"), renewed.map(|time| checks.now - time));
     match age {
         _ if holder.is_empty() => {
-            look.bad(about, "the Lease has no holder", "start `kiln run`");
+            checks.bad(about, "the Lease has no holder", "start `kiln run`");
         }
-        Some(age) if age < -ASKEW => look.doubtful(
+        Some(age) if age < -ASKEW => checks.doubtful(
             about,
             format!(
                 "{holder} renewed the Lease {} seconds from now, by the clock of this machine: whether it is still the leader is unknown",
@@ -98,36 +98,36 @@ pub(super) fn lease(look: &mut Examination<'_>) {
         ),
         Some(age) if age <= life * 2 => {
             let age = counted(usize::try_from(age).unwrap_or(0), "second", "seconds");
-            look.good(about, format!("{holder} acts, and renewed the Lease {age} ago"));
+            checks.good(about, format!("{holder} acts, and renewed the Lease {age} ago"));
         }
-        Some(age) => look.bad(
+        Some(age) => checks.bad(
             about,
             format!("{holder} held the Lease, and renewed it {age} seconds ago"),
             "it has ended or cannot reach the API server: look at its logs",
         ),
         None => {
-            look.doubtful(about, format!("the Lease of {holder} has no renew time"), "look at its logs");
+            checks.doubtful(about, format!("the Lease of {holder} has no renew time"), "look at its logs");
         }
     }
 }
 
 /// Engines that act on the same rules.
-pub(super) fn others(look: &mut Examination<'_>) {
+pub(super) fn others(checks: &mut Checks<'_>) {
     let about = "other engines";
-    let Ok(deployments) = look.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
+    let Ok(deployments) = checks.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
     let found: Vec<_> = deployments.iter().filter_map(other_engine).collect();
     for (name, engine) in &found {
         let mut hint = "scale it to 0: two engines would both act on the same rules".to_owned();
         if *engine == KYVERNO {
             hint.push_str(&format!(" (or see docs/guides/from-kyverno.md, \"{KEEPING}\")"));
         }
-        look.bad(about, format!("{engine} runs too: Deployment {name}"), &hint);
+        checks.bad(about, format!("{engine} runs too: Deployment {name}"), &hint);
     }
     if found.is_empty() {
-        look.good(about, "neither Kyverno nor KubeMod runs");
+        checks.good(about, "neither Kyverno nor KubeMod runs");
     }
-    look.answering = Some(deployments.iter().filter_map(answering_engine).collect());
-    look.sharing = Some(deployments.iter().filter_map(sharing_engine).collect());
+    checks.answering = Some(deployments.iter().filter_map(answering_engine).collect());
+    checks.sharing = Some(deployments.iter().filter_map(sharing_engine).collect());
 }
 
 #[cfg(test)]

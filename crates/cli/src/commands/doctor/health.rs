@@ -8,7 +8,7 @@ use kiln_runtime::reader::ProbeTarget;
 use kiln_value::Value;
 
 use super::address::Address;
-use super::{Examination, State};
+use super::{Checks, State};
 use crate::cluster::competing_engines::installed;
 use crate::ui::counted;
 
@@ -26,7 +26,7 @@ const PORT: u16 = 9443;
 #[derive(Debug)]
 enum HealthEndpoint {
     At(Address),
-    Behind(String),
+    Service(String),
     In(Pod),
 }
 
@@ -78,41 +78,41 @@ impl From<ApiError> for Silent {
 }
 
 impl HealthEndpoint {
-    fn ask(&self, look: &Examination<'_>) -> Result<String, Silent> {
+    fn ask(&self, checks: &Checks<'_>) -> Result<String, Silent> {
         let asked = match self {
             HealthEndpoint::At(address) => {
                 let said = address.health();
                 return said.map_err(|why| Silent { why: why.to_string(), is_forbidden: false });
             }
-            HealthEndpoint::Behind(service) => ProbeTarget::Service(service),
+            HealthEndpoint::Service(service) => ProbeTarget::Service(service),
             HealthEndpoint::In(pod) => ProbeTarget::Pod { name: &pod.name, port: pod.port },
         };
-        Ok(look.reader.health(&look.settings.namespace, asked)?)
+        Ok(checks.reader.health(&checks.settings.namespace, asked)?)
     }
 }
 
 /// What is found out of what engines say: where webhooks find them, and in their pods. A Service would let one speak for
 /// all, and never one that is not ready; it is asked where there are no pods to be seen.
-pub(super) fn look(look: &mut Examination<'_>) {
+pub(super) fn check(checks: &mut Checks<'_>) {
     let mut places: Vec<HealthEndpoint> =
-        look.said.keys().cloned().map(HealthEndpoint::At).collect();
-    let pods = pods(look);
+        checks.said.keys().cloned().map(HealthEndpoint::At).collect();
+    let pods = pods(checks);
     let count = pods.len();
     if pods.is_empty() && places.is_empty() {
-        places.push(HealthEndpoint::Behind(look.service.to_owned()));
+        places.push(HealthEndpoint::Service(checks.service.to_owned()));
     }
     // Those who act have a Service of their own where the sides are split.
     if pods.is_empty()
-        && let Ok(Some(_)) = look.object(ABOUT, Gvk::new("v1", "Service"), CONTROLLER)
+        && let Ok(Some(_)) = checks.object(ABOUT, Gvk::new("v1", "Service"), CONTROLLER)
     {
-        places.push(HealthEndpoint::Behind(CONTROLLER.to_owned()));
+        places.push(HealthEndpoint::Service(CONTROLLER.to_owned()));
     }
     places.extend(pods.into_iter().map(HealthEndpoint::In));
     let mut is_well = true;
     for place in places {
-        for (state, message, hint) in judged(&place, said(look, &place)) {
+        for (state, message, hint) in judged(&place, said(checks, &place)) {
             is_well = false;
-            look.note(ABOUT, state, message, &hint);
+            checks.note(ABOUT, state, message, &hint);
         }
     }
     if is_well {
@@ -120,13 +120,13 @@ pub(super) fn look(look: &mut Examination<'_>) {
             0 => "the engine says".to_owned(),
             _ => counted(count, "pod says", "pods say"),
         };
-        look.good(ABOUT, format!("{who} that everything is healthy"));
+        checks.good(ABOUT, format!("{who} that everything is healthy"));
     }
 }
 
-fn pods(look: &mut Examination<'_>) -> Vec<Pod> {
-    let namespace = look.settings.namespace.to_string();
-    let pods = look.all(ABOUT, &Gvk::new("v1", "Pod"), &namespace).unwrap_or_default();
+fn pods(checks: &mut Checks<'_>) -> Vec<Pod> {
+    let namespace = checks.settings.namespace.to_string();
+    let pods = checks.all(ABOUT, &Gvk::new("v1", "Pod"), &namespace).unwrap_or_default();
     let installed = installed(&namespace);
     pods.iter().filter(|pod| is_engine(pod, &installed)).filter_map(Pod::of).collect()
 }
@@ -141,12 +141,12 @@ fn is_engine(pod: &Value, installed: &[Value]) -> bool {
 }
 
 /// What an engine says, when it has had time to begin.
-fn said(look: &Examination<'_>, place: &HealthEndpoint) -> Result<String, Silent> {
+fn said(checks: &Checks<'_>, place: &HealthEndpoint) -> Result<String, Silent> {
     let began = Instant::now();
-    let mut said = place.ask(look);
+    let mut said = place.ask(checks);
     while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
         std::thread::sleep(LOOK);
-        said = place.ask(look);
+        said = place.ask(checks);
     }
     said
 }
@@ -183,7 +183,7 @@ fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (State, String, String
             return (State::Bad, message, "look at the events and the logs of the pod".to_owned());
         }
         HealthEndpoint::At(address) => format!("at {}", address.origin),
-        HealthEndpoint::Behind(service) => format!("through the Service {service}"),
+        HealthEndpoint::Service(service) => format!("through the Service {service}"),
         HealthEndpoint::In(pod) => format!("in the pod {}", pod.name),
     };
     let hint = if *is_forbidden {

@@ -20,7 +20,7 @@ use kiln_runtime::Reader;
 use kiln_value::Value;
 
 use self::address::{Address, Unanswered};
-use self::services::Behind;
+use self::services::Endpoints;
 use crate::args::Format;
 use crate::cluster::competing_engines::CompetingEngine;
 use crate::cluster::connection::{Connection, settings_of};
@@ -81,8 +81,8 @@ struct Finding {
 #[derive(Clone, Copy)]
 struct Unread;
 
-/// What all examinations have.
-struct Examination<'r> {
+/// What every check may read, and what they found.
+struct Checks<'r> {
     reader: &'r Reader,
     settings: Settings,
     service: &'r str,
@@ -96,14 +96,14 @@ struct Examination<'r> {
     answering: Option<Vec<CompetingEngine>>,
     /// Deployments of other engines that use the same definitions, if they could be read.
     sharing: Option<Vec<CompetingEngine>>,
-    /// Who is behind Services, by their namespace and name.
-    behind: BTreeMap<(String, String), Result<Behind, Unread>>,
+    /// Endpoints of Services, by namespace and name.
+    endpoints: BTreeMap<(String, String), Result<Endpoints, Unread>>,
     /// What engines said of themselves at the addresses that webhooks call.
     said: BTreeMap<Address, Result<String, Unanswered>>,
     findings: Vec<Finding>,
 }
 
-impl Examination<'_> {
+impl Checks<'_> {
     fn good(&mut self, about: &'static str, message: impl Into<String>) {
         let finding = Finding { about, state: State::Good, message: message.into(), hint: None };
         self.findings.push(finding);
@@ -172,7 +172,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("doctor")?;
     let reader = args.connection.reader()?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut examination = Examination {
+    let mut checks = Checks {
         settings: settings_of(&reader, &args.engine_namespace)?,
         reader: &reader,
         service: &args.service,
@@ -181,20 +181,20 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         renewal: certificates::Renewal::Unknown,
         answering: None,
         sharing: None,
-        behind: BTreeMap::new(),
+        endpoints: BTreeMap::new(),
         said: BTreeMap::new(),
         findings: Vec::new(),
     };
-    if engine::definitions(&mut examination) {
-        engine::lease(&mut examination);
-        engine::others(&mut examination);
-        certificates::look(&mut examination);
-        webhooks::look(&mut examination);
-        health::look(&mut examination);
-        policies::look(&mut examination)?;
-        update_requests::look(&mut examination);
+    if engine::definitions(&mut checks) {
+        engine::lease(&mut checks);
+        engine::others(&mut checks);
+        certificates::check(&mut checks);
+        webhooks::check(&mut checks);
+        health::check(&mut checks);
+        policies::check(&mut checks)?;
+        update_requests::check(&mut checks);
     }
-    let findings = examination.findings;
+    let findings = checks.findings;
     show(ui, &findings)?;
     let is_well = findings.iter().all(|finding| finding.state != State::Bad);
     Ok(if is_well { CommandOutcome::Done } else { CommandOutcome::Negative })

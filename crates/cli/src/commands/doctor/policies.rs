@@ -1,4 +1,4 @@
-//! Whether policies can be used, and have the rights that they need.
+//! Whether policies can be used, and have the permissions that they need.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use kiln_dialects::{Host, NotRun, compile_for, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
 
-use super::{Examination, State};
+use super::{Checks, State};
 use crate::cluster::competing_engines::{CompetingEngine, KEEPING, KYVERNO};
 use crate::cluster::connection::{of_stored, stored_policies};
 use crate::cluster::policy_status::{NOT_RUN, PolicyCondition, READABLE, unmet};
@@ -17,11 +17,11 @@ use crate::exit::Failure;
 use crate::ui::counted;
 
 /// Looks at the policies that are stored.
-pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
+pub(super) fn check(checks: &mut Checks<'_>) -> Result<(), Failure> {
     let about = "policies";
-    let documents = stored_policies(look.reader)?;
+    let documents = stored_policies(checks.reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile_for(Host::Cluster, wanted, look.reader.kinds());
+    let compiled = compile_for(Host::Cluster, wanted, checks.reader.kinds());
     for problem in &compiled.diagnostics {
         let state = match problem.severity {
             kiln_diagnostic::Severity::Error => State::Bad,
@@ -34,13 +34,13 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             State::Bad => "correct the policy and store it again; `kiln check FILE` shows the place in its file",
             _ => "see whether it means what you want; `kiln check FILE` shows the place in its file",
         });
-        look.note(about, state, problem.to_string(), hint);
+        checks.note(about, state, problem.to_string(), hint);
     }
     for exception in &compiled.exceptions {
-        if !look.settings.holds(exception) {
+        if !checks.settings.holds(exception) {
             let message = format!("PolicyException {} does not apply", exception.name);
             let hint = "add its namespace to kiln.exceptionNamespaces of the ConfigMap, or move it to one that is there";
-            look.doubtful("exceptions", message, hint);
+            checks.doubtful("exceptions", message, hint);
         }
     }
     // Of kinds that are left to other engines, these write the status, and there is no author. The same holds for
@@ -51,8 +51,8 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
     let is_run =
         |policy: &&Document| is_policy(policy) && !not_run.contains(policy.place().source().name());
     for document in documents.iter().filter(is_run) {
-        readiness(look, document);
-        if !is_unsigned(document.value(), look.settings.authors) {
+        readiness(checks, document);
+        if !is_unsigned(document.value(), checks.settings.authors) {
             continue;
         }
         let name = kiln_object::identity::describe(document.value());
@@ -61,35 +61,35 @@ pub(super) fn look(look: &mut Examination<'_>) -> Result<(), Failure> {
             None => "the engine's permissions",
         };
         let message = format!("the author of {name} is not recorded: it has {reach}");
-        look.doubtful("authors", message, "let a user with the permissions that it needs store it again, for example with kubectl annotate");
+        checks.doubtful("authors", message, "let a user with the permissions that it needs store it again, for example with kubectl annotate");
     }
     let acting = compiled.policies.iter().filter(|policy| !policy.rules.is_empty()).count();
-    look.good(about, format!("{} can be run", counted(acting, "policy", "policies")));
-    left_to_others(look, &compiled.not_run);
+    checks.good(about, format!("{} can be run", counted(acting, "policy", "policies")));
+    left_to_others(checks, &compiled.not_run);
     let mut is_allowed = true;
     for policy in &compiled.policies {
-        is_allowed &= rights(look, policy);
+        is_allowed &= permissions(checks, policy);
     }
     if is_allowed {
-        look.good("rights", "the engine's accounts may do what policies need");
+        checks.good("permissions", "the engine's accounts may do what policies need");
     }
     Ok(())
 }
 
 /// Names the rules that are not run, and whether another engine may run them.
-fn left_to_others(look: &mut Examination<'_>, not_run: &[NotRun]) {
+fn left_to_others(checks: &mut Checks<'_>, not_run: &[NotRun]) {
     let about = "not run";
     let is_kyverno = |(_, engine): &&CompetingEngine| *engine == KYVERNO;
-    let runs = look.sharing.as_ref().and_then(|found| found.iter().find(is_kyverno));
+    let runs = checks.sharing.as_ref().and_then(|found| found.iter().find(is_kyverno));
     let runs = runs.map(|(name, _)| name.clone());
     for rule in not_run {
         match &runs {
-            Some(deployment) => look.doubtful(
+            Some(deployment) => checks.doubtful(
                 about,
                 rule.to_string(),
                 &format!("it is left to Kyverno, of which the Deployment {deployment} runs: see to it that its controllers for such rules stay"),
             ),
-            None => look.bad(
+            None => checks.bad(
                 about,
                 format!("{rule}, and nothing else runs it: it has no effect"),
                 &instead(rule),
@@ -109,7 +109,7 @@ fn instead(rule: &NotRun) -> String {
 }
 
 /// Looks at what a policy says of itself.
-fn readiness(look: &mut Examination<'_>, policy: &Document) {
+fn readiness(checks: &mut Checks<'_>, policy: &Document) {
     // What only webhooks lack is reported with webhooks, and what is not run apart from what does not work.
     let keeps = |unmet: &PolicyCondition| {
         (!unmet.is_ready || unmet.condition == READABLE) && unmet.reason != NOT_RUN
@@ -118,7 +118,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
     if unmet.is_empty() {
         return;
     }
-    let is_sound = !compile_for(Host::Cluster, [policy], look.reader.kinds()).has_errors();
+    let is_sound = !compile_for(Host::Cluster, [policy], checks.reader.kinds()).has_errors();
     let name = kiln_object::identity::describe(policy.value());
     for unmet in unmet {
         let message = match unmet.condition.as_str() {
@@ -127,7 +127,7 @@ fn readiness(look: &mut Examination<'_>, policy: &Document) {
             }
             _ => format!("{name} is not ready: {}", unmet.message),
         };
-        look.bad("policies", message, what_helps(&unmet, is_sound));
+        checks.bad("policies", message, what_helps(&unmet, is_sound));
     }
 }
 
@@ -147,23 +147,23 @@ fn what_helps(unmet: &PolicyCondition, is_sound: bool) -> &'static str {
     }
 }
 
-fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {
-    let about = "rights";
-    let needs = match needs(policy, look.reader.kinds()) {
+fn permissions(checks: &mut Checks<'_>, policy: &kiln_rules::Policy) -> bool {
+    let about = "permissions";
+    let needs = match needs(policy, checks.reader.kinds()) {
         Ok(needs) => needs,
         Err(problem) => {
             let message = format!("policy {}: {problem}", policy.id.key());
-            look.bad(about, message, "install the definition of the kind");
+            checks.bad(about, message, "install the definition of the kind");
             return false;
         }
     };
     let mut allowed = Vec::new();
     for question in questions(&needs) {
-        match is_allowed(look, &question) {
+        match is_allowed(checks, &question) {
             Ok(answer) => allowed.push(answer),
             Err(error) => {
                 let message = format!("cannot ask what the engine's accounts may do: {error}");
-                look.doubtful(
+                checks.doubtful(
                     about,
                     message,
                     "ask with credentials that may create SubjectAccessReviews",
@@ -174,26 +174,26 @@ fn rights(look: &mut Examination<'_>, policy: &kiln_rules::Policy) -> bool {
     }
     let lacking = lacking(&needs, &allowed);
     let Some(without) = lacking.without() else { return true };
-    let told = lacking.told(&policy.id, &look.settings);
+    let told = lacking.told(&policy.id, &checks.settings);
     let (message, hint) = told.split_once('\n').unwrap_or((&told, ""));
     let message = format!("policy {}: {message}", policy.id.key());
     match without {
-        Without::Refused | Without::Fails => look.bad(about, message, hint),
-        Without::Doubtful => look.doubtful(about, message, hint),
+        Without::Refused | Without::Fails => checks.bad(about, message, hint),
+        Without::Doubtful => checks.doubtful(about, message, hint),
     }
     false
 }
 
 /// Whether the engine may do something: by the right itself, or by having what it hands out.
-fn is_allowed(look: &Examination<'_>, question: &Question<'_>) -> Result<bool, ApiError> {
-    if look.reader.review(&question.to_value(&look.settings))? {
+fn is_allowed(checks: &Checks<'_>, question: &Question<'_>) -> Result<bool, ApiError> {
+    if checks.reader.review(&question.to_value(&checks.settings))? {
         return Ok(true);
     }
     // What cannot be read is not known to be held.
-    let role = question.role().and_then(|role| look.reader.object(&role).ok().flatten());
-    let Some(instead) = question.instead(role.as_ref(), &look.settings) else { return Ok(false) };
+    let role = question.role().and_then(|role| checks.reader.object(&role).ok().flatten());
+    let Some(instead) = question.instead(role.as_ref(), &checks.settings) else { return Ok(false) };
     for review in &instead {
-        if !look.reader.review(review)? {
+        if !checks.reader.review(review)? {
             return Ok(false);
         }
     }

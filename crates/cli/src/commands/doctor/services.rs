@@ -1,47 +1,45 @@
-//! Who is behind the Services that webhooks call. Many webhooks call the same one, which is looked at once.
+//! The endpoints of Services that webhooks call. Many webhooks call the same one, which is read once.
 
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
-use super::{Examination, Unread};
+use super::{Checks, Unread};
 
-/// Who is behind a Service.
+/// Whether a Service has endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    /// There is no such Service.
+pub(super) enum Endpoints {
     NoService,
-    /// No ready endpoint.
-    Nobody,
-    Somebody,
+    NotReady,
+    Ready,
 }
 
-/// Who is behind a Service; what keeps it from being read is a finding.
-pub(super) fn behind(
-    look: &mut Examination<'_>,
+/// Whether a Service has endpoints; what keeps it from being read is a finding.
+pub(super) fn endpoints(
+    checks: &mut Checks<'_>,
     about: &'static str,
     (namespace, service): (&str, &str),
-) -> Result<Behind, Unread> {
+) -> Result<Endpoints, Unread> {
     let key = (namespace.to_owned(), service.to_owned());
-    if let Some(known) = look.behind.get(&key) {
+    if let Some(known) = checks.endpoints.get(&key) {
         return *known;
     }
-    let found = ask(look, about, namespace, service);
-    look.behind.insert(key, found);
+    let found = ask(checks, about, namespace, service);
+    checks.endpoints.insert(key, found);
     found
 }
 
 fn ask(
-    look: &mut Examination<'_>,
+    checks: &mut Checks<'_>,
     about: &'static str,
     namespace: &str,
     service: &str,
-) -> Result<Behind, Unread> {
+) -> Result<Endpoints, Unread> {
     let id = ObjectId::new(Gvk::new("v1", "Service"), namespace, service);
-    let found = look.reader.object(&id);
-    if found.map_err(|error| look.unread(about, &id.to_string(), &error))?.is_none() {
-        return Ok(Behind::NoService);
+    let found = checks.reader.object(&id);
+    if found.map_err(|error| checks.unread(about, &id.to_string(), &error))?.is_none() {
+        return Ok(Endpoints::NoService);
     }
-    let slices = look.all(about, &Gvk::new("discovery.k8s.io/v1", "EndpointSlice"), namespace)?;
+    let slices = checks.all(about, &Gvk::new("discovery.k8s.io/v1", "EndpointSlice"), namespace)?;
     let is_ready = slices
         .iter()
         .filter(|slice| metadata::label(slice, "kubernetes.io/service-name") == Some(service))
@@ -50,5 +48,5 @@ fn ask(
         .any(|endpoint| {
             endpoint.get_path(["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
         });
-    Ok(if is_ready { Behind::Somebody } else { Behind::Nobody })
+    Ok(if is_ready { Endpoints::Ready } else { Endpoints::NotReady })
 }

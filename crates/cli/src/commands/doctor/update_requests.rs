@@ -7,7 +7,7 @@ use kiln_runtime::Waiting;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::{Examination, State};
+use super::{Checks, State};
 use crate::ui::counted;
 
 /// So many seconds work may wait before it is worth a word.
@@ -61,7 +61,7 @@ impl NotDone {
 
     fn words(self) -> &'static str {
         match self {
-            NotDone::Contested => "what it makes is contested",
+            NotDone::Contested => "its downstreams have conflicting writers",
             NotDone::Loop => "it was stopped",
             NotDone::Failed => "work failed",
             NotDone::Waits => "work waits",
@@ -77,31 +77,31 @@ impl NotDone {
                 "narrow what the rule fires on, so that it leaves out what it makes: by name, namespace or label"
             }
             NotDone::Failed => {
-                "correct the rule, or the object that it fails on; `kiln explain KIND/NAME` says what rules make of one"
+                "correct the rule, or the object that it fails on; `kiln explain KIND/NAME` shows which rules apply"
             }
             NotDone::Waits => {
-                "create or allow what it waits for, or take it out of the rule; `kiln explain KIND/NAME` says what rules make of an object"
+                "create or allow what it waits for, or take it out of the rule; `kiln explain KIND/NAME` shows which rules apply"
             }
         }
     }
 }
 
 /// Looks at the work that is not done.
-pub(super) fn look(look: &mut Examination<'_>) {
+pub(super) fn check(checks: &mut Checks<'_>) {
     let about = "work";
-    let namespace = look.settings.namespace.to_string();
+    let namespace = checks.settings.namespace.to_string();
     let kind = Gvk::new("kyverno.io/v2", "UpdateRequest");
-    let Ok(requests) = look.all(about, &kind, &namespace) else { return };
+    let Ok(requests) = checks.all(about, &kind, &namespace) else { return };
     let mut found: BTreeMap<(NotDone, &str), BTreeMap<&str, usize>> = BTreeMap::new();
     for request in &requests {
         let text = |path: [&str; 2]| request.str_at(path).unwrap_or_default();
-        if let Some(undone) = NotDone::of(request, look.now) {
+        if let Some(undone) = NotDone::of(request, checks.now) {
             let messages = found.entry((undone, text(["spec", "policy"]))).or_default();
             *messages.entry(text(["status", "message"])).or_default() += 1;
         }
     }
     if found.is_empty() {
-        look.good(about, "no work waits or failed");
+        checks.good(about, "no work waits or failed");
     }
     for ((undone, policy), messages) in found {
         let state = if undone == NotDone::Waits { State::Doubtful } else { State::Bad };
@@ -109,13 +109,13 @@ pub(super) fn look(look: &mut Examination<'_>) {
         for (message, count) in messages.iter().take(MESSAGES) {
             let times = counted(*count, "time", "times");
             let message = format!("{beginning} ({times}): {message}");
-            look.note(undone.about(), state, message, undone.hint());
+            checks.note(undone.about(), state, message, undone.hint());
         }
         if messages.len() > MESSAGES {
             let more = messages.len() - MESSAGES;
             let message = format!("{beginning}: and {more} more such messages");
             let hint = format!("read them all: kubectl get updaterequests -n {namespace} -o yaml");
-            look.note(undone.about(), state, message, &hint);
+            checks.note(undone.about(), state, message, &hint);
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
             });
             NotDone::of(&request, now).map(|undone| (undone.about(), undone.words()))
         };
-        let contested = Some(("loops", "what it makes is contested"));
+        let contested = Some(("loops", "its downstreams have conflicting writers"));
         assert_eq!(said("Pending", "Contested", 1), contested);
         assert_eq!(said("Failed", "Loop", 1), Some(("loops", "it was stopped")));
         assert_eq!(said("Failed", "Failed", 1), Some(("work", "work failed")));

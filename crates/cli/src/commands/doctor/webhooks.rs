@@ -5,56 +5,56 @@ use kiln_object::Gvk;
 use kiln_value::Value;
 
 use super::address::{Address, Unanswered};
-use super::services::{Behind, behind};
-use super::{Examination, State, Unread, certificates};
+use super::services::{Endpoints, endpoints};
+use super::{Checks, State, Unread, certificates};
 use crate::cluster::competing_engines::CompetingEngine;
 use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 
 const ABOUT: &str = "webhooks";
 
-pub(super) fn look(look: &mut Examination<'_>) {
+pub(super) fn check(checks: &mut Checks<'_>) {
     for (kind, name) in CONFIGURATIONS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
-        let Ok(found) = look.object(ABOUT, gvk, name) else { continue };
+        let Ok(found) = checks.object(ABOUT, gvk, name) else { continue };
         let Some(found) = found else {
             let message = format!("{name} is not registered");
             let hint = "start `kiln run` without `--only controller`: it registers it, and rules at admission do not act without it";
-            look.doubtful(ABOUT, message, hint);
+            checks.doubtful(ABOUT, message, hint);
             continue;
         };
         let webhooks = found.get("webhooks").and_then(Value::as_list).cloned().unwrap_or_default();
         let mut is_well = true;
         for webhook in &webhooks {
-            is_well &= one(look, name, webhook);
+            is_well &= one(checks, name, webhook);
         }
         if is_well {
-            look.good(ABOUT, format!("{name} is registered and answers"));
+            checks.good(ABOUT, format!("{name} is registered and answers"));
         }
     }
     for kind in orphaned_webhooks::KINDS {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
-        let Ok(found) = look.all(ABOUT, &gvk, "") else { continue };
-        let namespace = look.settings.namespace.clone();
+        let Ok(found) = checks.all(ABOUT, &gvk, "") else { continue };
+        let namespace = checks.settings.namespace.clone();
         for left in found.iter().filter_map(|found| OrphanedWebhook::of(found, &namespace)) {
-            of_another(look, &left);
+            of_another(checks, &left);
         }
     }
 }
 
 /// Looks at a configuration of another engine, which may run.
-fn of_another(look: &mut Examination<'_>, left: &OrphanedWebhook) {
+fn of_another(checks: &mut Checks<'_>, left: &OrphanedWebhook) {
     let (at, service) = &left.service;
     let is_its = |(name, engine): &CompetingEngine| {
         *engine == left.engine && name.split('/').next() == Some(at.as_str())
     };
     // Where Deployments cannot be read, it is unknown.
-    let is_gone = look.answering.as_ref().is_some_and(|all| !all.iter().any(is_its));
+    let is_gone = checks.answering.as_ref().is_some_and(|all| !all.iter().any(is_its));
     // Kiln may be behind its own Service, and does not answer at such a path.
     let is_unheard = is_gone && left.path.is_some();
     if !is_unheard {
-        match behind(look, ABOUT, (at, service)) {
-            Ok(Behind::Somebody) | Err(Unread) => return,
-            Ok(Behind::NoService | Behind::Nobody) => {}
+        match endpoints(checks, ABOUT, (at, service)) {
+            Ok(Endpoints::Ready) | Err(Unread) => return,
+            Ok(Endpoints::NoService | Endpoints::NotReady) => {}
         }
     }
     let (which, effect) = (left.describe(), left.effect());
@@ -68,11 +68,11 @@ fn of_another(look: &mut Examination<'_>, left: &OrphanedWebhook) {
         (message, hint)
     };
     let state = if left.refuses { State::Bad } else { State::Doubtful };
-    look.note(ABOUT, state, message, &hint);
+    checks.note(ABOUT, state, message, &hint);
 }
 
 /// Whether a webhook is answered.
-fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool {
+fn one(checks: &mut Checks<'_>, configuration: &str, webhook: &Value) -> bool {
     let name = webhook.str_at(["name"]).unwrap_or_default();
     let which = format!("{name} in {configuration}");
     let stops = if webhook.str_at(["failurePolicy"]) == Some("Ignore") {
@@ -83,33 +83,33 @@ fn one(look: &mut Examination<'_>, configuration: &str, webhook: &Value) -> bool
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
     let bundle = config.str_at(["caBundle"]).unwrap_or_default();
     if let Some(address) = Address::of(&config) {
-        let is_trusted = certificates::bundle(look, configuration, bundle, &address.host);
-        return is_there(look, &which, &address, stops) && is_trusted;
+        let is_trusted = certificates::bundle(checks, configuration, bundle, &address.host);
+        return is_there(checks, &which, &address, stops) && is_trusted;
     }
     let text = |field| config.str_at(["service", field]).unwrap_or_default();
     let (namespace, service) = (text("namespace"), text("name"));
     let called = format!("{service}.{namespace}.svc");
-    let is_trusted = certificates::bundle(look, configuration, bundle, &called);
-    has_endpoints(look, &which, namespace, service, stops) && is_trusted
+    let is_trusted = certificates::bundle(checks, configuration, bundle, &called);
+    has_endpoints(checks, &which, namespace, service, stops) && is_trusted
 }
 
 /// Whether an engine answers at an address.
-fn is_there(look: &mut Examination<'_>, which: &str, address: &Address, stops: &str) -> bool {
+fn is_there(checks: &mut Checks<'_>, which: &str, address: &Address, stops: &str) -> bool {
     let origin = &address.origin;
     let start = "start `kiln run`, or delete the configuration";
-    match look.said_at(address) {
+    match checks.said_at(address) {
         Ok(_) => return true,
-        Err(Unanswered::Nobody(why)) => {
+        Err(Unanswered::NoAnswer(why)) => {
             let message = format!("{which} calls {origin}, which does not answer: {stops}: {why}");
-            look.bad(ABOUT, message, start);
+            checks.bad(ABOUT, message, start);
         }
         Err(Unanswered::Distrusted(why)) => {
             let message = format!(
                 "{which} calls {origin}, which shows an untrusted certificate: {stops}: {why}"
             );
-            look.bad(ABOUT, message, start);
+            checks.bad(ABOUT, message, start);
         }
-        Err(Unanswered::Unreachable(why)) => look.doubtful(
+        Err(Unanswered::Unreachable(why)) => checks.doubtful(
             ABOUT,
             format!("{which} calls {origin}, which cannot be reached from here: {why}"),
             "only the API server has to reach it: ask from where it runs",
@@ -120,25 +120,25 @@ fn is_there(look: &mut Examination<'_>, which: &str, address: &Address, stops: &
 
 /// Whether a Service has ready endpoints.
 fn has_endpoints(
-    look: &mut Examination<'_>,
+    checks: &mut Checks<'_>,
     which: &str,
     namespace: &str,
     service: &str,
     stops: &str,
 ) -> bool {
-    match behind(look, ABOUT, (namespace, service)) {
-        Ok(Behind::Somebody) => return true,
-        Ok(Behind::NoService) => {
+    match endpoints(checks, ABOUT, (namespace, service)) {
+        Ok(Endpoints::Ready) => return true,
+        Ok(Endpoints::NoService) => {
             let message = format!(
                 "{which} calls the Service {namespace}/{service}, which does not exist: {stops}"
             );
-            look.bad(ABOUT, message, "start `kiln run`, or delete the configuration");
+            checks.bad(ABOUT, message, "start `kiln run`, or delete the configuration");
         }
-        Ok(Behind::Nobody) => {
+        Ok(Endpoints::NotReady) => {
             let message = format!(
                 "no pod answers behind the Service {namespace}/{service} that {which} calls: {stops}"
             );
-            look.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
+            checks.bad(ABOUT, message, "start `kiln run`, or look at why its pods are not ready");
         }
         Err(Unread) => {}
     }

@@ -13,7 +13,7 @@ use crate::ui::Ui;
 pub(super) enum Add {
     /// Add annotations to commonAnnotations
     Annotation {
-        /// KEY:VALUE, the value maybe in double quotes
+        /// KEY:VALUE, the value optionally in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
         /// Replace an existing value
@@ -48,7 +48,7 @@ pub(super) enum Add {
     },
     /// Add labels to commonLabels, or to labels
     Label {
-        /// KEY:VALUE, the value maybe in double quotes
+        /// KEY:VALUE, the value optionally in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
         /// Replace an existing value
@@ -61,7 +61,7 @@ pub(super) enum Add {
         #[arg(long, requires = "without_selector")]
         include_templates: bool,
     },
-    /// Add a patch
+    /// Add a patch to patches
     Patch(PatchArgs),
     /// Add files, directories or repositories to resources
     Resource {
@@ -76,7 +76,7 @@ pub(super) enum Add {
     Secret {
         #[command(flatten)]
         generated: GeneratedArgs,
-        /// The type of the Secret
+        /// Type of the Secret
         #[arg(long = "type", default_value = "Opaque")]
         secret_type: String,
     },
@@ -92,22 +92,22 @@ pub(super) enum Add {
 pub(super) struct GeneratedArgs {
     /// Name of the object
     name: String,
-    /// A file, maybe with its key: [KEY=]PATH
+    /// File, optionally with its key: [KEY=]PATH
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     from_file: Vec<String>,
-    /// A key and its value
+    /// Key and value
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
-    /// A file with KEY=VALUE lines
+    /// File with KEY=VALUE lines
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     from_env_file: String,
-    /// create, merge or replace
+    /// How to treat an existing object of that name: create, merge or replace
     #[arg(long, default_value = "", hide_default_value = true)]
     behavior: String,
     /// Namespace of the object
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
-    /// Disable the name suffix hash
+    /// Keep the name without a hash suffix
     #[arg(long = "disableNameSuffixHash", alias = "disable-name-suffix-hash")]
     disable_name_suffix_hash: bool,
 }

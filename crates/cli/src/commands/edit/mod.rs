@@ -29,10 +29,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Add something
+    /// Add an entry to a field
     #[command(subcommand)]
     Add(add::Add),
-    /// Remove something
+    /// Remove an entry from a field
     #[command(subcommand)]
     Remove(remove::Remove),
     /// Set the value of a field
@@ -82,31 +82,31 @@ fn failed(error: kiln_kustomize::Error) -> Failure {
 /// Which patch is meant.
 #[derive(Debug, clap::Args)]
 struct PatchArgs {
-    /// The file with the patch
+    /// File with the patch
     #[arg(long, default_value = "", hide_default_value = true)]
     path: String,
-    /// The patch itself
+    /// Inline patch
     #[arg(long, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     patch: String,
-    /// The API group of the objects it is for
+    /// API group of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     group: String,
-    /// Their API version
+    /// API version of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     version: String,
-    /// Their kind
+    /// Kind of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     kind: String,
-    /// Their name
+    /// Name of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     name: String,
-    /// Their namespace
+    /// Namespace of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     namespace: String,
-    /// Their annotations
+    /// Annotation selector of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     annotation_selector: String,
-    /// Their labels
+    /// Label selector of the target
     #[arg(long, default_value = "", hide_default_value = true, help_heading = "Target")]
     label_selector: String,
 }

@@ -10,7 +10,7 @@ use crate::exit::Failure;
 pub(super) enum Set {
     /// Set annotations in commonAnnotations
     Annotation {
-        /// KEY:VALUE, the value maybe in double quotes
+        /// KEY:VALUE, the value optionally in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
     },
@@ -32,7 +32,7 @@ pub(super) enum Set {
     },
     /// Set labels in commonLabels
     Label {
-        /// KEY:VALUE, the value maybe in double quotes
+        /// KEY:VALUE, the value optionally in double quotes
         #[arg(required = true, value_name = "KEY:VALUE")]
         pairs: Vec<String>,
     },
@@ -68,13 +68,13 @@ pub(super) enum Set {
 pub(super) struct GeneratedArgs {
     /// Name of the object
     name: String,
-    /// An existing key and its new value
+    /// Existing key and its new value
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
     /// Namespace of the object
     #[arg(long, default_value = "", hide_default_value = true)]
     namespace: String,
-    /// Its new namespace
+    /// New namespace of the object
     #[arg(long, default_value = "", hide_default_value = true)]
     new_namespace: String,
 }

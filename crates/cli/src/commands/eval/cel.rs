@@ -27,7 +27,7 @@ use crate::ui::Ui;
 /// an optional as its value or null. With --format yaml the result is YAML instead of JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Expression
+    /// CEL expression to evaluate
     #[arg(required_unless_present = "functions")]
     expression: Option<String>,
 

@@ -19,20 +19,20 @@ use crate::ui::Ui;
 /// The input is `.` to the template. Its numbers are float64, as for KubeMod: 1000000 prints as 1e+06.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The template
+    /// Go template to render
     #[arg(required_unless_present_any = ["list", "functions"])]
     template: Option<String>,
 
-    /// The JSON or YAML file that the template sees; standard input without it
+    /// JSON or YAML file with the data of the template [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
 
-    /// List the functions there are; with a word, and a template, which functions it has
+    /// List the functions; with a template, the functions that it may use
     #[arg(long, value_enum, value_name = "SET", num_args = 0..=1, default_value_t = Set::Sprig,
           default_missing_value = "list")]
     functions: Set,
 
-    /// An option of the template: missingkey=default, missingkey=zero or missingkey=error
+    /// Option of the template: missingkey=default, missingkey=zero or missingkey=error
     #[arg(long = "option", value_name = "NAME=VALUE")]
     options: Vec<String>,
 
@@ -40,18 +40,17 @@ pub(crate) struct Args {
     #[arg(long)]
     integers: bool,
 
-    /// The same as --functions without a word
+    /// Same as --functions without a value
     #[arg(long)]
     list: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Set {
-    /// Those of the language
+    /// The functions of the language
     Builtin,
-    /// Sprig's, too
+    /// Also sprig's
     Sprig,
-    /// List them
     #[value(hide = true)]
     List,
 }

@@ -15,7 +15,7 @@ use crate::ui::Ui;
 /// With --format yaml the result is YAML instead of JSON.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Expression
+    /// JMESPath expression to evaluate
     #[arg(required_unless_present = "functions")]
     pub(super) expression: Option<String>,
 

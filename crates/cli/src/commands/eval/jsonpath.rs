@@ -16,7 +16,7 @@ use crate::ui::Ui;
 /// printed with the keys that #0, #1 … stand for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Expression
+    /// JSONPath expression to evaluate
     #[arg(required_unless_present = "functions")]
     expression: Option<String>,
 

@@ -21,7 +21,7 @@ use crate::ui::{Paint, Ui, plain};
 ///
 /// Prints each key of the pattern in the order in which it is asked, what was compared, and the result: yes, no, or
 /// nothing where a condition does not hold. The last step is the one that decides. Exits with code 1 if the resource
-/// fails the pattern; a pattern that does not apply to it is no failure.
+/// fails the pattern; a pattern that does not apply to it does not fail.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File with the pattern; a list, or a map with the key anyPattern, holds several of which one must match

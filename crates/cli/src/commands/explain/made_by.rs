@@ -94,9 +94,7 @@ impl Looking<'_> {
             _ => None,
         });
         match wanted.map(|ensure| -> &Ensure { ensure }) {
-            Some(ensure) if is_in_step(&ensure.object, object) => {
-                "in step with the rule".to_owned()
-            }
+            Some(ensure) if is_in_step(&ensure.object, object) => "as the rule wants it".to_owned(),
             Some(_) => "not as the rule wants it; `kiln plan` shows the difference".to_owned(),
             None if outcome.status() == Status::Pass => {
                 "the rule generates other objects for its trigger now".to_owned()

@@ -222,7 +222,7 @@ impl Looking<'_> {
                     rule: rule.id.clone(),
                     status: Status::NoMatch,
                     why: Some(format!(
-                        "it is not about objects like {}/{}",
+                        "it does not match kind {}/{}",
                         id.gvk.api_version(),
                         id.gvk.kind
                     )),

@@ -28,7 +28,7 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
         made_by(out, made)?;
     }
     if let Some(why) = &shown.unseen {
-        writeln!(out, "  unseen: {why}; without that:")?;
+        writeln!(out, "  excluded: {why}; otherwise:")?;
     }
     if shown.rules.is_empty() {
         writeln!(out, "  the cluster has no rules")?;
@@ -81,7 +81,7 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
     for Request { name, policy, state, message, retries } in &shown.requests {
         let [name, policy, state] = [name, policy, state].map(|text| plain(text));
         let retries = counted(*retries, "time", "times");
-        write!(out, "UpdateRequest {name} of policy {policy}: {state}, tried again {retries}")?;
+        write!(out, "UpdateRequest {name} of policy {policy}: {state}, retried {retries}")?;
         if message.is_empty() { writeln!(out)? } else { writeln!(out, ": {}", plain(message))? }
     }
     Ok(())
@@ -112,7 +112,7 @@ fn others(
     (count > 0).then(|| format!("{} not match; --all shows why", counted(count, &one, &many)))
 }
 
-/// The policies that are not about such objects, and say that something is wrong with them.
+/// The policies that do not match the kind, and say that something is wrong with them.
 fn unmet_elsewhere(conditions: &[&PolicyCondition]) -> Option<String> {
     const NAMED: usize = 3;
     let policies: BTreeSet<&str> =
@@ -122,10 +122,14 @@ fn unmet_elsewhere(conditions: &[&PolicyCondition]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let count = counted(policies.len(), "policy is", "policies are");
+    let count = counted(
+        policies.len(),
+        "policy does not match this kind and is",
+        "policies do not match this kind and are",
+    );
     (!policies.is_empty()).then(|| {
         format!(
-            "{count} not about such objects and not ready, or not run in full: {}{more}; `kiln doctor` says why",
+            "{count} not ready, or not run in full: {}{more}; `kiln doctor` says why",
             named.join(", ")
         )
     })

@@ -28,7 +28,7 @@ pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
 /// How much of the objects is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Their names.
+    /// Only the names of objects, with `--brief`.
     Names,
     /// How they differ, without the engine's bookkeeping.
     Content,
@@ -68,7 +68,7 @@ fn text(out: &mut impl Paint, shown: Shown, plan: &Plan) -> io::Result<()> {
     for write in &plan.next_write {
         let (target, by) = (named(&write.target), by(&write.rules));
         if let Some(why) = &write.refused {
-            out.result("refuse")?;
+            out.result("deny")?;
             writeln!(out, " {target}{by}: {}", plain(why))?;
         } else {
             out.result("change")?;
@@ -141,8 +141,8 @@ fn summary(plan: &Plan) -> String {
     let mut text = format!("{create} to create, {change} to change, {delete} to delete");
     for (count, one, many) in [
         (next, "object changes on its next write", "objects change on their next write"),
-        (refuse, "object is refused on its next write", "objects are refused on their next write"),
-        (undone, "thing cannot be done", "things cannot be done"),
+        (refuse, "object is denied on its next write", "objects are denied on their next write"),
+        (undone, "change cannot be made", "changes cannot be made"),
     ] {
         if count > 0 {
             text.push_str("; ");
@@ -164,7 +164,7 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
         .iter()
         .map(|planned| row(planned.action(), &planned.target.to_string(), &planned.rules, ""));
     let later = plan.next_write.iter().map(|write| {
-        let action = if write.refused.is_some() { "refuse later" } else { "change later" };
+        let action = if write.refused.is_some() { "deny later" } else { "change later" };
         let why = write.refused.as_deref().unwrap_or_default();
         row(action, &write.target.to_string(), &write.rules, why)
     });

@@ -34,11 +34,11 @@ const CANNOT_RUN: u8 = 126;
 /// Run a program that can touch only some files
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it may read and execute
+    /// Path that the program may read and execute
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
 
-    /// What it may also write
+    /// Path that the program may also write
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
 

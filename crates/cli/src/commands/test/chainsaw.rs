@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long the engine may take to register.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where policies are.
+/// API groups of policies.
 const OF_POLICIES: [&str; 3] =
     ["/apis/kyverno.io/", "/apis/policies.kyverno.io/", "/apis/api.kubemod.io/"];
 

@@ -34,7 +34,7 @@ const STILL: usize = 20;
 /// How long the engine may take to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
-/// The engine.
+/// `kiln run` in the process of the sandbox.
 pub(in crate::commands) struct SandboxEngine {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,

@@ -80,7 +80,7 @@ impl Item {
             }
             "BadRequest" | "Invalid" => Some("fix it, and apply it with kubectl".to_owned()),
             _ if why.message.contains("denied the request") => {
-                Some("a rule or a policy keeps it out".to_owned())
+                Some("change the rule or policy that denies it, or the object".to_owned())
             }
             _ => None,
         }

@@ -168,13 +168,13 @@ fn the_role_that_is_printed_is_enough_and_the_engine_is_held_to_it() {
     up.wait_until("the policy is accepted", || up.create(POLICIES, MAKES_WIDGETS).status == 201);
     up.create_namespace("one");
     up.wait_for("/apis/example.com/v1/namespaces/one/widgets/w");
-    let rights = found(&folder, "rights");
+    let rights = found(&folder, "permissions");
     assert!(rights.iter().all(|[state, ..]| state == "ok"), "{rights:#?}");
 
     // Without the role nothing more is made, and every command says so.
     let role = roles.split("---\n").find(|role| role.contains("to-background")).unwrap();
     assert_eq!(up.delete(&format!("{ROLES}/kyverno:background-controller:widgets")), 200);
-    let lacks = || found(&folder, "rights").iter().any(|[state, ..]| state == "problem");
+    let lacks = || found(&folder, "permissions").iter().any(|[state, ..]| state == "problem");
     up.wait_until("doctor misses the rights", lacks);
     for name in ["two", "three"] {
         up.create_namespace(name);
@@ -200,7 +200,7 @@ fn rules_that_bind_roles_are_told_that_they_may_not() {
     let wanted =
         "requires permissions bind for resource rbac.authorization.k8s.io/v1/ClusterRole admin";
     assert!(stored.warnings.contains(wanted), "{}", stored.warnings);
-    let rights = found(&folder, "rights");
+    let rights = found(&folder, "permissions");
     let [[state, message, hint]] = &rights[..] else { panic!("{rights:#?}") };
     assert_eq!(state, "problem");
     assert!(message.contains(wanted), "{message}");

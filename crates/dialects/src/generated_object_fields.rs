@@ -1,6 +1,6 @@
 //! Fields that a built-in kind does not have, in objects that rules generate or patch.
 //!
-//! An API server drops or refuses them, long after the rule was written. What is a variable, and what lies below one,
+//! An API server drops or rejects them, long after the rule was written. What is a variable, and what lies below one,
 //! is left alone; so is every kind that is not built in.
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
@@ -10,61 +10,65 @@ use kiln_schema::types::{StructId, Type, types};
 use kiln_value::{Path, Segment, Value, json};
 use kiln_variables::Template;
 
-use crate::fields::Report;
+use crate::document_reader::Report;
 
-/// Something that a kind does not have, or has with another type.
+/// A field that the kind does not have, or has with another type.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Slip {
-    /// Where, from the value that was looked at.
+pub(crate) struct FieldProblem {
+    /// Relative to the value that was checked.
     pub(crate) path: Path,
     pub(crate) message: String,
     pub(crate) hint: String,
 }
 
 /// What is wrong with an object of a kind, or with a part of one.
-pub(crate) fn slips(kind: &Gvk, object: &Value) -> Vec<Slip> {
+pub(crate) fn problems(kind: &Gvk, object: &Value) -> Vec<FieldProblem> {
     let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
-    let mut look = Look::new(&kind.kind);
-    look.members(id, object, true);
-    look.found
+    let mut checker = FieldChecker::new(&kind.kind);
+    checker.members(id, object, true);
+    checker.found
 }
 
 /// What is wrong with a value that is put at a JSON Pointer of an object of a kind; without a value, with the pointer.
-fn slips_at(kind: &Gvk, pointer: &str, value: Option<&Value>) -> Vec<Slip> {
+fn problems_at(kind: &Gvk, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
     let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
     at(&kind.kind, &Type::Struct(id), pointer, value)
 }
 
 /// What is wrong, for each of some kinds, with a value that is put at a JSON Pointer.
-pub(crate) fn slips_at_all(kinds: &[Gvk], pointer: &str, value: Option<&Value>) -> Vec<Slip> {
-    of_all(kinds, |kind| slips_at(kind, pointer, value))
+pub(crate) fn problems_at_all(
+    kinds: &[Gvk],
+    pointer: &str,
+    value: Option<&Value>,
+) -> Vec<FieldProblem> {
+    of_all(kinds, |kind| problems_at(kind, pointer, value))
 }
 
 /// What is wrong, for each of some kinds, with a part of an object below these fields. Where a field is a list, the part is
 /// one of its elements.
-pub(crate) fn slips_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Vec<Slip> {
+pub(crate) fn problems_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Vec<FieldProblem> {
     of_all(kinds, |kind| {
         let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
-        let mut look = Look::new(&kind.kind);
+        let mut checker = FieldChecker::new(&kind.kind);
         let root = Type::Struct(id);
         let mut ty = &root;
         for (depth, name) in fields.iter().enumerate() {
-            look.path.push(*name);
+            checker.path.push(*name);
             ty = match element_of(ty) {
                 Type::Struct(id) => match member(*id, name, depth == 0) {
                     Member::Of(ty) => ty,
                     Member::Anything => return Vec::new(),
                     Member::Unknown => {
-                        look.unknown(*id, name);
-                        return look.found;
+                        checker.unknown(*id, name);
+                        return checker.found;
                     }
                 },
                 Type::Map(values) => values,
                 _ => return Vec::new(),
             };
         }
-        look.value(element_of(ty), part);
-        look.found
+        checker.value(element_of(ty), part);
+        checker.found
     })
 }
 
@@ -76,13 +80,13 @@ fn element_of(ty: &Type) -> &Type {
 }
 
 /// What is wrong with a value that is put at a JSON Pointer below the metadata of any object.
-pub(crate) fn metadata_slips(pointer: &str, value: &Value) -> Vec<Slip> {
+pub(crate) fn metadata_problems(pointer: &str, value: &Value) -> Vec<FieldProblem> {
     let meta = types().kind("v1", "Namespace").and_then(|id| types().field(id, "metadata"));
     meta.map_or_else(Vec::new, |meta| at("metadata", &meta.ty, pointer, Some(value)))
 }
 
-fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<Slip> {
-    let mut look = Look::new(kind);
+fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
+    let mut checker = FieldChecker::new(kind);
     let mut ty = root;
     for (depth, segment) in pointer.split('/').skip(1).enumerate() {
         let name = segment.replace("~1", "/").replace("~0", "~");
@@ -94,21 +98,21 @@ fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<Slip
                     return Vec::new();
                 }
                 Member::Unknown => {
-                    look.path.push(name.as_str());
-                    look.unknown(*id, &name);
-                    return look.found;
+                    checker.path.push(name.as_str());
+                    checker.unknown(*id, &name);
+                    return checker.found;
                 }
             },
             Type::Map(values) => values,
             Type::List(items) => items,
             _ => return Vec::new(),
         };
-        look.path.push(name.as_str());
+        checker.path.push(name.as_str());
     }
     if let Some(value) = value {
-        look.value(ty, value);
+        checker.value(ty, value);
     }
-    look.found
+    checker.found
 }
 
 enum Member<'t> {
@@ -147,15 +151,15 @@ fn field_of(key: &str) -> Option<(&str, bool)> {
 /// More fields than this are too many for a hint.
 const FIELDS_TO_LIST: usize = 12;
 
-struct Look<'k> {
+struct FieldChecker<'k> {
     kind: &'k str,
     path: Path,
-    found: Vec<Slip>,
+    found: Vec<FieldProblem>,
 }
 
-impl<'k> Look<'k> {
+impl<'k> FieldChecker<'k> {
     fn new(kind: &'k str) -> Self {
-        Look { kind, path: Path::root(), found: Vec::new() }
+        FieldChecker { kind, path: Path::root(), found: Vec::new() }
     }
 
     fn members(&mut self, id: StructId, object: &Value, is_root: bool) {
@@ -208,9 +212,9 @@ impl<'k> Look<'k> {
                         (Type::String | Type::Bytes, Value::Number(_) | Value::Bool(_)) => {
                             format!("put it in quotes: {:?}", json::to_string(value))
                         }
-                        _ => "an API server refuses such an object".to_owned(),
+                        _ => format!("write {wanted}: the API server rejects anything else"),
                     };
-                    self.found.push(Slip { path: self.path.clone(), message, hint });
+                    self.found.push(FieldProblem { path: self.path.clone(), message, hint });
                 }
             }
         }
@@ -242,7 +246,7 @@ impl<'k> Look<'k> {
             None => format!("the fields here are {}", fields.join(", ")),
         };
         let message = format!("a {} has no field {}", self.kind, self.path);
-        self.found.push(Slip { path: self.path.clone(), message, hint });
+        self.found.push(FieldProblem { path: self.path.clone(), message, hint });
     }
 }
 
@@ -266,16 +270,20 @@ fn wanted_instead(ty: &Type, value: &Value) -> Option<&'static str> {
 
 /// Warns about what is wrong with a body, which stands at a path of the document. Labels and annotations that are not text
 /// are refused elsewhere.
-pub(crate) fn warn(report: &Report<'_>, base: &Path, slips: impl IntoIterator<Item = Slip>) {
-    let is_label = |slip: &Slip| {
-        let keys: Vec<_> = slip.path.segments().iter().take(2).cloned().collect();
+pub(crate) fn warn(
+    report: &Report<'_>,
+    base: &Path,
+    problems: impl IntoIterator<Item = FieldProblem>,
+) {
+    let is_label = |problem: &FieldProblem| {
+        let keys: Vec<_> = problem.path.segments().iter().take(2).cloned().collect();
         ["labels", "annotations"]
             .iter()
             .any(|field| keys == ["metadata", field].map(|key| Segment::Key(key.into())))
     };
-    for slip in slips.into_iter().filter(|slip| !is_label(slip)) {
-        let at = base.segments().iter().chain(slip.path.segments()).cloned().collect();
-        report.warn_at_key(&at, slip.message, Some(slip.hint));
+    for problem in problems.into_iter().filter(|problem| !is_label(problem)) {
+        let at = base.segments().iter().chain(problem.path.segments()).cloned().collect();
+        report.warn_at_key(&at, problem.message, Some(problem.hint));
     }
 }
 
@@ -297,7 +305,7 @@ fn change(report: &Report<'_>, kinds: &[Gvk], change_: &Mutation) {
         Mutation::Steps(_) => {}
         Mutation::Patch(patch) => match &patch.body {
             PatchBody::Strategic(template) => {
-                let found = of_all(kinds, |kind| slips(kind, template.document()));
+                let found = of_all(kinds, |kind| problems(kind, template.document()));
                 warn(report, &patch.path, found);
             }
             PatchBody::Json(operations) => {
@@ -305,9 +313,10 @@ fn change(report: &Report<'_>, kinds: &[Gvk], change_: &Mutation) {
                     let op = operation.str_at(["op"]).unwrap_or_default();
                     let pointer = operation.str_at(["path"]).unwrap_or_default();
                     let value = operation.get("value").filter(|_| matches!(op, "add" | "replace"));
-                    for slip in of_all(kinds, |kind| slips_at(kind, pointer, value)) {
+                    for problem in of_all(kinds, |kind| problems_at(kind, pointer, value)) {
                         let place = report.place(&patch.path);
-                        report.add(Diagnostic::warning(slip.message).at(place).hint(slip.hint));
+                        report
+                            .add(Diagnostic::warning(problem.message).at(place).hint(problem.hint));
                     }
                 }
             }
@@ -317,12 +326,12 @@ fn change(report: &Report<'_>, kinds: &[Gvk], change_: &Mutation) {
 }
 
 /// What is wrong for every one of some kinds, in the words for the first.
-fn of_all(kinds: &[Gvk], look: impl Fn(&Gvk) -> Vec<Slip>) -> Vec<Slip> {
+fn of_all(kinds: &[Gvk], check: impl Fn(&Gvk) -> Vec<FieldProblem>) -> Vec<FieldProblem> {
     let Some((first, others)) = kinds.split_first() else { return Vec::new() };
-    let mut found = look(first);
+    let mut found = check(first);
     for other in others {
-        let there = look(other);
-        found.retain(|slip| there.iter().any(|other| other.path == slip.path));
+        let there = check(other);
+        found.retain(|problem| there.iter().any(|other| other.path == problem.path));
     }
     found
 }
@@ -394,8 +403,8 @@ mod tests {
     use super::*;
 
     fn told(api_version: &str, kind: &str, object: &Value) -> Vec<String> {
-        let found = slips(&Gvk::new(api_version, kind), object);
-        found.into_iter().map(|slip| format!("{} ({})", slip.message, slip.hint)).collect()
+        let found = problems(&Gvk::new(api_version, kind), object);
+        found.into_iter().map(|problem| format!("{} ({})", problem.message, problem.hint)).collect()
     }
 
     #[test]
@@ -447,20 +456,20 @@ mod tests {
     #[test]
     fn pointers_are_followed() {
         let told = |pointer: &str, value: &Value| {
-            slips_at(&Gvk::new("v1", "Pod"), pointer, Some(value)).len()
+            problems_at(&Gvk::new("v1", "Pod"), pointer, Some(value)).len()
         };
         assert_eq!(told("/spec/containers/0/imagePullPolicy", &value!("Always")), 0);
         assert_eq!(told("/spec/containers/-/x", &value!("Always")), 1);
         assert_eq!(told("/spec/contianers/0", &value!({})), 1);
         assert_eq!(told("/metadata/labels/a~1b", &value!(true)), 1);
-        assert_eq!(metadata_slips("/labels/a", &value!(1)).len(), 1);
-        assert_eq!(metadata_slips("/labels/a", &value!("1")).len(), 0);
+        assert_eq!(metadata_problems("/labels/a", &value!(1)).len(), 1);
+        assert_eq!(metadata_problems("/labels/a", &value!("1")).len(), 0);
     }
 
     #[test]
     fn a_patch_must_be_wrong_for_every_kind() {
         let kinds = [Gvk::new("v1", "Pod"), Gvk::new("apps/v1", "Deployment")];
-        let wrong = |patch: &Value| of_all(&kinds, |kind| slips(kind, patch)).len();
+        let wrong = |patch: &Value| of_all(&kinds, |kind| problems(kind, patch)).len();
         assert_eq!(wrong(&value!({"spec": {"replicas": 3, "template": {}}})), 0);
         assert_eq!(wrong(&value!({"spec": {"replicaz": 3}})), 1);
     }

@@ -1,4 +1,5 @@
-//! Reading documents that people wrote: every slip is reported with its place, and reading goes on.
+//! Reads documents that people wrote: every mistake is reported with its place, and reading goes on. The texts for an
+//! unknown field, a wrong type and a missing field are here.
 //!
 //! Which fields there are is written in `kiln_fields`, from which the reference is printed, too.
 
@@ -71,6 +72,11 @@ impl<'d> Report<'d> {
         self.add(Diagnostic::warning(message).at(self.places().key(path)).maybe_hint(hint));
     }
 
+    /// An error for a field that its map does not have.
+    pub(crate) fn unknown_field(&self, path: &Path, hint: impl Into<String>) {
+        self.error_at_key(path, format!("unknown field {path}"), Some(hint.into()));
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         self.found.borrow().iter().any(|found| found.severity == Severity::Error)
     }
@@ -133,8 +139,7 @@ impl<'d, 'r> Node<'d, 'r> {
                         format!("the fields here are {}", names.join(", "))
                     }
                 };
-                let at = self.path.join(key);
-                self.report.error_at_key(&at, format!("unknown field {at}"), Some(hint));
+                self.report.unknown_field(&self.path.join(key), hint);
             }
         }
         Some(fields)
