@@ -2,7 +2,7 @@
 
 use kiln_rules::{ForEach, Scope};
 
-use crate::fields::{Fields, Node};
+use crate::document_reader::{Fields, Node};
 use crate::kyverno::entries;
 use crate::kyverno::parse::conditions;
 

@@ -3,7 +3,7 @@
 use kiln_pattern::Anchor;
 use kiln_value::{Path, Value};
 
-use crate::fields::Node;
+use crate::document_reader::Node;
 use crate::kyverno::filters::Block;
 use crate::kyverno::parse::{PolicyDoc, RuleDoc};
 
