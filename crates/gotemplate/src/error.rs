@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 
 use kiln_diagnostic::Fault;
+use kiln_value::Str;
 
 /// A template that does not parse, or a rendering that failed; what it has to say is in [`Fault`].
 ///
@@ -16,6 +17,7 @@ struct Inner {
     fault: Fault<ErrorKind>,
     go_prefix: String,
     partial: String,
+    file: Str,
 }
 
 /// What kind of thing went wrong.
@@ -25,6 +27,8 @@ pub enum ErrorKind {
     Parse,
     /// The template cannot be rendered with this data.
     Exec,
+    /// The template stopped itself with a message for its user: Helm's `fail` and `required`.
+    Stopped,
     /// A budget is used up.
     Limit,
 }
@@ -32,12 +36,30 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, span: Range<usize>, message: impl Into<String>) -> Self {
         let fault = Fault::new(kind, span, message);
-        Error(Box::new(Inner { fault, go_prefix: String::new(), partial: String::new() }))
+        Error(Box::new(Inner {
+            fault,
+            go_prefix: String::new(),
+            partial: String::new(),
+            file: Str::default(),
+        }))
     }
 
     #[must_use]
     pub(crate) fn with_go_prefix(mut self, prefix: String) -> Self {
         self.0.go_prefix = prefix;
+        self
+    }
+
+    /// The same error in a template that was called from another one.
+    #[must_use]
+    pub(crate) fn called_from(mut self, prefix: &str) -> Self {
+        self.0.go_prefix.insert_str(0, prefix);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn in_file(mut self, name: &Str) -> Self {
+        self.0.file = name.clone();
         self
     }
 
@@ -56,6 +78,11 @@ impl Error {
     /// The message as Go's `text/template` words it, with the name of the template, line and column.
     pub fn go_text(&self) -> String {
         format!("{}{}", self.0.go_prefix, self.message())
+    }
+
+    /// The name of the text that the span is in, which is one of several for a [`crate::TemplateSet`].
+    pub fn file(&self) -> &str {
+        &self.0.file
     }
 
     /// What was written before the error.
@@ -87,6 +114,8 @@ pub(crate) enum Refusal {
     Failed(String),
     /// The same, and what to do next.
     Refused(String, &'static str),
+    /// The words of a template that stops itself.
+    Stopped(String),
     /// A budget is used up.
     Limit(String),
 }

@@ -5,7 +5,7 @@ use kiln_value::Str;
 use crate::MissingKey;
 use crate::error::{Error, Refusal};
 use crate::exec::{Exec, Operand};
-use crate::functions::{Function, Type};
+use crate::functions::{Calls, Function, Type};
 use crate::marked::keeps_marks;
 use crate::methods;
 use crate::number::Number;
@@ -143,6 +143,10 @@ impl<'e> Exec<'e> {
             }
             Dyn::Missing => Ok(Operand::plain(Dyn::Missing)),
             Dyn::Nil => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
+            // Go looks for a method first.
+            value if let Some(method) = methods::find(value, name) => {
+                self.method(dot, receiver, method, arguments, last)
+            }
             Dyn::Map(_) if !arguments.is_empty() || last.is_some() => {
                 Err(self.error(format!("{name} is not a method but has arguments")))
             }
@@ -151,12 +155,16 @@ impl<'e> Exec<'e> {
                     (Some(found), _) => found,
                     (None, _) if map.is_record => {
                         let fields = map.keys().join(", .");
-                        let message = format!("can't evaluate field {name} in this template");
+                        let of = map.named.map_or("in this template".to_owned(), |named| {
+                            format!("in type {}", named.name)
+                        });
+                        let message = format!("can't evaluate field {name} {of}");
                         let hint = format!("the fields are .{fields}");
                         return Err(self.error(message).maybe_hint(Some(hint)));
                     }
                     (None, MissingKey::Default) => Dyn::Missing,
                     (None, MissingKey::Zero) if map.of_text => Dyn::from(""),
+                    (None, MissingKey::Zero) if map.is_files() => Dyn::Bytes([].into()),
                     (None, MissingKey::Zero) => Dyn::Nil,
                     (None, MissingKey::Error) => {
                         let name = kiln_text::quote::quote(name);
@@ -165,13 +173,10 @@ impl<'e> Exec<'e> {
                 };
                 Ok(Operand { value: found, boxed: !map.of_text })
             }
-            value => match methods::find(value, name) {
-                Some(method) => self.method(dot, receiver, method, arguments, last),
-                None => {
-                    let found = if receiver.boxed { "interface {}" } else { value.type_name() };
-                    Err(self.error(format!("can't evaluate field {name} in type {found}")))
-                }
-            },
+            value => {
+                let found = if receiver.boxed { "interface {}" } else { value.type_name() };
+                Err(self.error(format!("can't evaluate field {name} in type {found}")))
+            }
         }
     }
 
@@ -233,6 +238,21 @@ impl<'e> Exec<'e> {
         } else {
             let mut values = Vec::with_capacity(given);
             self.arguments(dot, function, arguments, last, &mut values)?;
+            match function.calls {
+                Calls::Nothing => {}
+                Calls::Template | Calls::Text => {
+                    self.look_at(node);
+                    let [Dyn::Text(text), data] = values.as_slice() else {
+                        return Err(self.error("a template and its data are needed"));
+                    };
+                    let result = match function.calls {
+                        Calls::Template => self.include(text, data.clone())?,
+                        _ => self.tpl(text, data.clone())?,
+                    };
+                    self.leave();
+                    return Ok(Operand::plain(result));
+                }
+            }
             match self.invoke(function, &values) {
                 Ok(result) => {
                     self.at = node;
@@ -364,6 +384,10 @@ impl<'e> Exec<'e> {
             Dyn::Nil if !matches!(declared, Type::Any | Type::Raw) => {
                 Err(self
                     .error(format!("wrong type for value; expected {wanted}; got interface {{}}")))
+            }
+            // What takes any map sees no methods.
+            Dyn::Map(map) if declared == Type::Map && declared.accepts(&Dyn::Map(map.clone())) => {
+                Ok(Dyn::Map(map.under_type(None)))
             }
             value if declared.accepts(&value) => Ok(value),
             value => Err(self.error(format!(

@@ -7,9 +7,9 @@ use crate::format::{self, Sink};
 use crate::functions::Call;
 use crate::marked::Marked;
 use crate::meter::Meter;
-use crate::tree::{Branch, Node, Pipe, TreePart, Trees};
+use crate::tree::{Branch, Found, Node, Pipe, Scope, SourceFile, TreePart, Trees};
 use crate::value::Dyn;
-use crate::{AmbientSources, MissingKey};
+use crate::{AmbientSources, FunctionSet, Limits, Lookup, MissingKey, Options, parse};
 
 /// A value, and whether its declared type is `interface {}` rather than its own.
 #[derive(Clone, Debug)]
@@ -38,37 +38,151 @@ enum Flow {
 
 /// One rendering.
 pub(crate) struct Exec<'e> {
-    pub(crate) trees: &'e Trees,
-    pub(crate) source: &'e str,
-    pub(crate) name: &'e str,
+    pub(crate) scope: Scope<'e>,
     pub(crate) missing_key: MissingKey,
+    functions: FunctionSet,
     pub(crate) meter: &'e Meter,
-    pub(crate) sources: &'e dyn AmbientSources,
-    pub(crate) depth_limit: usize,
-    pub(crate) out: Sink<'e>,
-    /// The template that is being rendered, and the part that was looked at last.
+    sources: &'e dyn AmbientSources,
+    lookup: &'e dyn Lookup,
+    limits: &'e Limits,
+    out: Sink<'e>,
+    /// The file and the template that are being rendered, and the part that was looked at last.
+    pub(crate) file: &'e SourceFile,
     pub(crate) template: &'e str,
     pub(crate) at: TreePart<'e>,
     /// Where Go says an error is: after a call at its last argument, not at the call.
     pub(crate) go_at: TreePart<'e>,
     pub(crate) variables: Vec<(Str, Operand)>,
-    pub(crate) depth: usize,
+    depth: usize,
+}
+
+/// What a rendering works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'e> {
+    pub(crate) meter: &'e Meter,
+    pub(crate) sources: &'e dyn AmbientSources,
+    pub(crate) lookup: &'e dyn Lookup,
+    pub(crate) limits: &'e Limits,
+}
+
+/// Renders one of the templates.
+pub(crate) fn run<'e>(
+    trees: &'e Trees,
+    name: &str,
+    options: &Options,
+    means: Means<'e>,
+    data: Dyn,
+) -> Result<Sink<'e>, Error> {
+    let scope = Scope { trees, outer: None };
+    let Some(found) = scope.find(name) else { return Ok(Sink::new(means.meter)) };
+    let exec = Exec {
+        scope,
+        missing_key: options.missing_key,
+        functions: options.functions,
+        meter: means.meter,
+        sources: means.sources,
+        lookup: means.lookup,
+        limits: means.limits,
+        out: Sink::new(means.meter),
+        file: found.file,
+        template: found.name,
+        at: TreePart::None,
+        go_at: TreePart::None,
+        variables: Vec::new(),
+        depth: 0,
+    };
+    exec.run(found, data)
 }
 
 impl<'e> Exec<'e> {
-    /// Renders the main template.
-    pub(crate) fn run(mut self, data: Dyn) -> Result<Sink<'e>, Error> {
-        let Some(root) = self.trees.named.get(self.name) else { return Ok(self.out) };
-        let dot = Operand::plain(data);
-        self.variables.push((Str::new_static("$"), dot.clone()));
-        match self.list(&dot, root) {
-            Ok(_) => Ok(self.out),
+    fn run(mut self, found: Found<'e>, data: Dyn) -> Result<Sink<'e>, Error> {
+        match self.rendered(found, Operand::plain(data)) {
+            Ok(()) => Ok(self.out),
             Err(error) => Err(error.with_partial(self.out.text)),
         }
     }
 
+    /// Renders a template, which sees nothing of the variables around its call.
+    fn rendered(&mut self, found: Found<'e>, dot: Operand) -> Result<(), Error> {
+        let own = vec![(Str::new_static("$"), dot.clone())];
+        let variables = std::mem::replace(&mut self.variables, own);
+        let caller = (self.file, self.template);
+        (self.file, self.template) = (found.file, found.name);
+        self.list(&dot, found.list)?;
+        self.variables = variables;
+        (self.file, self.template) = caller;
+        Ok(())
+    }
+
+    /// Helm's `include`: a template as a text. An error is that of the template, and says where it was included.
+    pub(crate) fn include(&mut self, name: &str, data: Dyn) -> Result<Dyn, Error> {
+        let Some(found) = self.scope.find(name) else {
+            let name = kiln_text::quote::quote(name);
+            let message =
+                format!("template: no template {name} associated with template \"gotpl\"");
+            return Err(self.fault(message.into(), Some("include")));
+        };
+        let caller = (self.file, self.template, self.at);
+        let out = std::mem::replace(&mut self.out, Sink::new(self.meter));
+        if let Err(error) = self.rendered(found, Operand::plain(present(data))) {
+            (self.file, self.template) = (caller.0, caller.1);
+            self.look_at(caller.2);
+            return Err(match error.kind() {
+                // Endless recursion would tell of every level.
+                ErrorKind::Limit => error,
+                _ => error.called_from(&format!("{}error calling include: ", self.go_prefix())),
+            });
+        }
+        let text = std::mem::replace(&mut self.out, out).finish();
+        Ok(Dyn::Text(text))
+    }
+
+    /// Helm's `tpl`: a text as a template, which sees all named ones and may define more for itself.
+    pub(crate) fn tpl(&mut self, text: &str, data: Dyn) -> Result<Dyn, Error> {
+        const NAME: &str = "gotpl";
+        if !text.contains("{{") {
+            return Ok(Dyn::from(text.replace(crate::NO_VALUE, "")));
+        }
+        self.meter.make(text.len() as u64).map_err(|fault| self.fault(fault, None))?;
+        let failed = |this: &Self, what: &str, error: &Error| {
+            let message = format!("{what} {}: {}", kiln_text::quote::quote(text), error.go_text());
+            match error.kind() {
+                kind @ (ErrorKind::Limit | ErrorKind::Stopped) => {
+                    this.error_of(kind, error.message())
+                }
+                kind => this.error_of(kind, format!("error calling tpl: {message}")),
+            }
+        };
+        let definitions = parse::parse(NAME, text, self.functions, self.limits)
+            .map_err(|error| failed(self, "cannot parse template", &error))?;
+        let mut trees = Trees::default();
+        trees.add(NAME, text, definitions);
+        let scope = Scope { trees: &trees, outer: Some(&self.scope) };
+        let Some(found) = scope.find(NAME) else { return Ok(Dyn::from("")) };
+        let inner = Exec {
+            scope,
+            out: Sink::new(self.meter),
+            file: found.file,
+            template: found.name,
+            at: TreePart::None,
+            go_at: TreePart::None,
+            variables: Vec::new(),
+            missing_key: self.missing_key,
+            functions: self.functions,
+            meter: self.meter,
+            sources: self.sources,
+            lookup: self.lookup,
+            limits: self.limits,
+            depth: self.depth,
+        };
+        let written = inner
+            .run(found, present(data))
+            .map_err(|error| failed(self, "error during tpl function execution for", &error))?;
+        Ok(Dyn::from(written.text.replace(crate::NO_VALUE, "")))
+    }
+
     pub(crate) fn call(&self) -> Call<'e> {
-        Call { meter: self.meter, sources: self.sources }
+        Call { meter: self.meter, sources: self.sources, lookup: self.lookup }
     }
 
     pub(crate) fn look_at(&mut self, part: TreePart<'e>) {
@@ -81,20 +195,26 @@ impl<'e> Exec<'e> {
     }
 
     fn error_of(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
-        let place = |part: TreePart<'_>| (part.at().min(self.source.len()), part.to_string());
-        let (at, context) = place(self.go_at);
-        let before = &self.source[..at];
+        let source = self.file.text.as_str();
+        let at = self.at.at().min(source.len());
+        let end = (at + self.at.to_string().len()).min(source.len());
+        let end = (at..=end).rev().find(|&end| source.is_char_boundary(end)).unwrap_or(at);
+        Error::new(kind, at..end, message).with_go_prefix(self.go_prefix()).in_file(&self.file.name)
+    }
+
+    /// What Go puts before a message: where the template is, and what it looks at.
+    fn go_prefix(&self) -> String {
+        let source = self.file.text.as_str();
+        let at = self.go_at.at().min(source.len());
+        let before = &source[..at];
         let line = before.matches('\n').count() + 1;
         let column = at - before.rfind('\n').map_or(0, |newline| newline + 1);
-        let prefix = format!(
-            "template: {}:{line}:{column}: executing {} at <{context}>: ",
-            self.name,
+        format!(
+            "template: {}:{line}:{column}: executing {} at <{}>: ",
+            self.file.name,
             kiln_text::quote::quote(self.template),
-        );
-        let (at, context) = place(self.at);
-        let end = (at + context.len()).min(self.source.len());
-        let end = (at..=end).rev().find(|&end| self.source.is_char_boundary(end)).unwrap_or(at);
-        Error::new(kind, at..end, message).with_go_prefix(prefix)
+            self.go_at,
+        )
     }
 
     /// A function's own failure; `calling` says which function it was.
@@ -108,6 +228,7 @@ impl<'e> Exec<'e> {
             Refusal::Refused(message, hint) => {
                 self.error(prefixed(message)).maybe_hint(Some(hint.to_owned()))
             }
+            Refusal::Stopped(message) => self.error_of(ErrorKind::Stopped, message),
             Refusal::Limit(message) => self.error_of(ErrorKind::Limit, message),
         }
     }
@@ -119,8 +240,8 @@ impl<'e> Exec<'e> {
     /// Goes one level in; [`Exec::leave`] goes out again.
     pub(crate) fn enter(&mut self) -> Result<(), Error> {
         self.step()?;
-        if self.depth >= self.depth_limit {
-            let limit = self.depth_limit;
+        if self.depth >= self.limits.depth {
+            let limit = self.limits.depth;
             return Err(self.error_of(
                 ErrorKind::Limit,
                 format!("the template goes deeper than {limit} levels of calls and blocks"),
@@ -186,8 +307,15 @@ impl<'e> Exec<'e> {
         }
         self.look_at(TreePart::Action(at, pipe));
         match &value.value {
-            Dyn::Missing | Dyn::Nil => self.write("<no value>"),
+            Dyn::Missing | Dyn::Nil => self.write(crate::NO_VALUE),
             Dyn::Text(text) => self.write_marked(text),
+            // Go asks a struct that is reached through a pointer for its own words.
+            Dyn::Map(map) if let Some(field) = map.named.and_then(|named| named.shown_as) => {
+                match map.get(field) {
+                    Some(Dyn::Text(text)) => self.write_marked(&text),
+                    _ => Ok(()),
+                }
+            }
             other => {
                 let text = format::plain(other, self.meter);
                 let text = text.map_err(|fault| self.fault(fault, None))?;
@@ -294,7 +422,7 @@ impl<'e> Exec<'e> {
         name: &'e Str,
         pipe: Option<&'e Pipe>,
     ) -> Result<(), Error> {
-        let Some((name, list)) = self.trees.named.get_key_value(name.as_str()) else {
+        let Some(found) = self.scope.find(name) else {
             let name = kiln_text::quote::quote(name);
             return Err(self.error(format!("template {name} not defined")));
         };
@@ -302,14 +430,7 @@ impl<'e> Exec<'e> {
             Some(pipe) => self.pipe(dot, pipe)?,
             None => Operand::plain(Dyn::Missing),
         };
-        // A template sees nothing of the variables around its call.
-        let own = vec![(Str::new_static("$"), dot.clone())];
-        let variables = std::mem::replace(&mut self.variables, own);
-        let caller = std::mem::replace(&mut self.template, name.as_str());
-        self.list(&dot, list)?;
-        self.variables = variables;
-        self.template = caller;
-        Ok(())
+        self.rendered(found, dot)
     }
 
     pub(crate) fn assign(&mut self, name: &Str, value: Operand) -> Result<(), Error> {
@@ -320,5 +441,13 @@ impl<'e> Exec<'e> {
             }
             None => Err(self.error(format!("undefined variable: {name}"))),
         }
+    }
+}
+
+/// What a template is given as its data: Go has no value there rather than a nil.
+fn present(data: Dyn) -> Dyn {
+    match data {
+        Dyn::Nil => Dyn::Missing,
+        data => data,
     }
 }

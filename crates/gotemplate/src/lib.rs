@@ -16,6 +16,8 @@
 //! | `format` | `%v`, `printf` |
 //! | [`functions`] | the functions of the language, and the tables |
 //! | `sprig` | sprig's functions, by subject |
+//! | `helm` | Helm's functions, and the types of what its templates are given |
+//! | `set` | texts that share their named templates, rendered one after the other |
 //! | `sketch` | what the output looks like before there is data |
 //! | `meter` | budgets |
 //!
@@ -33,6 +35,7 @@ mod eval;
 mod exec;
 mod format;
 pub mod functions;
+mod helm;
 mod lex;
 mod marked;
 mod meter;
@@ -40,6 +43,7 @@ mod methods;
 mod number;
 mod parse;
 mod semver;
+mod set;
 mod sketch;
 mod sprig;
 mod tree;
@@ -51,9 +55,11 @@ use std::sync::Arc;
 use kiln_value::Value;
 
 pub use error::{Error, ErrorKind};
+pub use helm::{Data, KubeVersion, Lookup, NoLookup, RecordType, ValuesType};
 pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
 pub use marked::DataPart;
 pub use meter::Limits;
+pub use set::{SetRenderer, TemplateSet};
 pub use sketch::Action;
 
 /// Which functions a template can call.
@@ -64,6 +70,10 @@ pub enum FunctionSet {
     Builtin,
     /// Those of the language and sprig's.
     Sprig,
+    /// Sprig's, and those that Helm 3 adds and replaces.
+    Helm3,
+    /// Sprig's, and those that Helm 4 adds and replaces.
+    Helm4,
 }
 
 /// What becomes of a key that a map does not have: the option `missingkey`.
@@ -85,6 +95,8 @@ pub enum Numbers {
     Floats,
     /// Whole ones are `int`.
     Integers,
+    /// As they are: whole ones `int64`, others `float64`.
+    AsTyped,
 }
 
 /// How a template is parsed and rendered.
@@ -144,11 +156,13 @@ impl fmt::Debug for Environment<'_> {
 pub struct Template(Arc<Parsed>);
 
 struct Parsed {
-    name: String,
-    source: String,
     options: Options,
+    /// Of one file.
     trees: tree::Trees,
 }
+
+/// What Go writes for a value that is not there.
+pub(crate) const NO_VALUE: &str = "<no value>";
 
 impl Template {
     /// Parses a template; the name is what messages call it.
@@ -169,14 +183,14 @@ impl Template {
         options: &Options,
         limits: &Limits,
     ) -> Result<Template, Error> {
-        let trees = parse::parse(name, source, options.functions, limits)?;
-        let (name, source) = (name.to_owned(), source.to_owned());
-        Ok(Template(Arc::new(Parsed { name, source, options: *options, trees })))
+        let mut trees = tree::Trees::default();
+        trees.add(name, source, parse::parse(name, source, options.functions, limits)?);
+        Ok(Template(Arc::new(Parsed { options: *options, trees })))
     }
 
     /// The text it was parsed from.
     pub fn source(&self) -> &str {
-        &self.0.source
+        &self.0.trees.files[0].text
     }
 
     /// Renders the template with data, which it sees as `.` and `$`.
@@ -210,28 +224,35 @@ impl Template {
 
     fn run(&self, data: value::Dyn, environment: &Environment<'_>) -> Result<Rendering, Error> {
         let meter = meter::Meter::new(&environment.limits);
-        let exec = exec::Exec {
-            trees: &self.0.trees,
-            source: &self.0.source,
-            name: &self.0.name,
-            missing_key: self.0.options.missing_key,
+        let means = exec::Means {
             meter: &meter,
             sources: environment.sources,
-            depth_limit: environment.limits.depth,
-            out: format::Sink::new(&meter),
-            template: &self.0.name,
-            at: tree::TreePart::None,
-            go_at: tree::TreePart::None,
-            variables: Vec::new(),
-            depth: 0,
+            lookup: &NoLookup,
+            limits: &environment.limits,
         };
-        let format::Sink { text, parts, .. } = exec.run(data)?;
+        let Parsed { options, trees } = &*self.0;
+        let name = &trees.files[0].name;
+        let format::Sink { text, parts, .. } = exec::run(trees, name, options, means, data)?;
         Ok(Rendering { text, data: parts })
+    }
+}
+
+/// Whether a text is a version, as sprig's `semver` reads it.
+pub fn is_version(text: &str) -> bool {
+    semver::Version::parse(text).is_ok()
+}
+
+/// Whether a version meets a constraint, as sprig's `semverCompare` has it. What is not a version or not a constraint
+/// does not.
+pub fn version_meets(constraint: &str, version: &str) -> bool {
+    match (semver::Constraints::parse(constraint), semver::Version::parse(version)) {
+        (Ok(constraints), Ok(version)) => constraints.allow(&version),
+        _ => false,
     }
 }
 
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Template").field(&self.0.source).finish()
+        f.debug_tuple("Template").field(&self.source()).finish()
     }
 }

@@ -7,8 +7,9 @@ use crate::error::Refusal;
 use crate::format;
 use crate::functions::Type::{Int, Text, Time, Version as VersionType};
 use crate::functions::{Call, Function, any, function, int, text};
+use crate::helm;
 use crate::semver::Version;
-use crate::value::Dyn;
+use crate::value::{Dyn, Elem};
 
 /// The method of this name that the value has. The value becomes the first argument.
 pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static Function> {
@@ -16,6 +17,8 @@ pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static Function> {
         Dyn::Time(_) => TIME,
         Dyn::Version(_) => VERSION,
         Dyn::Duration(_) => DURATION,
+        Dyn::Map(map) => map.named?.methods,
+        Dyn::List(list) if list.elem == Elem::Versions => helm::VERSION_SET,
         _ => return None,
     };
     table.iter().find(|method| method.name == name)

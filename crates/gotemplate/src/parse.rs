@@ -9,14 +9,14 @@ use crate::functions;
 use crate::lex::{self, Kind, Token, Tokens};
 use crate::meter::Limits;
 use crate::number::Number;
-use crate::tree::{Branch, Command, Node, Pipe, Pos, Term, TermKind, Trees};
+use crate::tree::{Branch, Command, Definitions, Node, Pipe, Pos, Term, TermKind, is_empty};
 
 struct Parser<'t> {
     name: &'t str,
     tokens: Tokens<'t>,
     at: usize,
     functions: FunctionSet,
-    trees: Trees,
+    definitions: Definitions,
     /// The variables in scope, and how many loops of the same template are open.
     variables: Vec<Str>,
     loops: usize,
@@ -52,18 +52,20 @@ pub(crate) fn parse(
     text: &str,
     functions: FunctionSet,
     limits: &Limits,
-) -> Result<Trees, Error> {
+) -> Result<Definitions, Error> {
     let tokens = lex::tokens(text, limits.source).map_err(|fault| {
-        let (Refusal::Limit(message) | Refusal::Failed(message) | Refusal::Refused(message, _)) =
-            fault;
-        Error::new(ErrorKind::Limit, 0..0, message)
+        let (Refusal::Limit(message)
+        | Refusal::Failed(message)
+        | Refusal::Stopped(message)
+        | Refusal::Refused(message, _)) = fault;
+        Error::new(ErrorKind::Limit, 0..0, message).in_file(&Str::new(name))
     })?;
     let mut parser = Parser {
         name,
         tokens,
         at: 0,
         functions,
-        trees: Trees::default(),
+        definitions: Definitions::new(),
         variables: vec![Str::new_static("$")],
         loops: 0,
         depth: 0,
@@ -89,12 +91,7 @@ pub(crate) fn parse(
         }
     }
     parser.add(Str::new(name), root)?;
-    Ok(parser.trees)
-}
-
-/// Go: a template of nothing but white space may be defined again.
-fn is_empty(list: &[Node]) -> bool {
-    list.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+    Ok(parser.definitions)
 }
 
 impl<'t> Parser<'t> {
@@ -129,6 +126,7 @@ impl<'t> Parser<'t> {
     fn error_at(&self, token: Token<'_>, message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Parse, token.at..token.at + token.text.len(), message)
             .with_go_prefix(format!("template: {}:{}: ", self.name, token.line))
+            .in_file(&Str::new(self.name))
     }
 
     fn unexpected(&self, token: Token<'_>, context: &str) -> Error {
@@ -157,7 +155,8 @@ impl<'t> Parser<'t> {
             let token = self.peek();
             let limit = self.limits.nesting;
             let message = format!("the template nests deeper than {limit} levels");
-            return Err(Error::new(ErrorKind::Limit, token.at..token.at, message));
+            return Err(Error::new(ErrorKind::Limit, token.at..token.at, message)
+                .in_file(&Str::new(self.name)));
         }
         self.depth += 1;
         let result = parse(self);
@@ -166,13 +165,13 @@ impl<'t> Parser<'t> {
     }
 
     fn add(&mut self, name: Str, list: Vec<Node>) -> Result<(), Error> {
-        let known = self.trees.named.get(&name).is_some_and(|known| !is_empty(known));
+        let known = self.definitions.get(&name).is_some_and(|known| !is_empty(known));
         if known && !is_empty(&list) {
             let name = quote(&name);
             return Err(self.error(format!("template: multiple definition of template {name}")));
         }
         if !known {
-            self.trees.named.insert(name, list);
+            self.definitions.insert(name, list);
         }
         Ok(())
     }

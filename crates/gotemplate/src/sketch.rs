@@ -20,8 +20,8 @@ impl Template {
     /// stands what `shown` says.
     pub fn sketch(&self, shown: &mut dyn FnMut(&Action) -> String) -> String {
         let mut sketch = Sketch { trees: &self.0.trees, out: String::new(), shown };
-        if let Some(root) = self.0.trees.named.get(self.0.name.as_str()) {
-            sketch.list(root, 0);
+        if let Some(root) = self.0.trees.named.get(self.0.trees.files[0].name.as_str()) {
+            sketch.list(&root.list, 0);
         }
         sketch.out
     }
@@ -51,8 +51,8 @@ impl Sketch<'_> {
                 }
                 Node::Template(_, name, _) => {
                     let trees = self.trees;
-                    if let Some(list) = trees.named.get(name.as_str()).filter(|_| depth < DEPTH) {
-                        self.list(list, depth + 1);
+                    if let Some(found) = trees.named.get(name.as_str()).filter(|_| depth < DEPTH) {
+                        self.list(&found.list, depth + 1);
                     }
                 }
             }

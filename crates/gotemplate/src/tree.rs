@@ -11,10 +11,74 @@ use crate::number::Number;
 /// Where a node begins, in bytes.
 pub(crate) type Pos = u32;
 
-/// A set of named templates.
+/// The templates of one text, by their names.
+pub(crate) type Definitions = BTreeMap<Str, Vec<Node>>;
+
+/// Named templates, of one text or of several that share them.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    pub(crate) named: BTreeMap<Str, Vec<Node>>,
+    pub(crate) files: Vec<SourceFile>,
+    pub(crate) named: BTreeMap<Str, Definition>,
+}
+
+/// A text that templates were parsed from.
+#[derive(Debug)]
+pub(crate) struct SourceFile {
+    pub(crate) name: Str,
+    pub(crate) text: String,
+}
+
+/// A named template, and which file defines it.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    file: usize,
+    pub(crate) list: Vec<Node>,
+}
+
+impl Trees {
+    /// Takes over what a text defines. As in Go a later definition replaces an earlier one, unless it is empty.
+    pub(crate) fn add(&mut self, name: &str, text: &str, definitions: Definitions) {
+        let file = self.files.len();
+        self.files.push(SourceFile { name: Str::new(name), text: text.to_owned() });
+        for (name, list) in definitions {
+            if !is_empty(&list) || !self.named.contains_key(&name) {
+                self.named.insert(name, Definition { file, list });
+            }
+        }
+    }
+}
+
+/// Go: a template of nothing but white space may be defined again.
+pub(crate) fn is_empty(list: &[Node]) -> bool {
+    list.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+}
+
+/// Where templates are looked for: in a text, then in what is around it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'t> {
+    pub(crate) trees: &'t Trees,
+    pub(crate) outer: Option<&'t Scope<'t>>,
+}
+
+/// A template that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) list: &'t [Node],
+    pub(crate) file: &'t SourceFile,
+}
+
+impl<'t> Scope<'t> {
+    pub(crate) fn find(&self, name: &str) -> Option<Found<'t>> {
+        let mut scope = *self;
+        loop {
+            if let Some((name, found)) = scope.trees.named.get_key_value(name) {
+                let file = &scope.trees.files[found.file];
+                return Some(Found { name, list: &found.list, file });
+            }
+            scope = *scope.outer?;
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -6,11 +6,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use kiln_text::{Duration, Time};
 use kiln_value::{Number, Str, Value};
 
 use crate::Numbers;
+use crate::functions::Function;
+use crate::helm;
 use crate::marked::Marked;
 use crate::semver::Version;
 
@@ -29,11 +32,60 @@ pub(crate) enum Dyn {
     Float(f64),
     Complex(f64, f64),
     Text(Marked),
+    /// A slice of bytes: the contents of a file.
+    Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
     Time(Rc<Time>),
     Duration(Duration),
     Version(Rc<Version>),
+}
+
+/// A Go type with a name of its own.
+#[derive(Debug)]
+pub(crate) struct GoType {
+    pub(crate) name: &'static str,
+    pub(crate) methods: &'static [Function],
+    /// The field that it prints as, if it is a `Stringer`.
+    pub(crate) shown_as: Option<&'static str>,
+    /// The fields of a struct in their order.
+    pub(crate) fields: &'static [GoField],
+    /// How many of its first fields are those of a struct inside of it.
+    pub(crate) embedded: usize,
+}
+
+/// A field of a struct.
+#[derive(Debug)]
+pub(crate) struct GoField {
+    pub(crate) name: &'static str,
+    /// What JSON calls it.
+    pub(crate) json: &'static str,
+    /// Whether JSON leaves it out if it is empty.
+    pub(crate) omit_empty: bool,
+}
+
+impl GoField {
+    /// A field that JSON calls like Go does.
+    pub(crate) const fn plain(name: &'static str) -> Self {
+        GoField { name, json: name, omit_empty: false }
+    }
+
+    /// A field with a name for JSON, which leaves it out if it is empty.
+    pub(crate) const fn optional(name: &'static str, json: &'static str) -> Self {
+        GoField { name, json, omit_empty: true }
+    }
+}
+
+impl GoType {
+    /// A type of maps with methods.
+    pub(crate) const fn map(name: &'static str, methods: &'static [Function]) -> Self {
+        GoType { name, methods, shown_as: None, fields: &[], embedded: 0 }
+    }
+
+    /// A struct.
+    pub(crate) const fn record(name: &'static str, fields: &'static [GoField]) -> Self {
+        GoType { name, methods: &[], shown_as: None, fields, embedded: 0 }
+    }
 }
 
 /// What the elements of a list are declared to be.
@@ -43,6 +95,8 @@ pub(crate) enum Elem {
     Text,
     Int,
     Lists,
+    /// API versions, with a method that looks for one.
+    Versions,
 }
 
 /// A slice; never changed once made.
@@ -63,6 +117,8 @@ pub(crate) struct Map {
     pub(crate) of_text: bool,
     /// Whether it has exactly the keys it has: a struct in Go.
     pub(crate) is_record: bool,
+    /// The Go type of its own that it has, which may have methods.
+    pub(crate) named: Option<&'static GoType>,
     body: Rc<Body>,
 }
 
@@ -120,8 +176,19 @@ impl Map {
         Map {
             of_text: false,
             is_record: false,
+            named: None,
             body: Rc::new(Body(RefCell::new(Entries::Own(entries)))),
         }
+    }
+
+    /// Whether it holds the files of a chart.
+    pub(crate) fn is_files(&self) -> bool {
+        self.named.is_some_and(|named| std::ptr::eq(named, &raw const helm::FILES))
+    }
+
+    /// The same map under another Go type.
+    pub(crate) fn under_type(&self, named: Option<&'static GoType>) -> Map {
+        Map { named, ..self.clone() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -215,7 +282,8 @@ impl Dyn {
             Value::Bool(truth) => Dyn::Bool(*truth),
             Value::Number(number) => match (numbers, number) {
                 (Numbers::Integers, Number::Int(int)) => Dyn::Int(*int),
-                (Numbers::Integers, Number::UInt(uint)) => Dyn::Uint64(*uint),
+                (Numbers::AsTyped, Number::Int(int)) => Dyn::Int64(*int),
+                (Numbers::Integers | Numbers::AsTyped, Number::UInt(uint)) => Dyn::Uint64(*uint),
                 _ => Dyn::Float(number.as_f64()),
             },
             Value::String(text) => Dyn::Text(Marked::data(text.clone())),
@@ -227,6 +295,7 @@ impl Dyn {
                 Dyn::Map(Map {
                     of_text: false,
                     is_record: false,
+                    named: None,
                     body: Rc::new(Body(RefCell::new(entries))),
                 })
             }
@@ -273,7 +342,7 @@ impl Dyn {
         match self {
             Dyn::Text(text) => text.has_data(),
             Dyn::List(list) => !list.items().is_empty(),
-            Dyn::Map(_) | Dyn::Version(_) => true,
+            Dyn::Map(_) | Dyn::Version(_) | Dyn::Bytes(_) => true,
             _ => false,
         }
     }
@@ -313,8 +382,10 @@ impl Dyn {
             Dyn::Float(float) => *float != 0.0,
             Dyn::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
             Dyn::Text(text) => !text.is_empty(),
+            Dyn::Bytes(bytes) => !bytes.is_empty(),
             Dyn::List(list) => !list.items().is_empty(),
-            Dyn::Map(map) => map.len() > 0,
+            // A struct is true, whatever is in it.
+            Dyn::Map(map) => map.is_record || map.len() > 0,
             Dyn::Duration(duration) => duration.as_nanos() != 0,
             Dyn::Time(_) | Dyn::Version(_) => true,
         }
@@ -332,12 +403,15 @@ impl Dyn {
             Dyn::Float(_) => "float64",
             Dyn::Complex(..) => "complex128",
             Dyn::Text(_) => "string",
+            Dyn::Bytes(_) => "[]uint8",
             Dyn::List(list) => match list.elem {
                 Elem::Any => "[]interface {}",
                 Elem::Text => "[]string",
                 Elem::Int => "[]int",
                 Elem::Lists => "[][]interface {}",
+                Elem::Versions => "chartutil.VersionSet",
             },
+            Dyn::Map(Map { named: Some(named), .. }) => named.name,
             Dyn::Map(map) if map.of_text => "map[string]string",
             Dyn::Map(_) => "map[string]interface {}",
             Dyn::Time(_) => "time.Time",
@@ -350,7 +424,8 @@ impl Dyn {
     pub(crate) fn kind_name(&self) -> &'static str {
         match self {
             Dyn::Missing | Dyn::Nil => "invalid",
-            Dyn::List(_) => "slice",
+            Dyn::List(_) | Dyn::Bytes(_) => "slice",
+            Dyn::Map(map) if map.is_record => "struct",
             Dyn::Map(_) => "map",
             Dyn::Time(_) => "struct",
             Dyn::Duration(_) => "int64",

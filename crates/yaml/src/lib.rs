@@ -56,7 +56,9 @@ pub use comments::first_comment;
 pub use data::{Datum, TextWithData};
 pub use document::{Document, Reader, read, read_bytes};
 pub use emitter::emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emit_into};
-pub use node::{Comments, Node, NodeKind, NodeStyle, emit_node, emit_nodes, read_nodes};
+pub use node::{
+    Comments, Node, NodeKind, NodeStyle, emit_node, emit_nodes, emit_pretty, read_nodes,
+};
 pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
 pub use resolve::resolve_plain;
 pub use rewrite::rewrite;

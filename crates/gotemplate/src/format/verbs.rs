@@ -68,6 +68,15 @@ impl<'m> Printer<'m> {
                 'v' | 's' | 'x' | 'X' | 'q' => self.marked(text, verb),
                 _ => self.bad(value, verb),
             },
+            Dyn::Bytes(bytes) => match verb {
+                's' | 'x' | 'X' | 'q' => {
+                    self.marked(&Marked::data(String::from_utf8_lossy(bytes).into_owned()), verb)
+                }
+                _ => {
+                    let items = bytes.iter().map(|byte| Dyn::Uint8(*byte)).collect();
+                    self.value(&Dyn::list(items), verb, depth)
+                }
+            },
             Dyn::List(list) => {
                 let (open, between, close) = match self.flags.sharp_v {
                     true => (format!("{}{{", value.type_name()), ", ", "}"),
@@ -81,6 +90,21 @@ impl<'m> Printer<'m> {
                     self.value(item, verb, depth + 1)?;
                 }
                 self.out.push(close)
+            }
+            Dyn::Map(map) if let Some(named) = map.named.filter(|_| map.is_record) => {
+                self.out.push(if named.embedded > 0 { "{{" } else { "{" })?;
+                for (position, field) in named.fields.iter().enumerate() {
+                    let inner_ends = position == named.embedded && position > 0;
+                    self.out.push(if inner_ends {
+                        "} "
+                    } else if position > 0 {
+                        " "
+                    } else {
+                        ""
+                    })?;
+                    self.value(&map.get(field.name).unwrap_or(Dyn::Nil), verb, depth + 1)?;
+                }
+                self.out.push("}")
             }
             Dyn::Map(map) => {
                 let (open, between, close) = match self.flags.sharp_v {

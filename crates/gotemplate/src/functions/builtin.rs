@@ -63,8 +63,9 @@ fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
 fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let length = match any(arguments, 0) {
         Dyn::Text(text) => text.len(),
+        Dyn::Bytes(bytes) => bytes.len(),
         Dyn::List(list) => list.items().len(),
-        Dyn::Map(map) => map.len(),
+        Dyn::Map(map) if !map.is_record => map.len(),
         Dyn::Missing => return Err("reflect: call of reflect.Value.Type on zero Value".into()),
         Dyn::Nil => return Err("len of nil pointer".into()),
         other => return Err(format!("len of type {}", other.type_name()).into()),
@@ -91,10 +92,11 @@ fn index(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
                 found.ok_or("reflect: string index out of range")?
             }
             Dyn::Map(map) => match index {
-                Dyn::Text(key) => match (map.get(key), map.of_text) {
-                    (Some(found), _) => found,
-                    (None, true) => Dyn::from(""),
-                    (None, false) => Dyn::Nil,
+                Dyn::Text(key) => match map.get(key) {
+                    Some(found) => found,
+                    None if map.of_text => Dyn::from(""),
+                    None if map.is_files() => Dyn::Bytes([].into()),
+                    None => Dyn::Nil,
                 },
                 Dyn::Missing | Dyn::Nil => {
                     return Err("value is nil; should be of type string".into());

@@ -4,7 +4,9 @@ mod builtin;
 mod compare;
 mod escape;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use kiln_diagnostic::did_you_mean;
 use kiln_value::Str;
@@ -12,7 +14,7 @@ use kiln_value::Str;
 use crate::error::Refusal;
 use crate::meter::Meter;
 use crate::value::{Dyn, Map};
-use crate::{AmbientSources, FunctionSet, sprig};
+use crate::{AmbientSources, FunctionSet, Lookup, helm, sprig};
 
 /// A function that templates can call.
 pub struct Function {
@@ -21,7 +23,19 @@ pub struct Function {
     /// The type of any further arguments.
     pub(crate) more: Option<Type>,
     pub(crate) run: FunctionBody,
+    /// Which templates it renders: the evaluator does that itself.
+    pub(crate) calls: Calls,
     pub(crate) about: &'static str,
+}
+
+/// Which templates a function renders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    Nothing,
+    /// The one that its first argument names.
+    Template,
+    /// The one that its first argument is.
+    Text,
 }
 
 type FunctionBody = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
@@ -70,7 +84,9 @@ impl Type {
             Type::Uint32 => false,
             Type::Bool => matches!(value, Dyn::Bool(_)),
             Type::Float => matches!(value, Dyn::Float(_)),
-            Type::Map => matches!(value, Dyn::Map(map) if !map.of_text),
+            Type::Map => {
+                matches!(value, Dyn::Map(map) if !map.of_text && !map.is_record && !map.is_files())
+            }
             Type::Time => matches!(value, Dyn::Time(_)),
             Type::Version => matches!(value, Dyn::Version(_)),
         }
@@ -81,6 +97,7 @@ impl Type {
 pub(crate) struct Call<'c> {
     pub(crate) meter: &'c Meter,
     pub(crate) sources: &'c dyn AmbientSources,
+    pub(crate) lookup: &'c dyn Lookup,
 }
 
 /// A row of a table.
@@ -91,7 +108,13 @@ pub(crate) const fn function(
     run: FunctionBody,
     about: &'static str,
 ) -> Function {
-    Function { name, parameters, more, run, about }
+    Function { name, parameters, more, run, calls: Calls::Nothing, about }
+}
+
+/// A row of a function that renders a template with data.
+pub(crate) const fn template(name: &'static str, calls: Calls, about: &'static str) -> Function {
+    let run = |_: &Call<'_>, _: &[Dyn]| Err(Refusal::Failed(String::new()));
+    Function { name, parameters: &[Type::Text, Type::Any], more: None, run, calls, about }
 }
 
 impl Function {
@@ -124,31 +147,41 @@ impl fmt::Debug for Function {
 
 /// All functions of a set, by name.
 pub fn functions(set: FunctionSet) -> Vec<&'static Function> {
-    let mut all: Vec<&'static Function> = match set {
-        FunctionSet::Builtin => builtin::TABLE.iter().collect(),
-        FunctionSet::Sprig => {
-            let sprig = sprig::TABLES.iter().flat_map(|table| table.iter());
-            let replaced = |f: &&Function| !sprig.clone().any(|other| other.name == f.name);
-            builtin::TABLE.iter().filter(replaced).chain(sprig.clone()).collect()
-        }
-    };
-    all.sort_by_key(|function| function.name);
-    all
+    index(set).values().copied().collect()
 }
 
 pub(crate) fn find(name: &str, set: FunctionSet) -> Option<&'static Function> {
-    let sprig = sprig::TABLES.iter().flat_map(|table| table.iter());
-    let mut sprig = sprig.filter(|_| set == FunctionSet::Sprig);
-    // Sprig's `slice` replaces the one of the language.
-    sprig
-        .find(|function| function.name == name)
-        .or_else(|| builtin::TABLE.iter().find(|function| function.name == name))
+    index(set).get(name).copied()
+}
+
+type Index = BTreeMap<&'static str, &'static Function>;
+
+/// The functions of a set by name. A chart names some ten thousand, so they are not looked for one by one.
+fn index(set: FunctionSet) -> &'static Index {
+    static INDICES: [OnceLock<Index>; 4] = [const { OnceLock::new() }; 4];
+    // Later tables replace functions of earlier ones: sprig's `slice` that of the language.
+    let sprig = || sprig::TABLES.iter().copied();
+    let (at, tables): (usize, Vec<&'static [Function]>) = match set {
+        FunctionSet::Builtin => (0, vec![builtin::TABLE]),
+        FunctionSet::Sprig => (1, [builtin::TABLE].into_iter().chain(sprig()).collect()),
+        FunctionSet::Helm3 | FunctionSet::Helm4 => {
+            let both =
+                [builtin::TABLE].into_iter().chain(sprig()).chain(helm::TABLES.iter().copied());
+            let also = (set == FunctionSet::Helm4).then_some(helm::ONLY_HELM_4);
+            (if set == FunctionSet::Helm4 { 3 } else { 2 }, both.chain(also).collect())
+        }
+    };
+    INDICES[at].get_or_init(|| {
+        tables.into_iter().flatten().map(|function| (function.name, function)).collect()
+    })
 }
 
 /// What was probably meant by a name that is not there.
 pub(crate) fn suggest(name: &str, set: FunctionSet) -> Option<String> {
     match name {
-        "toYaml" | "include" | "required" | "tpl" | "lookup" | "fromYaml" => {
+        "toYaml" | "include" | "required" | "tpl" | "lookup" | "fromYaml"
+            if matches!(set, FunctionSet::Builtin | FunctionSet::Sprig) =>
+        {
             return Some("it is one of Helm's own functions; toJson and fail are there".to_owned());
         }
         "env" | "expandenv" => {

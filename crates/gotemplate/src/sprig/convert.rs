@@ -13,6 +13,10 @@ use crate::value::Dyn;
 pub(super) fn text_of(value: &Dyn, meter: &Meter) -> Result<Marked, Refusal> {
     match value {
         Dyn::Text(text) => Ok(text.clone()),
+        Dyn::Bytes(bytes) => {
+            meter.make(bytes.len() as u64)?;
+            Ok(Marked::data(String::from_utf8_lossy(bytes).into_owned()))
+        }
         other => format::plain(other, meter),
     }
 }

@@ -140,7 +140,10 @@ fn dig(_: &Call<'_>, a: &[Dyn]) -> Result {
     }
     let mut at = root.clone();
     for step in path {
-        let Dyn::Map(map) = &at else {
+        let Some(map) = (match &at {
+            Dyn::Map(map) if map.named.is_none() => Some(map),
+            _ => None,
+        }) else {
             let found = if at.is_nil() { "nil" } else { at.type_name() };
             return Err(format!(
                 "interface conversion: interface {{}} is {found}, not map[string]interface {{}}"

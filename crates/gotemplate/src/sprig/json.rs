@@ -1,5 +1,7 @@
 //! Values to JSON and back, and deep copies and comparisons, all counted.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kiln_value::{Key, Number, Str, Value, json};
 
 use super::json_syntax;
@@ -64,7 +66,7 @@ fn with_strings_marked(text: String, meter: &Meter) -> Result {
     Ok(Dyn::Text(Marked::with_parts(Str::from(text), parts)))
 }
 
-fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
+pub(crate) fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
     meter.step(1)?;
     // Indentation grows with the depth.
     meter.make(8 + 2 * depth as u64)?;
@@ -87,9 +89,24 @@ fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value> {
             meter.make(text.len() as u64)?;
             Value::String(text.clone().into_text())
         }
+        Dyn::Bytes(bytes) => {
+            meter.make(bytes.len() as u64 * 2)?;
+            Value::from(STANDARD.encode(bytes))
+        }
         Dyn::List(list) => {
             let items = list.items().iter().map(|item| value_of(item, meter, depth + 1));
             Value::from(items.collect::<Result<Vec<Value>>>()?)
+        }
+        Dyn::Map(map) if map.is_record && map.named.is_some() => {
+            let fields = map.named.map_or(&[][..], |named| named.fields);
+            let mut entries = Vec::with_capacity(fields.len());
+            for field in fields {
+                let item = map.get(field.name).unwrap_or(Dyn::Nil);
+                if item.is_true() || !field.omit_empty {
+                    entries.push((Key::new(field.json), value_of(&item, meter, depth + 1)?));
+                }
+            }
+            Value::Map(kiln_value::Map::from_unique(entries))
         }
         Dyn::Map(map) => {
             let mut entries = Vec::with_capacity(map.len());
@@ -126,7 +143,10 @@ pub(super) fn copy_of(value: &Dyn, meter: &Meter, depth: usize) -> Result {
         Dyn::Map(map) => {
             let entries = map.entries().into_iter();
             let copies = entries.map(|(key, item)| Ok((key, copy_of(&item, meter, depth + 1)?)));
-            Dyn::map(copies.collect::<Result<Vec<_>>>()?)
+            let Dyn::Map(copy) = Dyn::map(copies.collect::<Result<Vec<_>>>()?) else {
+                return Ok(Dyn::Nil);
+            };
+            Dyn::Map(copy.under_type(map.named))
         }
         other => other.clone(),
     })

@@ -3,7 +3,7 @@
 use kiln_text::quote::quote;
 
 /// What is wrong with a text; nothing if Go would read it.
-pub(super) fn problem(source: &str) -> Option<String> {
+pub(crate) fn problem(source: &str) -> Option<String> {
     let mut scanner =
         Scanner { bytes: source.as_bytes(), at: 0, open: Vec::new(), too_large: None };
     scanner.document().err().or(scanner.too_large)

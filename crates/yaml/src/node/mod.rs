@@ -9,7 +9,7 @@ mod scalar;
 mod write;
 
 pub use read::read_nodes;
-pub use write::{emit_node, emit_nodes};
+pub use write::{emit_node, emit_nodes, emit_pretty};
 
 pub use crate::notes::Comments;
 

@@ -4,9 +4,12 @@
 //! Comments wait in the emitter until a place comes where they can be written, as they do in go-yaml: what it does
 //! with comments in odd places follows from that.
 
+use kiln_value::{Number, Value};
+
 use super::read::plain_tag;
 use super::scalar::{Shape, escape, needs_escape};
 use super::{Comments, Node, NodeKind, NodeStyle};
+use crate::emitter::order;
 use crate::emitter::style::is_break;
 
 /// Documents with `---` between them. Nodes that are not documents stand for one each.
@@ -21,6 +24,40 @@ pub fn emit_nodes<'n>(documents: impl IntoIterator<Item = &'n Node>) -> String {
 /// One node as a document.
 pub fn emit_node(node: &Node) -> String {
     emit_nodes([node])
+}
+
+/// A value as go-yaml v3 writes it with an indentation of two, lists indented below their keys.
+pub fn emit_pretty(value: &Value) -> String {
+    let mut emitter = Emitter { indent_lists: true, ..Emitter::new() };
+    emitter.document(&node_of(value));
+    emitter.out
+}
+
+fn node_of(value: &Value) -> Node {
+    match value {
+        Value::Null => Node::scalar("null"),
+        Value::Bool(truth) => Node::scalar(truth.to_string()),
+        Value::Number(Number::Float(float)) => Node::scalar(kiln_text::float::print(*float)),
+        Value::Number(number) => Node::scalar(number.to_string()),
+        // go-yaml: a text of several lines is a block.
+        Value::String(text) if text.contains('\n') => {
+            Node { style: NodeStyle::LITERAL, ..Node::text(text.as_str()) }
+        }
+        Value::String(text) => Node::text(text.as_str()),
+        Value::List(list) => Node::list(list.iter().map(node_of).collect()),
+        Value::Map(map) => {
+            let entries = map.as_slice();
+            // Maps have fewer than 2^32 entries.
+            let mut sorted: Vec<u32> = (0..entries.len() as u32).collect();
+            order::sort(&mut sorted, |at| entries[at as usize].0.as_str());
+            let mut node = Node::map();
+            for at in sorted {
+                let (key, value) = &entries[at as usize];
+                node.content.extend([Node::text(key.as_str()), node_of(value)]);
+            }
+            node
+        }
+    }
 }
 
 const STEP: isize = 2;
@@ -49,6 +86,7 @@ struct Emitter {
     /// What stands below the entry before.
     tail: String,
     key_line: String,
+    indent_lists: bool,
 }
 
 /// Where a node stands.
@@ -78,6 +116,7 @@ impl Emitter {
             comments: Comments::default(),
             tail: String::new(),
             key_line: String::new(),
+            indent_lists: false,
         }
     }
 
@@ -175,7 +214,7 @@ impl Emitter {
     }
 
     fn block_list(&mut self, list: &Node, place: NodeContext) {
-        let compact = self.in_map && (self.column == 0 || !self.indention);
+        let compact = !self.indent_lists && self.in_map && (self.column == 0 || !self.indention);
         self.deepen(false, place.item, compact);
         for inner in &list.content {
             self.announce(inner, "");
