@@ -14,13 +14,15 @@ use kiln_object::Kinds;
 use kiln_patch::diff;
 use kiln_rules::{Exception, Operation, Policy, PolicyId, Rule, RuleId};
 use kiln_schema::{Schema, Version};
-use kiln_value::{Str, Value, json};
+use kiln_value::{Str, Value};
 
-pub use crate::webhook_needs::Part as Purpose;
+pub use crate::webhook_needs::Purpose;
 
+use crate::hook_group::{Group, Member, set_of, with_rules_of};
 use crate::review::{Request, Response, namespace_of, sent_kind};
 use crate::settings::Settings;
-use crate::webhook_needs::{FailurePolicy, MODRULES, WebhookNeeds, dashed, family};
+use crate::validation::{self, Answering, ValidationResult, ValidationRules, Wording};
+use crate::webhook_needs::{FailurePolicy, MODRULES, Part, WebhookNeeds};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
 
 /// One webhook: a path, the rules behind it, and when it is called.
@@ -51,6 +53,9 @@ pub struct Hook {
     /// KubeMod: Nodes, ReplicaSets and what nodes send are not kept from rules.
     unfiltered: bool,
     set: RuleSet,
+    /// The rules that check objects, and how they answer.
+    validation: ValidationRules,
+    answering: Answering,
     asks_for_roles: bool,
     /// Policies that warn users about what changed.
     warns: Vec<Str>,
@@ -135,30 +140,18 @@ pub struct Reviewed {
     pub strict: bool,
     /// The rules that ran, and how they ended.
     pub ran: Vec<(RuleId, Verdict)>,
+    /// What rules that check objects found.
+    pub results: Vec<ValidationResult>,
+    /// There are rules that check the object and have no part in the answer: [`Hooks::audit`] evaluates them.
+    pub audits: bool,
     /// The request was not evaluated: it is of a kind, or by a user, that is excluded.
     pub passed_over: bool,
     /// Something went wrong in Kiln itself.
     pub panicked: bool,
 }
 
-/// The webhook of ModRules and its path, as KubeMod's users know them.
-const DRAGNET: &str = "dragnet.kubemod.io";
-const DRAGNET_PATH: &str = "/dragnet-webhook";
-
 /// How long an answer may take unless a policy says otherwise.
 const TIMEOUT: u8 = 10;
-
-/// What policies have in common that share a hook.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    family: Option<&'static str>,
-    purpose: Purpose,
-    failure: FailurePolicy,
-    /// The only policy, when it has a hook of its own.
-    alone: Option<Str>,
-    /// Both selectors, as text.
-    selectors: String,
-}
 
 impl Hooks {
     /// The hooks of policies.
@@ -168,17 +161,22 @@ impl Hooks {
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
-        let mut groups: BTreeMap<Group, Vec<(Arc<Policy>, WebhookNeeds)>> = BTreeMap::new();
+        let mut groups: BTreeMap<Group, Vec<Member>> = BTreeMap::new();
         for policy in policies {
             let registration = WebhookNeeds::of(&policy);
             if registration.off {
                 continue;
             }
-            for purpose in [Purpose::Mutate, Purpose::Observe] {
-                if policy.rules.iter().any(|rule| Purpose::of(rule) == purpose) {
-                    let group = Group::of(&policy, &registration, purpose);
-                    let held = (Arc::clone(&policy), registration.clone());
-                    groups.entry(group).or_default().push(held);
+            for part in Part::ALL {
+                let Some(some) = with_rules_of(&policy, part) else { continue };
+                let group = Group::of(&policy, &registration, part);
+                let members = groups.entry(group).or_default();
+                match members.last_mut().filter(|(known, _)| known.id == policy.id) {
+                    Some((known, _)) => {
+                        let rules = known.rules.iter().chain(&some.rules).cloned().collect();
+                        *known = Arc::new(Policy { rules, ..Policy::clone(known) });
+                    }
+                    None => members.push((some, registration.clone())),
                 }
             }
         }
@@ -205,7 +203,7 @@ impl Hooks {
         }
         let family = |path: &str| path.split('/').nth(1).unwrap_or_default().to_owned();
         let wanted = family(path);
-        if !matches!(wanted.as_str(), "gpol" | "ngpol" | "mpol" | "nmpol") {
+        if !FAMILIES.contains(&wanted.as_str()) {
             return Vec::new();
         }
         self.hooks.iter().filter(|hook| family(&hook.path) == wanted).collect()
@@ -214,18 +212,11 @@ impl Hooks {
     /// Whether a path belongs to a hook, or did.
     pub fn knows(path: &str) -> bool {
         let first = path.split('/').nth(1).unwrap_or_default();
-        matches!(
-            first,
-            "mutate"
-                | "validate"
-                | "gpol"
-                | "ngpol"
-                | "mpol"
-                | "nmpol"
-                | "mpol-existing"
-                | "nmpol-existing"
-                | "dragnet-webhook"
-        )
+        FAMILIES.contains(&first)
+            || matches!(
+                first,
+                "mutate" | "validate" | "mpol-existing" | "nmpol-existing" | "dragnet-webhook"
+            )
     }
 
     /// Answers a request that was sent to a path. Whatever happens, there is an answer.
@@ -251,83 +242,35 @@ impl Hooks {
         }
         all
     }
-}
 
-impl Group {
-    fn of(policy: &Policy, registration: &WebhookNeeds, purpose: Purpose) -> Self {
-        let own = registration.is_fine_grained().then(|| Str::from(policy.id.key()));
-        let family = family(policy);
-        // A namespaced policy with constraints is only asked about its own namespace.
-        let apart = family.is_some_and(|family| family != MODRULES);
-        let namespace = policy.id.namespace.clone().filter(|_| apart);
-        let selectors = [&registration.namespace_selector, &registration.object_selector]
-            .map(|selector| selector.as_ref().map(json::to_canonical_string).unwrap_or_default());
-        Group {
-            family,
-            purpose,
-            failure: registration.failure_of(policy, purpose),
-            alone: own,
-            selectors: match (family, selectors.iter().all(String::is_empty), namespace) {
-                (None | Some(MODRULES), ..) | (_, true, None) => String::new(),
-                (_, _, namespace) => {
-                    format!("{} {}", selectors.join(" "), namespace.unwrap_or_default())
-                }
-            },
-        }
-    }
-
-    fn would_share_name(&self, other: &Group) -> bool {
-        (self.family, self.purpose, self.failure, &self.alone)
-            == (other.family, other.purpose, other.failure, &other.alone)
-    }
-
-    /// Name and path, as Kyverno has them.
-    fn called(&self, members: &[(Arc<Policy>, WebhookNeeds)], distinct: bool) -> (String, String) {
-        let failure = self.failure.word();
-        let fine = match (&self.alone, members.first()) {
-            (Some(_), Some((policy, _))) => format!("-finegrained-{}", dashed(policy)),
-            _ => String::new(),
-        };
-        let Some(family) = self.family else {
-            let word = match self.purpose {
-                Purpose::Mutate => "mutate",
-                Purpose::Observe => "validate",
-            };
-            let alone =
-                self.alone.as_ref().map(|key| format!("/finegrained/{key}")).unwrap_or_default();
-            return (
-                format!("{word}.kyverno.svc-{failure}{fine}"),
-                format!("/{word}/{failure}{alone}"),
-            );
-        };
-        if family == MODRULES {
-            return (DRAGNET.to_owned(), DRAGNET_PATH.to_owned());
-        }
-        let hash = match distinct {
-            true => {
-                let hash = kiln_engine::ContentHash::of(&Value::from(self.selectors.as_str()));
-                format!("-{}", &hash.to_string()[..8])
+    /// Evaluates the rules that check the object of a request and have no part in the answer.
+    pub fn audit(
+        &self,
+        path: &str,
+        request: &Request,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+    ) -> Vec<ValidationResult> {
+        let mut found = Vec::new();
+        for hook in self.at(path) {
+            let mut event = request.event.clone();
+            if let Visibility::Visible = hook.look(&mut event, eval_env, settings) {
+                let auditing = &hook.validation.auditing;
+                let audited = catch_unwind(AssertUnwindSafe(|| auditing.mutate(&event, eval_env)));
+                found.extend(audited.into_iter().flat_map(|a| validation::results(&a.outcomes)));
             }
-            false => String::new(),
-        };
-        let mut names: Vec<String> = members.iter().map(|(policy, _)| policy.id.key()).collect();
-        names.sort();
-        // A policy that changes objects may also need to observe requests.
-        let (word, base) = match (self.purpose, family) {
-            (Purpose::Observe, "mpol" | "nmpol") => ("observe", format!("{family}-existing")),
-            _ => ("validate", family.to_owned()),
-        };
-        (
-            format!("{family}.{word}.kyverno.svc-{failure}{fine}{hash}"),
-            format!("/{base}/{}", names.join("/")),
-        )
+        }
+        found
     }
 }
+
+/// The families whose hooks have their policies in their paths.
+const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 
 impl Hook {
     fn new(
         group: &Group,
-        members: &[(Arc<Policy>, WebhookNeeds)],
+        members: &[Member],
         distinct: bool,
         exceptions: &[Arc<Exception>],
         kinds: &Kinds,
@@ -371,12 +314,29 @@ impl Hook {
                 selector(|r| r.object_selector.as_ref()),
                 None,
             ]),
-            rules: webhook_rules(members, group.purpose, kinds),
+            rules: webhook_rules(members, kinds),
             reinvoked: group.purpose == Purpose::Mutate
                 && group.family.is_none_or(|family| family == MODRULES),
             unfiltered: group.family == Some(MODRULES),
-            set: RuleSet::new(members.iter().map(|(policy, _)| Arc::clone(policy)))
-                .with_exceptions(exceptions.iter().cloned()),
+            set: set_of(members, exceptions, |rule| Part::of(rule) != Part::Validate),
+            validation: ValidationRules {
+                answering: set_of(members, exceptions, |rule| {
+                    Part::of(rule) == Part::Validate
+                        && (group.alone.is_some() || validation::may_answer(rule))
+                }),
+                auditing: set_of(members, exceptions, |rule| {
+                    let answers = group.alone.is_some() || validation::may_answer(rule);
+                    Part::of(rule) == Part::Validate && !answers
+                }),
+            },
+            answering: Answering {
+                wording: match group.family {
+                    None => Wording::Rules,
+                    Some(_) => Wording::Policies,
+                },
+                failure: group.failure,
+                alone: group.alone.is_some(),
+            },
             asks_for_roles: registrations().any(|r| r.asks_for_roles),
             warns: members
                 .iter()
@@ -395,7 +355,13 @@ impl Hook {
         match self.look(&mut event, eval_env, settings) {
             Visibility::Visible => match self.purpose {
                 Purpose::Mutate => self.mutate(&event, eval_env),
-                Purpose::Observe => self.observe(&event, eval_env.kinds, false),
+                Purpose::Observe => {
+                    let validated = self.validate(&event, eval_env);
+                    if !validated.response.is_allowed() {
+                        return validated;
+                    }
+                    self.observe(&event, eval_env.kinds, false).after(validated)
+                }
             },
             // The stored object does not say that it is excluded.
             Visibility::Excluded { by_user: true } if self.purpose == Purpose::Observe => {
@@ -443,6 +409,15 @@ impl Hook {
     /// The rules that it runs.
     pub(crate) fn rules(&self) -> &RuleSet {
         &self.set
+    }
+
+    /// What its rules that check objects make of a request, and the answer of those that answer.
+    pub(crate) fn validate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Reviewed {
+        let ValidationRules { answering, auditing } = &self.validation;
+        let results = validation::results(&answering.mutate(event, eval_env).outcomes);
+        let response = self.answering.answer(event, &results);
+        let audits = response.is_allowed() && auditing.candidates(event).next().is_some();
+        Reviewed { response, results, audits, ..Reviewed::default() }
     }
 
     fn mutate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Reviewed {
@@ -500,7 +475,7 @@ impl Hook {
 
     /// Allows the request, and tells the controller about it if one of its rules may care.
     fn observe(&self, event: &Event, kinds: &Kinds, passed_over: bool) -> Reviewed {
-        let rules = || self.set.candidates(event).filter(|r| Purpose::of(r) == Purpose::Observe);
+        let rules = || self.set.candidates(event);
         let cares = !event.dry_run && rules().next().is_some();
         let Some(operation) = event.operation.filter(|_| cares) else { return Reviewed::default() };
         let hint = ObservedRequest {
@@ -553,6 +528,8 @@ impl Reviewed {
         self.needed_by.splice(0..0, earlier.needed_by);
         self.strict |= earlier.strict;
         self.ran.splice(0..0, earlier.ran);
+        self.results.splice(0..0, earlier.results);
+        self.audits |= earlier.audits;
         self.panicked |= earlier.panicked;
         self
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! bytes ─▶ review::Request ─┬─▶ hooks: mutate ─▶ patch, warnings, refusal
 //!                           ├─▶ hooks: observe ─▶ hint for the controller, always allowed
+//!                           ├─▶ hooks: validate ─▶ refusal, warnings, results; audits come after the answer
 //!                           └─▶ policies: check ─▶ questions of access ─▶ allowed or refused
 //! rules, settings ─▶ hooks ─▶ webhooks ─▶ webhook configurations to publish
 //! Secrets, clock ─▶ certificates ─▶ Secrets to store, what to serve, what to trust
@@ -16,10 +17,11 @@
 //! |---|---|
 //! | [`settings`] | the ConfigMap that users set things with |
 //! | [`review`] | the wire: AdmissionReviews in and out |
-//! | [`hooks`] | which rules answer at which path, and what they answer |
+//! | [`hooks`], `hook_group` | which rules answer at which path, and what they answer |
 //! | [`simulate`] | the same for a simulated write, for commands that only report |
+//! | [`validation`] | what rules that check objects answer, and in which words |
 //! | [`webhook_needs`] | what a policy asks of its webhooks |
-//! | [`webhooks`] | the webhook configurations that the rules need |
+//! | [`webhooks`], `named_resources` | the webhook configurations that the rules need |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
 //! | [`authors`] | who stored a policy, and whether that matters |
 //! | [`certificates`] | the certificates that the API server trusts |
@@ -28,12 +30,15 @@ pub mod access;
 pub mod authors;
 pub mod certificates;
 mod der;
+mod hook_group;
 pub mod hooks;
+mod named_resources;
 mod needs;
 pub mod policies;
 pub mod review;
 pub mod settings;
 pub mod simulate;
+pub mod validation;
 pub mod webhook_needs;
 pub mod webhooks;
 
@@ -41,3 +46,4 @@ pub use hooks::{Hook, Hooks, Purpose, Reviewed};
 pub use review::{BadReview, Request, Response};
 pub use settings::Settings;
 pub use simulate::SimulatedWrite;
+pub use validation::ValidationResult;

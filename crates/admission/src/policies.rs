@@ -1,11 +1,14 @@
 //! Whether a policy may be stored: what is wrong with it, what users should know, and the rights it needs.
 
+use std::sync::Arc;
+
 use kiln_cel::{Env, PolicyScope, Type};
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, Host, compile_for};
 use kiln_engine::{Event, User};
-use kiln_object::{Gvk, Kinds, metadata};
-use kiln_rules::{Operation, Policy, PolicyId, Rule};
+use kiln_object::{Gvk, Kind, Kinds, metadata};
+use kiln_rules::{Operation, Policy, PolicyId, Program, Rule};
+use kiln_text::wildcard;
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
 
@@ -67,6 +70,9 @@ impl Check {
         self.diagnostics(&compiled, of_cel, places.as_ref())?;
         for policy in &compiled.policies {
             check_conditions(policy)?;
+            if is_rules(object) {
+                self.check_kinds(policy, kinds)?;
+            }
         }
         if let Some(old) = event.old_object.as_ref()
             && is_rules(object)
@@ -107,6 +113,44 @@ impl Check {
             }
         }
         Ok(())
+    }
+
+    /// Refuses rules that check objects of kinds which the cluster does not serve: they would check nothing.
+    // Kyverno's words.
+    fn check_kinds(&mut self, policy: &Policy, kinds: &Kinds) -> Result<(), String> {
+        let checks = |rule: &&Arc<Rule>| matches!(rule.program, Program::Validate(_));
+        let spec = policy.origin.document().value().get("spec").unwrap_or(&Value::Null);
+        let scans = spec.get("background").and_then(Value::as_bool) != Some(false);
+        let filters =
+            policy.rules.iter().filter(checks).flat_map(|rule| rule.trigger.include.filters());
+        for pattern in filters.flat_map(|filter| &filter.kinds) {
+            let sub = pattern.subresource.as_str();
+            if sub.is_empty() {
+                continue;
+            }
+            if scans {
+                return Err(format!("background scan enabled with subresource {pattern}"));
+            }
+            let takes = |kind: &Kind| {
+                pattern.matches(kind.group(), kind.version(), kind.kind(), sub)
+                    && kind.subresource(sub).is_some()
+            };
+            let is_plain = !wildcard::contains_wildcard(sub) && pattern.names_one_kind();
+            if is_plain && !kinds.iter().any(takes) {
+                self.unknown_kind = true;
+                return Err(format!("unable to convert GVK to GVR for kinds {pattern}"));
+            }
+        }
+        let unserved =
+            policy.rules.iter().filter(checks).flat_map(|rule| rule.unserved_kinds(kinds));
+        match unserved.into_iter().next() {
+            Some(first) => {
+                self.unknown_kind = true;
+                let kind = first.trim_start_matches("kind ");
+                Err(format!("unable to convert GVK to GVR for kinds {kind}"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// With places, each problem is reported with its path; Kyverno's users know them without.
@@ -210,6 +254,17 @@ fn with_hint(found: &Diagnostic) -> String {
 /// An API server refuses a webhook configuration as a whole for one bad condition.
 fn check_conditions(policy: &Policy) -> Result<(), String> {
     let document = policy.origin.document().value();
+    for path in [
+        &["spec", "webhookTimeoutSeconds"][..],
+        &["spec", "webhookConfiguration", "timeoutSeconds"],
+    ] {
+        let seconds = document.get_path(path.iter().copied()).and_then(Value::as_i64);
+        if let Some(seconds) = seconds.filter(|seconds| !(1..=30).contains(seconds)) {
+            // Kyverno's words.
+            let why = "the timeout value must be between 1 and 30 seconds";
+            return Err(format!("{}: Invalid value: {seconds}: {why}", path.join(".")));
+        }
+    }
     let path = ["spec", "webhookConfiguration", "matchConditions"];
     let conditions = document.get_path(path).and_then(Value::as_list);
     let env = Env::policies(PolicyScope::Cluster)

@@ -153,6 +153,13 @@ impl Response {
         Response { refusal: Some(refusal), ..Response::default() }
     }
 
+    /// Refuses the request as rules that check objects do.
+    // Kyverno: the request is bad, whoever sends it.
+    pub fn denied(message: impl Into<String>) -> Self {
+        let refusal = Refusal { code: 400, message: message.into() };
+        Response { refusal: Some(refusal), ..Response::default() }
+    }
+
     /// Says that the request could not be looked at.
     pub fn failed(message: impl Into<String>) -> Self {
         let refusal = Refusal { code: 500, message: message.into() };

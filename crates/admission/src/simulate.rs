@@ -24,7 +24,7 @@ pub struct SimulatedWrite {
 pub type NamespaceLabels<'l> = dyn Fn(&str) -> Option<Map> + 'l;
 
 impl Hooks {
-    /// Plays a write through all hooks that change or refuse objects, each with the result of the one before.
+    /// Plays a write through all hooks that change, check or refuse objects, each with the result of the one before.
     ///
     /// Selectors count as the API server reads them. Match conditions of the settings do not: only requests have all that
     /// these may be about.
@@ -37,14 +37,17 @@ impl Hooks {
     ) -> SimulatedWrite {
         let object = event.object.clone().unwrap_or(Value::Null);
         let mut simulated = SimulatedWrite { object, rules: Vec::new(), refused: None };
-        for hook in self.iter().filter(|hook| hook.purpose == Purpose::Mutate) {
-            if simulated.refused.is_some() {
-                break;
-            }
-            let mut event = event.clone();
-            event.object = event.object.map(|_| simulated.object.clone());
-            if hook.is_called(&event, labels) {
-                hook.simulate(&mut event, eval_env, settings, &mut simulated);
+        // Objects are checked as they are after all changes.
+        for purpose in [Purpose::Mutate, Purpose::Observe] {
+            for hook in self.iter().filter(|hook| hook.purpose == purpose) {
+                if simulated.refused.is_some() {
+                    break;
+                }
+                let mut event = event.clone();
+                event.object = event.object.map(|_| simulated.object.clone());
+                if hook.is_called(&event, labels) {
+                    hook.simulate(&mut event, eval_env, settings, &mut simulated);
+                }
             }
         }
         simulated.rules.dedup();
@@ -99,6 +102,21 @@ impl Hook {
                 }
                 return;
             }
+        }
+        if self.purpose == Purpose::Observe {
+            let validated = self.validate(event, eval_env);
+            if let Some(refusal) = validated.response.refusal {
+                let blocking = validated.results.iter().filter(|r| r.is_bad() && r.actions.deny);
+                simulated.rules.extend(blocking.clone().map(|result| result.rule.clone()));
+                let first = blocking.clone().next();
+                // What one rule says is enough; of several, users know the words of the webhook.
+                let why = match (first, blocking.count()) {
+                    (Some(only), 1) => only.message.clone(),
+                    _ => refusal.message.trim().to_owned(),
+                };
+                simulated.refused = Some((first.map(|result| result.rule.clone()), why));
+            }
+            return;
         }
         let mutated = self.rules().mutate(event, eval_env);
         for outcome in &mutated.outcomes {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use kiln_cel::{Env, Type};
 use kiln_dialects::pod_controllers::{self, Variant};
-use kiln_rules::{Dialect, Policy, Rule};
+use kiln_rules::{Dialect, Policy, Program, Rule};
 use kiln_value::{Str, Value, value};
 
 /// What it means for a request when rules fail, or no replica answers.
@@ -45,12 +45,38 @@ pub enum Part {
     Mutate,
     /// Rules that only need to know of the request.
     Observe,
+    /// Rules that check the object of the request.
+    Validate,
+}
+
+/// What a webhook may do with the object of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// It changes it.
+    Mutate,
+    /// It looks at it: it may refuse it, or pass it on to the controller.
+    Observe,
 }
 
 impl Part {
+    /// All of them.
+    pub const ALL: [Part; 3] = [Part::Mutate, Part::Observe, Part::Validate];
+
     /// The part that a rule belongs to.
     pub fn of(rule: &Rule) -> Self {
-        if rule.program.acts_at_admission() { Part::Mutate } else { Part::Observe }
+        match rule.program {
+            Program::Validate(_) => Part::Validate,
+            _ if rule.program.acts_at_admission() => Part::Mutate,
+            _ => Part::Observe,
+        }
+    }
+
+    /// What its webhook is for.
+    pub fn purpose(self) -> Purpose {
+        match self {
+            Part::Mutate => Purpose::Mutate,
+            Part::Observe | Part::Validate => Purpose::Observe,
+        }
     }
 }
 
@@ -116,10 +142,14 @@ impl WebhookNeeds {
         // What cannot be rewritten has been said when the policy was read.
         let variants = match policy.id.dialect {
             Dialect::MutatingPolicy => pod_controllers::variants(spec).unwrap_or_default(),
+            Dialect::ValidatingPolicy => pod_controllers::validating_variants(spec),
             _ => Vec::new(),
         };
+        let admission = spec.get("admission").and_then(Value::as_bool);
+        let switched = enabled(["evaluation", "admission", "enabled"]);
+        let own_rules = constraints.and_then(resource_rules);
         WebhookNeeds {
-            off: enabled(["evaluation", "admission", "enabled"]) == Some(false),
+            off: admission == Some(false) || switched == Some(false),
             failure: failure.and_then(|word| match word {
                 "Ignore" => Some(FailurePolicy::Ignore),
                 "Fail" => Some(FailurePolicy::Fail),
@@ -127,15 +157,18 @@ impl WebhookNeeds {
             }),
             timeout: timeout.map(|seconds| seconds.clamp(1, 30) as u8),
             match_conditions: match constraints {
-                Some(_) if !variants.is_empty() => by_kind(&conditions, &variants),
+                Some(_) if !variants.is_empty() => match policy.id.dialect {
+                    Dialect::ValidatingPolicy if own_rules.as_deref().is_some_and(have_objects) => {
+                        by_object(&conditions, &variants)
+                    }
+                    _ => by_kind(&conditions, &variants),
+                },
                 Some(_) => copied(&conditions, synchronize.and_then(Value::as_bool) == Some(true)),
                 None => conditions,
             },
             exact: constraints.and_then(|c| c.str_at(["matchPolicy"])) == Some("Exact"),
-            resource_rules: constraints.and_then(resource_rules).map(|mut rules| {
-                let others =
-                    variants.iter().filter_map(|variant| variant.spec.get("matchConstraints"));
-                rules.extend(others.filter_map(resource_rules).flatten());
+            resource_rules: own_rules.map(|mut rules| {
+                rules.extend(variants.iter().flat_map(Variant::joined_resource_rules));
                 rules
             }),
             namespace_selector: match policy.id.dialect {
@@ -165,7 +198,7 @@ impl WebhookNeeds {
         match (part, policy.id.dialect) {
             // Kyverno: generating policies have no say in this. KubeMod: its webhook never blocks.
             (_, Dialect::GeneratingPolicy | Dialect::ModRule) => FailurePolicy::Ignore,
-            (Part::Mutate, _) => self.failure.unwrap_or(FailurePolicy::Fail),
+            (Part::Mutate | Part::Validate, _) => self.failure.unwrap_or(FailurePolicy::Fail),
             // What a request would have told is found out from what the server stored, too: no reason to
             // block users, unless the policy asks for it.
             (Part::Observe, _) => self.failure.unwrap_or(FailurePolicy::Ignore),
@@ -184,23 +217,42 @@ fn resource_rules(constraints: &Value) -> Option<Vec<Value>> {
     constraints.get("resourceRules").and_then(Value::as_list).map(|rules| rules.to_vec())
 }
 
-/// The conditions of a policy for Pods and of its variants, each for its own kinds: all of them, or none.
-fn by_kind(conditions: &[Value], variants: &[Variant]) -> Vec<Value> {
-    let of_pods = ("", &["Pod"][..], copied(conditions, false));
+/// Whether every request that rules name has an object, which conditions may then look at.
+fn have_objects(rules: &[Value]) -> bool {
+    rules.iter().all(|rule| {
+        let operations = rule.get("operations").and_then(Value::as_list);
+        operations.is_some_and(|list| {
+            list.iter().all(|word| matches!(word.as_str(), Some("CREATE" | "UPDATE")))
+        })
+    })
+}
+
+/// The conditions of a policy for Pods and of its variants, each with what its expression is about: all of them, or none.
+fn of_each<'v>(
+    conditions: &[Value],
+    variants: &'v [Variant],
+) -> Vec<(Option<&'v Variant>, Vec<Value>)> {
     let of_variants = variants.iter().map(|variant| {
         let list = variant.spec.get("matchConditions").and_then(Value::as_list);
         let list = list.map(|list| list.to_vec()).unwrap_or_default();
-        (variant.prefix, &variant.kinds[..], copied(&list, false))
+        (Some(variant), copied(&list, false))
     });
-    let all: Vec<_> = std::iter::once(of_pods).chain(of_variants).collect();
+    let all: Vec<_> =
+        std::iter::once((None, copied(conditions, false))).chain(of_variants).collect();
     // An API server takes so many.
     const MOST: usize = 64;
-    let count: usize = all.iter().map(|(_, _, list)| list.len()).sum();
-    if all.iter().any(|(_, _, list)| list.len() != conditions.len()) || count > MOST {
-        return Vec::new();
-    }
-    let guarded = all.iter().flat_map(|(prefix, kinds, list)| {
+    let count: usize = all.iter().map(|(_, list)| list.len()).sum();
+    let is_whole = all.iter().all(|(_, list)| list.len() == conditions.len()) && count <= MOST;
+    if is_whole { all } else { Vec::new() }
+}
+
+/// The conditions of a policy for Pods and of its variants, each for its own kinds.
+fn by_kind(conditions: &[Value], variants: &[Variant]) -> Vec<Value> {
+    let all = of_each(conditions, variants);
+    let guarded = all.iter().flat_map(|(variant, list)| {
+        let kinds = variant.map_or(&["Pod"][..], |variant| &variant.kinds[..]);
         let kinds: Vec<String> = kinds.iter().map(|kind| format!("\"{kind}\"")).collect();
+        let prefix = variant.map_or("", |variant| variant.prefix);
         list.iter().map(move |condition| {
             let text = |key: &str| condition.str_at([key]).unwrap_or_default().to_owned();
             let (name, expression) = (text("name"), text("expression"));
@@ -212,6 +264,42 @@ fn by_kind(conditions: &[Value], variants: &[Variant]) -> Vec<Value> {
         })
     });
     guarded.collect()
+}
+
+/// The same in Kyverno's words, which look at the object: for requests that have one.
+fn by_object(conditions: &[Value], variants: &[Variant]) -> Vec<Value> {
+    let all = of_each(conditions, variants);
+    let guarded = all.iter().flat_map(|(variant, list)| {
+        let kinds: Vec<(String, &str)> = match variant {
+            None => vec![("v1".to_owned(), "Pod")],
+            Some(variant) => {
+                let versions = variant.groups.iter().map(|group| format!("{group}/v1"));
+                versions.zip(variant.kinds.iter().copied()).collect()
+            }
+        };
+        let kinds = kinds.into_iter().map(|(version, kind)| {
+            format!("(object.apiVersion == '{version}' && object.kind =='{kind}')")
+        });
+        let kinds = kinds.collect::<Vec<_>>().join(" || ");
+        let config = match variant {
+            None => "",
+            Some(variant) if variant.kinds == ["CronJob"] => "cronjobs-",
+            Some(_) => "defaults-",
+        };
+        list.iter().map(move |condition| {
+            let text = |key: &str| condition.str_at([key]).unwrap_or_default().to_owned();
+            let (name, expression) = (text("name"), text("expression"));
+            // A comment would swallow what follows.
+            let end = if expression.contains("//") { "\n" } else { "" };
+            value!({
+                "name": format!("autogen-{config}{name}"),
+                "expression": format!("!({kinds}) || ({expression}{end})"),
+            })
+        })
+    });
+    let mut guarded: Vec<Value> = guarded.collect();
+    guarded.sort_by(|a, b| a.str_at(["name"]).cmp(&b.str_at(["name"])));
+    guarded
 }
 
 /// The conditions that an API server can check itself: all of them, or none.

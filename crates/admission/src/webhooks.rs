@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kiln_object::{Kind, Kinds};
-use kiln_rules::{KindPattern, Modify, Operation, Operations, Policy, Program, Rule};
-use kiln_text::wildcard;
+use kiln_rules::{Filter, Filters, Modify, Operation, Operations, Policy, Program, Rule};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::{AUTHOR_PATH, Authors};
 use crate::hooks::{Hook, Hooks, Purpose};
+use crate::named_resources::resources;
 use crate::settings::Settings;
-use crate::webhook_needs::{FailurePolicy, WebhookNeeds};
+use crate::webhook_needs::{FailurePolicy, Part, WebhookNeeds};
 
 /// The configuration of hooks that change objects.
 pub const RESOURCE_MUTATING: &str = "kyverno-resource-mutating-webhook-cfg";
@@ -246,18 +246,18 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
         ),
         rule(
             "policies.kyverno.io",
-            // Likewise all behind the first four.
+            // Likewise all behind the first six.
             &[
                 "generatingpolicies",
                 "mutatingpolicies",
                 "namespacedgeneratingpolicies",
                 "namespacedmutatingpolicies",
+                "namespacedvalidatingpolicies",
+                "validatingpolicies",
                 "deletingpolicies",
                 "imagevalidatingpolicies",
                 "namespaceddeletingpolicies",
                 "namespacedimagevalidatingpolicies",
-                "namespacedvalidatingpolicies",
-                "validatingpolicies",
             ],
         ),
         rule("api.kubemod.io", &["modrules"]),
@@ -317,25 +317,30 @@ pub(crate) fn only_in(namespaces: &[&str]) -> Value {
 type Common = (Vec<String>, Vec<String>, &'static str, Vec<&'static str>);
 
 /// The resources and operations that policies name, as a webhook configuration has them.
-pub(crate) fn webhook_rules(
-    members: &[(Arc<Policy>, WebhookNeeds)],
-    purpose: Purpose,
-    kinds: &Kinds,
-) -> Vec<Value> {
+pub(crate) fn webhook_rules(members: &[(Arc<Policy>, WebhookNeeds)], kinds: &Kinds) -> Vec<Value> {
     let mut asked: BTreeMap<Common, BTreeSet<String>> = BTreeMap::new();
+    // Kyverno: what policies that check objects write is not put together.
+    let mut written = BTreeSet::new();
     for (policy, registration) in members {
         if let Some(rules) = &registration.resource_rules {
+            let part = policy.rules.first().map_or(Part::Observe, |rule| Part::of(rule));
             for rule in rules {
-                let (common, resources) = as_written(rule, purpose);
-                asked.entry(common).or_default().extend(resources);
+                let (common, resources) = as_written(rule, part);
+                if part == Part::Validate {
+                    let (groups, versions, scope, operations) = common;
+                    written.insert((groups, versions, resources, scope, operations));
+                } else {
+                    asked.entry(common).or_default().extend(resources);
+                }
             }
             continue;
         }
-        for rule in policy.rules.iter().filter(|rule| Purpose::of(rule) == purpose) {
-            let scope = if rule.scope.namespace().is_some() { "Namespaced" } else { "*" };
+        for rule in &policy.rules {
+            let stays = rule.scope.namespace().is_some();
             let operations = operations(rule);
             if let Program::Modify(modify) = &rule.program {
-                for (group, resource) in modified(modify, scope == "Namespaced", kinds) {
+                let scope = if stays { "Namespaced" } else { "*" };
+                for (group, resource) in modified(modify, stays, kinds) {
                     // KubeMod: rules see objects in the version in which they are sent.
                     let common = (vec![group], vec!["*".to_owned()], scope, words(operations));
                     asked.entry(common).or_default().insert(resource);
@@ -343,16 +348,22 @@ pub(crate) fn webhook_rules(
                 continue;
             }
             for pattern in rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds) {
-                for (group, version, resource) in resources(pattern, kinds) {
-                    let common = (vec![group], vec![version], scope, words(operations));
-                    asked.entry(common).or_default().insert(resource);
+                for named in resources(pattern, kinds) {
+                    let scope = if stays || named.namespaced { "Namespaced" } else { "*" };
+                    let common = (vec![named.group], vec![named.version], scope, words(operations));
+                    asked.entry(common).or_default().insert(named.resource);
                 }
             }
         }
     }
-    asked
-        .into_iter()
-        .map(|((groups, versions, scope, operations), resources)| {
+    asked.retain(|(_, _, _, operations), _| !operations.is_empty());
+    drop_covered(&mut asked);
+    let asked = asked.into_iter().map(|((groups, versions, scope, operations), resources)| {
+        (groups, versions, resources.into_iter().collect(), scope, operations)
+    });
+    let all: Vec<_> = asked.chain(written).collect();
+    all.into_iter()
+        .map(|(groups, versions, resources, scope, operations): Written| {
             let mut rule = Map::new();
             rule.insert("apiGroups", Value::from_iter(groups));
             rule.insert("apiVersions", Value::from_iter(versions));
@@ -364,8 +375,27 @@ pub(crate) fn webhook_rules(
         .collect()
 }
 
+/// Groups, versions, resources, scope and operations of a rule.
+type Written = (Vec<String>, Vec<String>, Vec<String>, &'static str, Vec<&'static str>);
+
+/// Takes out resources in namespaces that are asked about wherever they are.
+fn drop_covered(asked: &mut BTreeMap<Common, BTreeSet<String>>) {
+    let everywhere: Vec<(Common, BTreeSet<String>)> = asked
+        .iter()
+        .filter(|((_, _, scope, _), _)| *scope == "*")
+        .map(|(common, resources)| (common.clone(), resources.clone()))
+        .collect();
+    for ((groups, versions, _, operations), covered) in everywhere {
+        let narrow = (groups, versions, "Namespaced", operations);
+        if let Some(resources) = asked.get_mut(&narrow) {
+            resources.retain(|resource| !covered.contains(resource));
+        }
+    }
+    asked.retain(|_, resources| !resources.is_empty());
+}
+
 /// What a policy itself writes in the form of a webhook's rule.
-fn as_written(rule: &Value, purpose: Purpose) -> (Common, Vec<String>) {
+fn as_written(rule: &Value, part: Part) -> (Common, Vec<String>) {
     let list = |key: &str| -> Vec<String> {
         let list = rule.get(key).and_then(Value::as_list);
         list.into_iter()
@@ -382,8 +412,10 @@ fn as_written(rule: &Value, purpose: Purpose) -> (Common, Vec<String>) {
     let named = list("operations");
     let any = named.is_empty() || named.iter().any(|word| word == "*");
     // Kyverno: a trigger that stops matching must be heard of whatever the policy names.
-    let operations = match purpose {
-        Purpose::Mutate if !any => named.iter().filter_map(|word| word.parse().ok()).collect(),
+    let operations = match part {
+        Part::Mutate | Part::Validate if !any => {
+            named.iter().filter_map(|word| word.parse().ok()).collect()
+        }
         _ => Operations::ALL,
     };
     ((list("apiGroups"), list("apiVersions"), scope, words(operations)), list("resources"))
@@ -401,12 +433,30 @@ fn operations(rule: &Rule) -> Operations {
         _ => Operations::ALL,
     };
     let asked = if all_name_some { named } else { named.union(usual) };
+    let asked = match &rule.program {
+        Program::Validate(_) => {
+            let excluded = excluded_operations(rule);
+            asked.iter().filter(|operation| !excluded.contains(*operation)).collect()
+        }
+        _ => asked,
+    };
     if rule.lifecycle.synchronize {
         // What was made goes when its trigger does, or stops being one.
         let ends: Operations = [Operation::Update, Operation::Delete].into_iter().collect();
         return asked.union(ends);
     }
     asked
+}
+
+/// The operations that a rule excludes whatever the object is.
+fn excluded_operations(rule: &Rule) -> Operations {
+    let Filters::Any(filters) = &rule.trigger.exclude else { return Operations::NONE };
+    let by_operation = |filter: &&Filter| {
+        let others = Filter { operations: Operations::NONE, ..Filter::clone(filter) };
+        others.is_empty()
+    };
+    let excluded = filters.iter().filter(by_operation);
+    excluded.fold(Operations::NONE, |all, filter| all.union(filter.operations))
 }
 
 /// In the order in which an API server's users see them.
@@ -442,48 +492,4 @@ fn is_noise(kind: &Kind) -> bool {
     let group = kind.group();
     matches!(kind.kind(), "Lease" | "Event")
         || own.iter().any(|own| group == *own || group.ends_with(&format!(".{own}")))
-}
-
-/// Group, version and resource of every kind that is meant.
-fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<(String, String, String)> {
-    // A webhook knows `*` and nothing else of wildcards.
-    let sub = match pattern.subresource.as_str() {
-        "" => String::new(),
-        sub if wildcard::contains_wildcard(sub) => "/*".to_owned(),
-        sub => format!("/{sub}"),
-    };
-    let all = |word: &str| word == "*";
-    if all(&pattern.kind) {
-        let plain = |word: &Str| match wildcard::contains_wildcard(word) {
-            true => "*".to_owned(),
-            false => word.to_string(),
-        };
-        return vec![(plain(&pattern.group), plain(&pattern.version), format!("*{sub}"))];
-    }
-    let fits = |kind: &&Kind| {
-        wildcard::matches(&pattern.group, kind.group())
-            && wildcard::matches(&pattern.version, kind.version())
-            && wildcard::matches(&pattern.kind, kind.kind())
-    };
-    let mut found: Vec<&Kind> = kinds.iter().filter(fits).collect();
-    if wildcard::contains_wildcard(&pattern.version) {
-        // Requests in other versions are converted to the one that is named.
-        found.retain(|kind| {
-            kinds
-                .preferred(kind.group(), kind.kind())
-                .is_some_and(|best| best.version() == kind.version())
-        });
-    }
-    let mut resources = Vec::new();
-    for kind in found {
-        let mut add = |resource: String| {
-            resources.push((kind.group().to_owned(), kind.version().to_owned(), resource));
-        };
-        add(format!("{}{sub}", kind.plural()));
-        // Kyverno: a rule on Pods also sees containers that are added for debugging.
-        if sub.is_empty() && kind.group().is_empty() && kind.kind() == "Pod" {
-            add("pods/ephemeralcontainers".to_owned());
-        }
-    }
-    resources
 }

@@ -347,6 +347,7 @@ fn broke_off(rule: &Rule, event: &Event) -> RuleOutcome {
         asked: true,
         effects: Vec::new(),
         failures: vec![failure],
+        on_error: None,
         uncertain: None,
         reads: Vec::new(),
         properties: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_rules::{Dialect, Policy, Program, Rule};
+use kiln_rules::{Dialect, Payload, Policy, Program, Rule};
 use kiln_value::Path;
 
 use crate::{Compiled, NotRun};
@@ -19,10 +19,15 @@ pub enum Host {
 impl Host {
     /// Whether it runs a rule.
     pub fn runs(self, rule: &Rule) -> bool {
-        match rule.program {
-            Program::Validate(_) => self == Host::Files,
-            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) => true,
-        }
+        let for_files = match rule.program {
+            // The API server runs its own policies, and asks about objects alone.
+            Program::Validate(_) => {
+                rule.id.policy.dialect == Dialect::ValidatingAdmissionPolicy
+                    || rule.trigger.payload != Payload::Kubernetes
+            }
+            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) => false,
+        };
+        self == Host::Files || !for_files
     }
 
     /// Takes the rules that it does not run out of the policies behind the first ones, and names them.
@@ -63,9 +68,10 @@ fn named(host: Host, policy: &Policy) -> Vec<NotRun> {
             policy: policy.id.key(),
             // Where the policy is the rule, it has no name of its own.
             rule: (!rule.origin.path().is_root()).then(|| rule.id.rule.clone()),
-            what: match policy.id.dialect {
-                Dialect::ValidatingAdmissionPolicy => "validate; the API server runs it",
-                _ => rule.program.word(),
+            what: match (policy.id.dialect, rule.trigger.payload) {
+                (Dialect::ValidatingAdmissionPolicy, _) => "validate; the API server runs it",
+                (_, Payload::Kubernetes) => rule.program.word(),
+                _ => "validate; its evaluation mode is for data, not for objects of a cluster",
             },
             place: rule.origin.place(),
         });

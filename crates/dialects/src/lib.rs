@@ -167,10 +167,7 @@ pub fn is_policy(document: &Document) -> bool {
 
 /// Whether a document is a policy of a kind that Kiln does not run in clusters.
 pub fn is_not_run(document: &Document) -> bool {
-    matches!(
-        language(document),
-        Some(Language::NotRun(_) | Language::Validating | Language::ValidatingAdmission)
-    )
+    matches!(language(document), Some(Language::NotRun(_) | Language::ValidatingAdmission))
 }
 
 /// Whether a document says which objects rules leave alone.

@@ -16,8 +16,8 @@ use kiln_jmespath::{Limits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
 use kiln_pattern::Fix;
 use kiln_rules::{
-    Check, Exception, Exempts, Modify, ModifyAction, Mutate, Operation, Payload, PodSecurity,
-    Program, Rule, Script, Unmet, Validate,
+    Actions, Check, Exception, Exempts, Modify, ModifyAction, Mutate, Operation, Payload,
+    PodSecurity, Program, Rule, Script, Unmet, Validate,
 };
 use kiln_value::{Map, Str, Value, json};
 
@@ -114,6 +114,7 @@ pub(crate) fn evaluate_except(
     let EvalState {
         mut effects,
         failures,
+        on_error,
         uncertain,
         lineage,
         why,
@@ -157,6 +158,7 @@ pub(crate) fn evaluate_except(
         asked: !unasked,
         effects,
         failures,
+        on_error,
         uncertain,
         reads,
         properties,
@@ -178,6 +180,7 @@ struct Evaluation<'e> {
 struct EvalState {
     effects: Vec<Effect>,
     failures: Vec<Failure>,
+    on_error: Option<Actions>,
     uncertain: Option<Failure>,
     lineage: Lineage,
     why: Option<Cow<'static, str>>,
@@ -258,7 +261,13 @@ impl<'e> Evaluation<'e> {
             Program::Generate(_) => self.generate(),
             Program::Mutate(program) => self.mutate(program),
             Program::Modify(program) => self.modify(program),
-            Program::Validate(program) => self.validate(program),
+            Program::Validate(program) => {
+                let checked = self.validate(program);
+                if checked.is_err() || !self.state.failures.is_empty() {
+                    self.state.on_error = Some(self.actions_on_error(program));
+                }
+                checked
+            }
         };
         verdict.unwrap_or_else(|failure| {
             self.state.failures.push(failure);
@@ -431,6 +440,16 @@ impl<'e> Evaluation<'e> {
             }
         }
         Ok(Verdict::Pass)
+    }
+
+    /// What becomes of an object that could not be checked. If not even that can be found out, the strictest.
+    fn actions_on_error(&self, program: &Validate) -> Actions {
+        let on_failure = &program.on_failure;
+        let matcher = Matcher::new(self.event, self.shared.eval_env.view, self.shared.tracer);
+        matcher.actions(on_failure).unwrap_or_else(|_| {
+            let denies = on_failure.overrides.iter().any(|entry| entry.actions.deny);
+            Actions { deny: on_failure.usual.deny || denies, ..on_failure.usual }
+        })
     }
 
     fn validate(&mut self, program: &Validate) -> Result<Verdict, Failure> {

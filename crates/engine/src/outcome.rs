@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kiln_rules::RuleId;
+use kiln_rules::{Actions, RuleId};
 use kiln_value::Str;
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ pub struct RuleOutcome {
     pub effects: Vec<Effect>,
     /// What failed.
     pub failures: Vec<Failure>,
+    /// What becomes of the object when the rule that checks it fails to be evaluated; none for all other outcomes.
+    pub on_error: Option<Actions>,
     /// A default stands in for something that could not be read and may well be there. The rule ran all the same; a host
     /// that keeps objects in step removes none because of it.
     pub uncertain: Option<Failure>,
@@ -125,6 +127,20 @@ impl RuleOutcome {
             Effect::Violation(violation) => Some(&**violation),
             _ => None,
         })
+    }
+
+    /// What a rule that checks objects says of this one: what is wrong with it, what kept the rule from finding out, or
+    /// why the object passes.
+    pub fn message(&self) -> String {
+        if let Some(violation) = self.violation() {
+            return violation.message.clone();
+        }
+        if let Some(why) = &self.why {
+            return why.to_string();
+        }
+        let failures: Vec<&str> =
+            self.failures.iter().map(|failure| failure.message.as_str()).collect();
+        failures.join("; ")
     }
 
     /// Whether an exception means the object.

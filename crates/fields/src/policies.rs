@@ -51,14 +51,14 @@ pub const KINDS: &[Kind] = &[
         name: "ValidatingPolicy",
         api_versions: GROUP,
         original: "Kyverno",
-        summary: "Checks objects, data or requests, in CEL; on files.",
+        summary: "Checks objects, in CEL; on files also data and requests.",
         table: &validating::VALIDATING_POLICY,
     },
     Kind {
         name: "NamespacedValidatingPolicy",
         api_versions: NAMESPACED,
         original: "Kyverno",
-        summary: "Checks objects of its own namespace, in CEL; on files.",
+        summary: "Checks objects of its own namespace, in CEL.",
         table: &validating::VALIDATING_POLICY,
     },
     Kind {

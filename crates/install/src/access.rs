@@ -59,18 +59,18 @@ fn webhooks(kind: &str) -> (String, Vec<&'static str>) {
 const RULES: &[&str] =
     &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"];
 
-/// The resources of policies in CEL; likewise of all behind the first four.
+/// The resources of policies in CEL; likewise of all behind the first six.
 const CEL_POLICIES: &[&str] = &[
     "generatingpolicies",
     "namespacedgeneratingpolicies",
     "mutatingpolicies",
     "namespacedmutatingpolicies",
+    "validatingpolicies",
+    "namespacedvalidatingpolicies",
     "deletingpolicies",
     "namespaceddeletingpolicies",
     "imagevalidatingpolicies",
     "namespacedimagevalidatingpolicies",
-    "validatingpolicies",
-    "namespacedvalidatingpolicies",
 ];
 
 /// What both acting accounts read to know which rules there are and whom they are about.

@@ -128,6 +128,9 @@ const GENERATING: Definition =
 const MUTATING: Definition =
     Definition { schema: include_str!("schemas/mutating_policy.yaml"), ..CEL };
 
+const VALIDATING: Definition =
+    Definition { schema: include_str!("schemas/validating_policy.yaml"), ..CEL };
+
 const REPORT: Definition = Definition {
     group: "wgpolicyk8s.io",
     versions: &["v1alpha2"],
@@ -172,6 +175,12 @@ const DEFINITIONS: &[Definition] = &[
         "NamespacedMutatingPolicy",
         "namespacedmutatingpolicies",
         "nmpol",
+    ),
+    VALIDATING.cluster("ValidatingPolicy", "validatingpolicies", "vpol"),
+    VALIDATING.younger().namespaced(
+        "NamespacedValidatingPolicy",
+        "namespacedvalidatingpolicies",
+        "nvpol",
     ),
     Definition {
         schema: include_str!("schemas/cel_exception.yaml"),

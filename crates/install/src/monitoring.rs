@@ -211,10 +211,13 @@ const ROWS: [(&str, &[Panel]); 5] = [
             panel(
                 "Results by policy",
                 "reqps",
-                &[(
-                    "sum by (policy, result) (rate(kiln_rule_results_total{result=~\"pass|error\"}[$__rate_interval]))",
-                    "{{policy}} {{result}}",
-                )],
+                &[
+                    (
+                        "sum by (policy, result) (rate(kiln_rule_results_total{result=~\"pass|fail|error\"}[$__rate_interval]))",
+                        "{{policy}} {{result}}",
+                    ),
+                    ("sum(rate(kiln_audits_dropped_total[$__rate_interval]))", "audits left out"),
+                ],
             ),
             panel(
                 "Requests passed to the controller",

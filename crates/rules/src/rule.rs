@@ -72,6 +72,15 @@ impl Rule {
                 None => format!("kind {pattern}"),
             })
             .collect();
+        if let Program::Validate(_) = &self.program {
+            // Kyverno: one kind that is served makes a rule. Resources that a policy names are asked about by name.
+            let all = self.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
+            if unserved.len() < all.count()
+                || unserved.iter().all(|what| what.starts_with("resource "))
+            {
+                unserved.clear();
+            }
+        }
         if let Program::Generate(generate) = &self.program {
             // What expressions make is known when they have run.
             let written = generate.emitters().filter(|(_, _, emitter)| {

@@ -50,7 +50,7 @@ impl Compile for Stored {
     }
 
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        policy_store::compile(policy, kinds)
+        policy_store::compile_for_controller(policy, kinds)
     }
 }
 

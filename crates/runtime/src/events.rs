@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
+use kiln_admission::ValidationResult;
 use kiln_cluster::Call;
 use kiln_controller::ControllerEvent;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::{Dialect, PolicyId, RuleId};
 use kiln_text::time::Time;
-use kiln_value::{Map, Value, value};
+use kiln_value::{Map, Str, Value, value};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::calls::carry_out;
 use crate::controller_loop::now;
 use crate::policy_store::Registry;
 use crate::state::AppState;
+use crate::validation_events::of_results;
 
+/// Who tells of what the controller did, of requests, and of objects that were there before.
 const CONTROLLER: &str = "kyverno-generate";
+const ADMISSION: &str = "kyverno-admission";
+const SCAN: &str = "kyverno-scan";
 /// The reason of events about what went well.
-const APPLIED: &str = "PolicyApplied";
+pub(crate) const APPLIED: &str = "PolicyApplied";
 /// The longest note that an API server takes.
 const LONGEST_NOTE: usize = 1024;
 
@@ -28,6 +33,15 @@ pub enum Happened {
     Told(ControllerEvent),
     /// A rule changed an object before it was stored.
     Mutated { rule: RuleId, object: ObjectId },
+    /// Rules checked an object.
+    Checked {
+        object: CheckedObject,
+        results: Arc<[ValidationResult]>,
+        /// The request was denied.
+        blocked: bool,
+        /// There was no request: the object was there before.
+        scanned: bool,
+    },
     /// A kind that should fire a policy cannot be followed.
     Unreadable {
         policy: ObjectId,
@@ -38,14 +52,23 @@ pub enum Happened {
     NotRun { policy: ObjectId, what: String },
 }
 
+/// An object that rules checked.
+#[derive(Clone, Debug)]
+pub struct CheckedObject {
+    /// Which one.
+    pub id: ObjectId,
+    /// Its identity, once it has one.
+    pub uid: Option<Str>,
+}
+
 /// What an event says.
 #[derive(Clone, Debug)]
-struct Said {
-    regarding: Value,
-    related: Option<Value>,
-    reason: &'static str,
-    action: &'static str,
-    note: String,
+pub(crate) struct Said {
+    pub(crate) regarding: Value,
+    pub(crate) related: Option<Value>,
+    pub(crate) reason: &'static str,
+    pub(crate) action: &'static str,
+    pub(crate) note: String,
 }
 
 /// Writes events about news for as long as some come.
@@ -58,17 +81,28 @@ pub(crate) async fn write(shared: AppState, happened: Arc<Mutex<mpsc::Receiver<H
         let (config, _) = settings.read(registry.config.as_ref());
         // Each side writes as itself.
         let client = match &happened {
-            Happened::Mutated { .. } => &shared.admission,
+            Happened::Mutated { .. } | Happened::Checked { scanned: false, .. } => {
+                &shared.admission
+            }
             _ => &shared.controller,
         };
         for said in said(&happened, &registry).into_iter().filter(|said| said.is_wanted(&config)) {
             number += 1;
-            let call = Call::create(event(&said, number));
+            let call = Call::create(event(&said, source(&happened), number));
             let kinds = shared.kinds.borrow().clone();
             if let Err(error) = carry_out(client, &kinds, &call).await {
                 tracing::debug!(%error, note = said.note, "cannot write an event");
             }
         }
+    }
+}
+
+/// Who tells of something.
+fn source(happened: &Happened) -> &'static str {
+    match happened {
+        Happened::Mutated { .. } | Happened::Checked { scanned: false, .. } => ADMISSION,
+        Happened::Checked { .. } => SCAN,
+        _ => CONTROLLER,
     }
 }
 
@@ -93,6 +127,9 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     let news = match happened {
         Happened::Told(news) => news,
         Happened::Mutated { rule, object } => return vec![mutated(rule, object)],
+        Happened::Checked { object, results, blocked, .. } => {
+            return of_results(object, results, *blocked, registry);
+        }
         Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
@@ -168,15 +205,16 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     }
 }
 
-fn place(id: &ObjectId) -> String {
+pub(crate) fn place(id: &ObjectId) -> String {
     match id.namespace.as_str() {
         "" => id.name.to_string(),
         namespace => format!("{namespace}/{}", id.name),
     }
 }
 
-fn policy(policy: &PolicyId, registry: &Registry) -> Value {
-    const SCRIPTED: &str = "policies.kyverno.io/v1";
+pub(crate) fn policy(policy: &PolicyId, registry: &Registry) -> Value {
+    // The version that is stored.
+    const SCRIPTED: &str = "policies.kyverno.io/v1beta1";
     let (version, kind) = match (policy.dialect, policy.namespace.is_some()) {
         (Dialect::GeneratingPolicy, false) => (SCRIPTED, "GeneratingPolicy"),
         (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
@@ -193,7 +231,7 @@ fn policy(policy: &PolicyId, registry: &Registry) -> Value {
     reference(&id, stored.and_then(|stored| metadata::uid(&stored.object)))
 }
 
-fn reference(id: &ObjectId, uid: Option<&str>) -> Value {
+pub(crate) fn reference(id: &ObjectId, uid: Option<&str>) -> Value {
     let mut map = Map::new();
     map.insert("apiVersion", id.gvk.api_version());
     map.insert("kind", id.gvk.kind.clone());
@@ -207,7 +245,7 @@ fn reference(id: &ObjectId, uid: Option<&str>) -> Value {
     Value::Map(map)
 }
 
-fn event(said: &Said, number: u64) -> Value {
+fn event(said: &Said, source: &str, number: u64) -> Value {
     let part = |key: &str| said.regarding.str_at([key]).filter(|text| !text.is_empty());
     let milliseconds = now();
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
@@ -228,7 +266,7 @@ fn event(said: &Said, number: u64) -> Value {
     let mut event = value!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": name, "namespace": part("namespace").unwrap_or("default")},
-        "eventTime": time, "reportingController": CONTROLLER, "reportingInstance": instance(),
+        "eventTime": time, "reportingController": source, "reportingInstance": instance(source),
         "reason": said.reason, "action": said.action, "note": note,
         "type": if applied { "Normal" } else { "Warning" },
     });
@@ -241,9 +279,9 @@ fn event(said: &Said, number: u64) -> Value {
     event
 }
 
-fn instance() -> String {
+fn instance(source: &str) -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
-    format!("{CONTROLLER}-{host}").chars().take(128).collect()
+    format!("{source}-{host}").chars().take(128).collect()
 }
 
 #[cfg(test)]
@@ -262,7 +300,7 @@ mod tests {
             condition: Condition { reason: Waiting::Failed, message: "x".repeat(2_000) },
         };
         let said = said(&Happened::Told(news), &Registry::default());
-        let event = event(&said[0], 1);
+        let event = event(&said[0], CONTROLLER, 1);
         let text =
             |path: &[&str]| event.str_at(path.iter().copied()).unwrap_or_default().to_owned();
         assert_eq!(text(&["reason"]), "PolicyError");

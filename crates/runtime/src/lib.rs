@@ -21,7 +21,7 @@
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
-//! | `status`, `events` | tells users how policies are and what rules did |
+//! | `status`, `autogen_status`, `events`, `validation_events` | tells users how policies are and what rules did |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics`, `gauges` | what operators ask |
@@ -45,6 +45,7 @@
 //! controller's.
 
 mod author_access;
+mod autogen_status;
 pub mod calls;
 mod claim_keys;
 pub mod client;
@@ -69,6 +70,7 @@ mod status;
 mod supervisor;
 mod tasks;
 mod uninstall;
+mod validation_events;
 pub mod watch;
 
 pub use author_access::Rights;

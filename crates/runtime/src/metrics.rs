@@ -56,7 +56,7 @@ const fn family(
 }
 
 /// Every number there is.
-pub const FAMILIES: [Family; 22] = [
+pub const FAMILIES: [Family; 23] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -124,6 +124,12 @@ pub const FAMILIES: [Family; 22] = [
         Form::Histogram,
         &["path"],
         "How long admission requests took, by path.",
+    ),
+    family(
+        "kiln_audits_dropped_total",
+        Form::Counter,
+        &[],
+        "Admission requests whose auditing rules were not evaluated, because too many were waiting.",
     ),
     family("kiln_leader", Form::Gauge, &[], "1 in the leader, 0 in standby replicas."),
     family("kiln_problems", Form::Gauge, &["part"], "Unhealthy parts of the process, by part."),

@@ -168,7 +168,7 @@ impl Compile for Stored {
     }
 
     fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        let policy = policy_store::compile(policy, kinds)?;
+        let policy = policy_store::compile_for_controller(policy, kinds)?;
         if !self.all {
             return Ok(policy);
         }

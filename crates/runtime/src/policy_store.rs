@@ -11,7 +11,7 @@ use kiln_controller::author::author_of;
 use kiln_dialects::{Compiled, Host, NotRun, not_run_in_words};
 use kiln_engine::{RuleSet, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::{Exception, Policy, PolicyId};
+use kiln_rules::{Exception, Policy, PolicyId, Program, Rule};
 use kiln_value::{Value, json};
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 use tokio::sync::{mpsc, watch};
@@ -94,9 +94,11 @@ pub fn controller_kinds() -> Vec<Gvk> {
 
 /// The kinds of policies that are run.
 pub fn policy_kinds() -> Vec<Gvk> {
-    // All that ModRules do is done at admission.
+    // All that ModRules do is done at admission, and policies that check objects make none.
     let at_admission = [Gvk::new("api.kubemod.io/v1beta1", "ModRule")];
-    controller_kinds().into_iter().chain(at_admission).collect()
+    let checking = ["ValidatingPolicy", "NamespacedValidatingPolicy"]
+        .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
+    controller_kinds().into_iter().chain(at_admission).chain(checking).collect()
 }
 
 /// The kinds of policies of which nothing is run. They are followed all the same: their status says so.
@@ -104,8 +106,6 @@ fn not_run_kinds() -> Vec<Gvk> {
     let rules = ["ClusterCleanupPolicy", "CleanupPolicy"];
     let rules = rules.map(|kind| Gvk::new("kyverno.io/v2", kind));
     let scripts = [
-        "ValidatingPolicy",
-        "NamespacedValidatingPolicy",
         "ImageValidatingPolicy",
         "NamespacedImageValidatingPolicy",
         "DeletingPolicy",
@@ -134,6 +134,20 @@ pub(crate) fn global_kind() -> Gvk {
 /// What is wrong with it.
 pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
     compile_whole(policy, kinds).0
+}
+
+/// Compiles a stored policy for the controller, which has nothing to do with rules that check objects.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn compile_for_controller(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
+    let policy = compile(policy, kinds)?;
+    let checks = |rule: &Rule| matches!(rule.program, Program::Validate(_));
+    if !policy.rules.iter().any(|rule| checks(rule)) {
+        return Ok(policy);
+    }
+    let rules = policy.rules.iter().filter(|rule| !checks(rule)).cloned().collect();
+    Ok(Arc::new(Policy { rules, ..Policy::clone(&policy) }))
 }
 
 /// What came of a stored policy: its rules, or what is wrong with it, and what is not run.

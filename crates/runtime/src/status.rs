@@ -13,6 +13,7 @@ use kiln_rules::{KindPattern, Operation, Policy, Program, Rule};
 use kiln_text::time::Time;
 use kiln_value::{Str, Value, value};
 
+use crate::autogen_status;
 use crate::calls::carry_out;
 use crate::client::Client;
 use crate::controller_loop::now;
@@ -65,6 +66,7 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
             let Some(status) = wanted(policy, &admission, &unserved) else { continue };
             let status = with_troubles(policy, status, troubled.as_ref());
             let status = with_not_run(policy, status);
+            let status = autogen_status::added(&policy.object, status);
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
                 || covers(policy.object.get("status").unwrap_or(&Value::Null), &status)
@@ -199,7 +201,13 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
     Some(match (scripted, plain) {
         (true, _) => {
             let nobody = matches!(admission, Admission::Nowhere).then_some(NO_ADMISSION);
-            condition_status(missing.as_deref().map(|why| ("Failed", why)), nobody)
+            let status = condition_status(missing.as_deref().map(|why| ("Failed", why)), nobody);
+            let checks = |rule: &Arc<Rule>| matches!(rule.program, Program::Validate(_));
+            // Kyverno: a policy that no request reaches has no webhook to tell of.
+            match sound.rules.iter().all(checks) && WebhookNeeds::of(sound).off {
+                true => without_condition(status, "WebhookConfigured"),
+                false => status,
+            }
         }
         (_, true) => value!({"conditions": ready_condition(ready, reason, message)}),
         _ => status(ready, reason, message, Some(sound)),
@@ -329,6 +337,18 @@ fn condition_status(problem: Option<(&str, &str)>, without_webhooks: Option<&str
     }})
 }
 
+/// The status of a policy in CEL without a condition.
+fn without_condition(mut status: Value, kind: &str) -> Value {
+    let place = ["conditionStatus", "conditions"];
+    let all = status.get_path(place).and_then(Value::as_list);
+    let others = all.into_iter().flat_map(|all| all.iter());
+    let others = others.filter(|condition| condition.str_at(["type"]) != Some(kind));
+    let others: Vec<Value> = others.cloned().collect();
+    // It is there: it was just put there.
+    let _ = status.set(place, Value::from_iter(others));
+    status
+}
+
 fn ready_condition(ready: bool, reason: &str, message: &str) -> Value {
     let word = if ready { "True" } else { "False" };
     value!([{"type": "Ready", "status": word, "reason": reason, "message": message}])
@@ -340,13 +360,13 @@ fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> 
         i64::try_from(rules.filter(|rule| wanted(&rule.program)).count()).unwrap_or(i64::MAX)
     };
     let generate = of(|program| matches!(program, Program::Generate(_)));
+    let validate = of(|program| matches!(program, Program::Validate(_)));
     let mutate = of(|program| matches!(program, Program::Mutate(_)));
     value!({
         "ready": ready,
-        "autogen": {},
         "conditions": ready_condition(ready, reason, message),
         "rulecount": {
-            "generate": generate, "mutate": mutate, "validate": 0, "verifyimages": 0, "notrun": 0,
+            "generate": generate, "mutate": mutate, "validate": validate, "verifyimages": 0, "notrun": 0,
         },
     })
 }
@@ -354,9 +374,13 @@ fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> 
 /// Whether a status says what it should, whatever else it says.
 pub(crate) fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
-        (Value::Map(live), Value::Map(wanted)) => wanted
-            .iter()
-            .all(|(key, value)| live.get(key.as_str()).is_some_and(|live| covers(live, value))),
+        (Value::Map(live), Value::Map(wanted)) => wanted.iter().all(|(key, value)| {
+            match live.get(key.as_str()) {
+                // A patch with null removes what is there.
+                None => value.is_null(),
+                Some(live) => covers(live, value),
+            }
+        }),
         (Value::List(live), Value::List(wanted)) => {
             live.len() == wanted.len() && live.iter().zip(wanted.iter()).all(|(l, w)| covers(l, w))
         }
@@ -500,7 +524,7 @@ mod tests {
     #[test]
     fn rules_that_are_not_run_are_never_shown_as_at_work() {
         const CEL: [&str; 2] = ["conditionStatus", "conditions"];
-        let check = "{name: check, match: {any: [{resources: {kinds: [Pod]}}]}, validate: {message: m, pattern: {metadata: {name: '?*'}}}}";
+        let check = "{name: check, match: {any: [{resources: {kinds: [Pod]}}]}, verifyImages: [{imageReferences: ['*']}]}";
         let make = "{name: make, match: {any: [{resources: {kinds: [Namespace]}}]}, generate: {apiVersion: v1, kind: Secret, name: s, namespace: default, data: {}}}";
         let policy = |rules: &[&str]| {
             stored(&format!(
@@ -525,10 +549,14 @@ mod tests {
         let (conditions, many, message) = said(&policy(&[make, check]));
         assert_eq!(conditions, ["Ready True Succeeded", "AllRulesRun False RulesNotRun"]);
         assert_eq!(many, Some(1));
-        assert!(message.ends_with(": rule check (validate)"), "{message}");
+        assert!(message.ends_with(": rule check (verifyImages)"), "{message}");
         let (conditions, _, _) = said(&policy(&[check]));
         assert_eq!(conditions, ["Ready False RulesNotRun", "AllRulesRun False RulesNotRun"]);
         let (conditions, many, _) = said(&policy(&[make]));
+        assert_eq!((conditions, many), (vec!["Ready True Succeeded".to_owned()], Some(0)));
+        let checks =
+            check.replace("verifyImages: [{imageReferences: ['*']}]", "validate: {deny: {}}");
+        let (conditions, many, _) = said(&policy(&[make, &checks]));
         assert_eq!((conditions, many), (vec!["Ready True Succeeded".to_owned()], Some(0)));
         // Kinds of which nothing is run, in both places that conditions have.
         for (kind, place, before, operation) in [

@@ -5,6 +5,7 @@ mod hostile;
 mod modrules;
 mod policies;
 mod reviews;
+mod validation;
 mod webhooks;
 
 use std::sync::Arc;

@@ -52,7 +52,7 @@ namespaceSelector:
 objectSelector: {}
 reinvocationPolicy: IfNeeded
 rules:
-- {apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps], scope: '*'}
+- {apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps], scope: Namespaced}
 sideEffects: NoneOnDryRun
 timeoutSeconds: 10
 ",

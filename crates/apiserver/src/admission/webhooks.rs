@@ -210,9 +210,9 @@ pub(super) fn conditions_hold(
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(why) => {
-                let name = condition.str_at(["name"]).unwrap_or_default();
+                // Kubernetes' words.
                 wrong.get_or_insert_with(|| {
-                    format!("match condition {name:?} cannot be evaluated: {why}")
+                    format!("expression '{source}' resulted in error: {why}")
                 });
             }
         }

@@ -12,9 +12,9 @@ kind: ClusterPolicy
 metadata: {name: checks}
 spec:
   rules:
-  - name: labels
+  - name: signed
     match: {any: [{resources: {kinds: [Pod]}}]}
-    validate: {message: label it, pattern: {metadata: {labels: {app: '?*'}}}}
+    verifyImages: [{imageReferences: ['*']}]
 ";
 
 /// What Kyverno makes of a Namespace.
@@ -97,7 +97,7 @@ fn says_what_runs_unchanged_and_what_becomes_of_what_was_made() {
 }
 
 /// What Kiln refuses or does not run, a policy of each kind; and what becomes of it.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 6] = [
     (
         "
 apiVersion: kyverno.io/v1
@@ -156,18 +156,6 @@ spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}
     (
         "
 apiVersion: policies.kyverno.io/v1
-kind: ValidatingPolicy
-metadata: {name: checks}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: 'true'}]
-",
-        "not run   policies.kyverno.io/v1/ValidatingPolicy/checks\n          policy \"checks\" is not run by Kiln: validate\n",
-    ),
-    (
-        "
-apiVersion: policies.kyverno.io/v1
 kind: DeletingPolicy
 metadata: {name: sweep}
 spec: {schedule: '* * * * *'}
@@ -187,9 +175,8 @@ spec: {apiCall: {service: {url: 'http://rates.shop.svc'}, method: GET}}
 ];
 
 /// Kinds of Kyverno that Kiln does not bring.
-const KINDS: [(&str, &str, &str, &str); 3] = [
+const KINDS: [(&str, &str, &str, &str); 2] = [
     ("kyverno.io", "v2", "ClusterCleanupPolicy", "clustercleanuppolicies"),
-    ("policies.kyverno.io", "v1", "ValidatingPolicy", "validatingpolicies"),
     ("policies.kyverno.io", "v1", "DeletingPolicy", "deletingpolicies"),
 ];
 

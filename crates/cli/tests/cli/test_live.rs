@@ -338,13 +338,13 @@ spec:
   rules:
   - name: has-owner
     match: {any: [{resources: {kinds: [ConfigMap]}}]}
-    validate: {failureAction: Enforce, message: no owner, pattern: {metadata: {labels: {owner: '?*'}}}}
+    verifyImages: [{imageReferences: ['*']}]
   - name: mark
     match: {any: [{resources: {kinds: [ConfigMap]}}]}
     mutate: {patchStrategicMerge: {metadata: {labels: {seen: 'yes'}}}}
 ";
 
-/// Kiln does not check objects: a refusal that was expected is not a failure of the rules that it runs, and no success.
+/// Kiln does not verify images: a refusal that was expected is not a failure of the rules that it runs, and no success.
 #[test]
 fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
     let steps = "  steps:
@@ -362,7 +362,7 @@ fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
     let run = test_with(steps, &files, &[]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     assert!(
-        run.stdout.contains("not run by Kiln: rule has-owner (validate) of owned\n"),
+        run.stdout.contains("not run by Kiln: rule has-owner (verifyImages) of owned\n"),
         "{}",
         run.stdout
     );
@@ -374,12 +374,12 @@ fn a_refusal_that_is_for_rules_that_are_not_run_is_not_run() {
     let run = test_with(steps, &[("t/policy.yaml", checks)], &[]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.contains("1 passed, 0 failed, 1 not run"), "{}", run.stdout);
-    assert!(run.stdout.contains("rule has-owner (validate) of owned\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("rule has-owner (verifyImages) of owned\n"), "{}", run.stdout);
     // Without such a rule, it has failed.
     let mark = CHECKS.replace(
         "  - name: has-owner
     match: {any: [{resources: {kinds: [ConfigMap]}}]}
-    validate: {failureAction: Enforce, message: no owner, pattern: {metadata: {labels: {owner: '?*'}}}}\n",
+    verifyImages: [{imageReferences: ['*']}]\n",
         "",
     );
     let run = test_with(steps, &[("t/policy.yaml", &mark)], &[]);
@@ -396,19 +396,11 @@ fn policies_of_kinds_that_are_not_run_are_said_to_be() {
     - assert: {file: policy.yaml}
 ";
     for (kind, operation) in [
-        ("policies.kyverno.io/v1, kind: ValidatingPolicy", "validate"),
         ("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages"),
         ("policies.kyverno.io/v1alpha1, kind: DeletingPolicy", "cleanup"),
         ("kyverno.io/v2, kind: ClusterCleanupPolicy", "cleanup"),
     ] {
-        let spec = match operation {
-            "validate" => {
-                "{matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], \
-                 operations: [CREATE], resources: [pods]}]}, validations: [{expression: 'true'}]}"
-            }
-            _ => "{}",
-        };
-        let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {spec}}}");
+        let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {{}}}}");
         let run = test_with(steps, &[("t/policy.yaml", &policy)], &[]);
         assert_eq!(run.code, 0, "{kind}: {}{}", run.stdout, run.stderr);
         let row = format!("not run   not run by Kiln: {operation}\n");

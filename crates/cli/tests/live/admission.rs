@@ -57,7 +57,7 @@ fn webhooks_are_published_answer_and_go() {
     let rules = webhook.get("rules").map(json::to_canonical_string).unwrap();
     assert_eq!(
         rules,
-        r#"[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["configmaps"],"scope":"*"}]"#
+        r#"[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["configmaps"],"scope":"Namespaced"}]"#
     );
     assert_eq!(webhook.str_at(["failurePolicy"]), Some("Fail"));
 

@@ -12,3 +12,4 @@ mod requests;
 mod settings;
 mod split;
 mod uninstall;
+mod validation;

@@ -59,8 +59,32 @@ pub struct Variant {
     pub prefix: &'static str,
     /// The kinds of the controllers.
     pub kinds: Vec<&'static str>,
+    /// The API group of each of them.
+    pub groups: Vec<&'static str>,
     /// The policy's `spec`, about the controllers.
     pub spec: Value,
+}
+
+impl Variant {
+    /// The resources that it is about, those of one group together.
+    pub fn joined_resource_rules(&self) -> Vec<Value> {
+        let but_resources = |rule: &Value| {
+            let mut rule = rule.clone();
+            rule.remove(["resources"]);
+            rule
+        };
+        let rules = self.spec.get_path(["matchConstraints", "resourceRules"]);
+        let mut joined: Vec<Value> = Vec::new();
+        for rule in rules.and_then(Value::as_list).into_iter().flat_map(|rules| rules.iter()) {
+            let same = joined.iter_mut().find(|known| but_resources(known) == but_resources(rule));
+            let resources = same.and_then(|known| known.get_path_mut(["resources"]));
+            match (resources.and_then(Value::as_list_mut), rule.get("resources")) {
+                (Some(known), Some(Value::List(more))) => known.extend(more.iter().cloned()),
+                _ => joined.push(rule.clone()),
+            }
+        }
+        joined
+    }
 }
 
 /// Why a policy has no variants: the expression that cannot be rewritten.
@@ -97,8 +121,16 @@ enum Unknown {
 fn found(spec: &Value, unknown: Unknown) -> Result<Vec<Variant>, Fixed> {
     let wanted =
         spec.get_path(["autogen", "podControllers", "controllers"]).and_then(Value::as_list);
+    let is_named = |name: &str, plural: &str| {
+        // What is kept is what its author means: a kind will do as well, with a warning.
+        let is_kind =
+            unknown == Unknown::Kept && format!("{}s", name.to_ascii_lowercase()) == plural;
+        name == plural || is_kind
+    };
     let names = |plural: &str| {
-        wanted.is_none_or(|wanted| wanted.iter().any(|name| name.as_str() == Some(plural)))
+        wanted.is_none_or(|wanted| {
+            wanted.iter().filter_map(Value::as_str).any(|name| is_named(name, plural))
+        })
     };
     if !is_about_pods_alone(spec) {
         return Ok(Vec::new());
@@ -109,8 +141,9 @@ fn found(spec: &Value, unknown: Unknown) -> Result<Vec<Variant>, Fixed> {
             controllers.iter().filter(|(_, plural, _)| names(plural)).collect();
         if !controllers.is_empty() {
             let kinds = controllers.iter().map(|(_, _, kind)| *kind).collect();
+            let groups = controllers.iter().map(|(group, _, _)| *group).collect();
             let spec = moved(spec, template, &controllers, unknown)?;
-            found.push(Variant { prefix, kinds, spec });
+            found.push(Variant { prefix, kinds, groups, spec });
         }
     }
     Ok(found)

@@ -29,3 +29,8 @@ mod variables;
 pub(crate) use compile::compile;
 pub(crate) use exception::compile as compile_exception;
 pub use update::check_update;
+
+/// The rules that are added to those of a policy for the controllers of Pods, as they would be written.
+pub fn derived_rules(policy: &kiln_value::Value) -> Vec<kiln_value::Value> {
+    autogen::derive(policy).into_iter().map(|derived| derived.rule).collect()
+}

@@ -197,7 +197,7 @@ pub static RULE: FieldTable = FieldTable::new(
             "Conditions in CEL for `validate.cel`. An error in other rules.",
         ),
         table("mutate", &MUTATE, "Changes objects."),
-        table("validate", &VALIDATE, "Checks objects, on files."),
+        table("validate", &VALIDATE, "Checks objects."),
         table("generate", &GENERATE, "Creates objects, and keeps them synchronized."),
         any("verifyImages", "Checks signatures of images.")
             .example("[{imageReferences: ['*']}]")

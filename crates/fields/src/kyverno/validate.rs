@@ -22,7 +22,7 @@ const fn loops() -> Field {
 /// A `validate` block.
 pub static VALIDATE: FieldTable = FieldTable::new(
     "Validate",
-    "One of `pattern`, `anyPattern`, `deny`, `foreach`, `podSecurity` and `cel`. Run on files, not in clusters.",
+    "One of `pattern`, `anyPattern`, `deny`, `foreach`, `podSecurity` and `cel`.",
     &[
         one_of("failureAction", &["Audit", "Enforce"], "What becomes of an object that fails.")
             .default("spec.validationFailureAction")

@@ -17,8 +17,10 @@
 //! | `connection_slots` | which connection is evicted when all slots are taken |
 //! | `tls` | the certificate that is served now |
 //! | `review_pool` | how many reviews are at work at once |
+//! | `audits` | results of rules that check objects, and those that are evaluated after the answer |
 //! | `view` | objects and surroundings for rules that ask while a request waits |
 
+mod audits;
 mod body_budget;
 mod connection_slots;
 mod review_pool;

@@ -12,16 +12,16 @@ use kiln_admission::policies::Check;
 use kiln_admission::webhooks::{POLICY_PATH, is_served};
 use kiln_admission::{BadReview, Request, Reviewed};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_engine::{EvalEnv, Verdict, WithGlobals};
+use kiln_engine::Verdict;
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Value;
 use tokio::sync::Semaphore;
 
 use super::AdmissionState;
+use super::audits::{self, Evaluator};
 use super::body_budget::Body;
-use super::review_pool::{ReviewPermit, ReviewPool, YieldingServices};
+use super::review_pool::{ReviewPermit, ReviewPool};
 use super::update_request_limiter::Carriers;
-use super::view::{LiveView, Machine};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
 use crate::events::Happened;
@@ -67,6 +67,8 @@ impl Asked {
             (Some("ngpol"), _) => "/ngpol",
             (Some("mpol" | "mpol-existing"), _) => "/mpol",
             (Some("nmpol" | "nmpol-existing"), _) => "/nmpol",
+            (Some("vpol"), _) => "/vpol",
+            (Some("nvpol"), _) => "/nvpol",
             (Some("dragnet-webhook"), _) => "/dragnet-webhook",
             (Some("policymutate"), _) => AUTHOR_PATH,
             _ => POLICY_PATH,
@@ -146,6 +148,8 @@ pub(crate) struct Told {
     /// How many reviews there may be at once.
     pub(crate) reviews: Arc<Semaphore>,
     pub(crate) turns: ReviewPool,
+    /// How many requests may wait to be evaluated after their answers.
+    pub(crate) audits: Arc<Semaphore>,
 }
 
 /// Answers a review within the asker's patience.
@@ -177,22 +181,18 @@ pub(crate) async fn review(
 
 type Answered = (Answer, String, &'static str);
 
-async fn answer(
-    Told { shared, carriers, reviews, turns }: &Told,
-    desk: Arc<AdmissionState>,
-    asked: Asked,
-    body: Body,
-) -> Answered {
+async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body) -> Answered {
+    let Told { shared, carriers, reviews, turns, .. } = told;
     let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
         let ends = text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         return (ends, String::new(), "late");
     };
     let kinds = shared.kinds.borrow().clone();
     let policies = asked.path == POLICY_PATH;
-    let client = shared.admission.clone();
     let settings = desk.settings.clone();
-    let globals = shared.globals.borrow().clone();
-    let rights = Arc::clone(&shared.rights);
+    let audited = Arc::clone(&desk);
+    let evaluator = Evaluator::new(shared, kinds.clone(), Arc::clone(&desk));
+    let (path, deadline) = (asked.path.clone(), asked.deadline);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
     let review = move |turn: &ReviewPermit<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
         let request = Request::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
@@ -204,27 +204,9 @@ async fn answer(
             let response = sign(&request.event, desk.settings.authors);
             return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
         }
-        let view = LiveView {
-            client,
-            kinds: kinds.clone(),
-            turn,
-            deadline: asked.deadline,
-            authors: Arc::clone(&desk.authors),
-            rights,
-        };
-        let services =
-            YieldingServices { turn, services: &desk.services, deadline: asked.deadline };
-        let external_data = WithGlobals { external_data: &services, globals: &globals };
-        let eval_env = EvalEnv {
-            view: &view,
-            kinds: &kinds,
-            sources: &Machine,
-            external_data: &external_data,
-            limits: desk.settings.limits,
-            protected_namespaces: &desk.settings.protected_namespaces,
-            home: &desk.settings.namespace,
-        };
-        let reviewed = desk.hooks.review(&asked.path, &request, &eval_env, &desk.settings);
+        let reviewed = evaluator.with_env(turn, deadline, |eval_env| {
+            desk.hooks.review(&asked.path, &request, eval_env, &desk.settings)
+        });
         Ok((request, Some(reviewed)))
     };
     // A client that gives up leaves a review that goes on: it counts until it is over.
@@ -251,12 +233,15 @@ async fn answer(
         }
         Some(mut reviewed) => {
             tell(shared, &reviewed, &request);
-            let told = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
-            if let Err(why) = told.as_ref()
+            let stored = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
+            if let Err(why) = stored.as_ref()
                 && reviewed.strict
             {
                 let why = format!("cannot store the admission request as an UpdateRequest: {why}");
                 reviewed.response = kiln_admission::Response::failed(why);
+            }
+            if reviewed.audits && reviewed.response.is_allowed() && !request.event.dry_run {
+                audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
             (reviewed.response, outcome)
@@ -344,6 +329,7 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
             [("policy", policy.as_str()), ("rule", &rule.rule), ("result", verdict.as_str())];
         shared.metrics.count("kiln_rule_results_total", &labels);
     }
+    audits::tell(shared, request, &reviewed.results, !reviewed.response.is_allowed());
     if reviewed.panicked {
         supervisor::count(&shared.metrics, "review", 1);
         tracing::error!("a rule panicked during a request");

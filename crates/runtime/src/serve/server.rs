@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::AdmissionState;
+use super::audits::MOST_WAITING;
 use super::body_budget::{Bodies, Unread};
 use super::connection_slots::{ConnectionSlot, ConnectionSlots, InFlightRequest};
 use super::review_pool::ReviewPool;
@@ -93,6 +94,7 @@ pub(crate) async fn serve(
     let bodies = Bodies::new(limits.bytes);
     let reviews = Arc::new(Semaphore::new(limits.reviews));
     let turns = ReviewPool::for_machine(Handle::current());
+    let audits = Arc::new(Semaphore::new(MOST_WAITING));
     let carriers = Carriers::new(limits.carriers, Instant::now());
     // Nothing is ever said by it: it ends with the last connection.
     let (alive, mut all_ended) = mpsc::channel::<Infallible>(1);
@@ -122,6 +124,7 @@ pub(crate) async fn serve(
             reviews: Arc::clone(&reviews),
             carriers: carriers.clone(),
             turns: turns.clone(),
+            audits: Arc::clone(&audits),
             is_known: false,
             limits,
         };
@@ -147,6 +150,7 @@ struct Connection {
     reviews: Arc<Semaphore>,
     carriers: Carriers,
     turns: ReviewPool,
+    audits: Arc<Semaphore>,
     /// The client has shown a certificate, or need not.
     is_known: bool,
     limits: Limits,
@@ -277,6 +281,7 @@ impl Connection {
             carriers: self.carriers.clone(),
             reviews: Arc::clone(&self.reviews),
             turns: self.turns.clone(),
+            audits: Arc::clone(&self.audits),
         };
         routes::review(told, desk, asked, body).await
     }

@@ -146,7 +146,7 @@ fn values(family: &str, label: &str) -> Vec<String> {
             words(&["broken", "late", "too many connections", "too many reviews"])
         }
         ("kiln_rule_results_total", "result") => {
-            words(&["pass", "error", "made", "changed", "failed"])
+            words(&["pass", "fail", "warn", "error", "made", "changed", "failed"])
         }
         _ => panic!("say what {label} of {family} can be"),
     }

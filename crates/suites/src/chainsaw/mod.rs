@@ -21,7 +21,7 @@ mod unsupported;
 use std::time::Duration;
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_value::Value;
+use kiln_value::{Value, value};
 use kiln_yaml::{ReadOptions, Reader};
 
 use crate::files::{Directory, Files};
@@ -112,7 +112,9 @@ pub fn run(path: &str, files: &dyn Files, read: ReadOptions, clusters: &dyn Test
 fn run_test(test: &format::ChainsawTest, cluster: &dyn TestCluster, suite: &mut Suite) {
     let mut operator = Operator::new(cluster, test);
     let begun = operator.begin();
-    let outer = Bindings::default().with("namespace", Value::from(test.namespace.as_str()));
+    let outer = Bindings::default()
+        .with("namespace", Value::from(test.namespace.as_str()))
+        .with("test", value!({"metadata": {"name": test.name.as_str()}}));
     let outer = begun.and_then(|()| outer.extended(&test.bindings));
     let outer = match outer {
         Ok(outer) => outer,

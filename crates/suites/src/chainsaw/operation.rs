@@ -401,7 +401,10 @@ fn expected(
     error: Option<String>,
     bindings: &Bindings,
 ) -> Result<(), String> {
-    let told = error.clone().map_or(Value::Null, Value::from);
+    // chainsaw: the message of the server, and nothing else.
+    let told = error.as_ref().and_then(|_| answer.value.str_at(["message"]));
+    let told = error.clone().map(|error| told.map_or(Value::from(error), Value::from));
+    let told = told.unwrap_or_default();
     let bindings = bindings.clone().with("error", told);
     for (about, check) in &operation.expect {
         if let Some(about) = about

@@ -365,7 +365,10 @@ fn about(reader: &Reader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> R
     let status = outcome.status();
     let acts = matches!(status, Status::Pass | Status::Warn | Status::Error);
     let targets = if acts { targets(reader, why_nothing, &outcome) } else { Vec::new() };
-    let refused = outcome.refusal().map(|message| format!("rejected by {message}"));
+    let refused = match outcome.violation() {
+        Some(violation) => Some(violation.message.clone()),
+        None => outcome.refusal().map(|message| format!("rejected by {message}")),
+    };
     let failed = outcome.failures.first().map(|failure| failure.message.clone());
     let why = refused
         .or(failed)

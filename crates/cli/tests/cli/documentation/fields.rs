@@ -81,8 +81,8 @@ const PAGES: &[Page] = &[
     Page {
         file: "validate",
         title: "Validate rules",
-        intro: "What a validate rule of a ClusterPolicy or Policy checks, on files. \
-                In clusters it is [not run](../not-run.md) yet.",
+        intro: "What a validate rule of a ClusterPolicy or Policy checks, on files and \
+                [in clusters](../../concepts/admission.md#rules-that-check-objects).",
         tables: &[
             &kyverno::VALIDATE,
             &kyverno::VALIDATE_FOREACH,
@@ -96,8 +96,9 @@ const PAGES: &[Page] = &[
     Page {
         file: "validating-policies",
         title: "ValidatingPolicy and ValidatingAdmissionPolicy",
-        intro: "Policies in CEL that check objects, on files. In clusters ValidatingPolicies are \
-                [not run](../not-run.md) yet; the API server runs ValidatingAdmissionPolicies.",
+        intro: "Policies in CEL that check objects, on files and \
+                [in clusters](../../concepts/admission.md#rules-that-check-objects). There the API \
+                server runs ValidatingAdmissionPolicies.",
         tables: &[
             &validating::VALIDATING_POLICY,
             &validating::VALIDATING_SPEC,

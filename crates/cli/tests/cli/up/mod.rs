@@ -1,5 +1,6 @@
 //! `kiln up`
 
+mod checks;
 mod command;
 mod demo;
 mod durability;

@@ -65,7 +65,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 /// An answer: its status, its warnings and its text.
 pub(super) struct Answer {
     pub(super) status: u16,
-    warnings: String,
+    pub(super) warnings: String,
     pub(super) text: String,
 }
 
@@ -110,7 +110,7 @@ impl Up {
     }
 
     /// What the engine inside counts: it serves that where its webhooks answer.
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kyverno-policy-validating-webhook-cfg";
         let hooks: serde_json::Value = serde_json::from_str(&self.get(path).1).unwrap();
         let url = hooks["webhooks"][0]["clientConfig"]["url"].as_str().unwrap().to_owned();
@@ -126,7 +126,7 @@ impl Up {
         assert_eq!(self.create("/api/v1/namespaces", &namespace).status, 201);
     }
 
-    fn delete(&self, path: &str) -> u16 {
+    pub(super) fn delete(&self, path: &str) -> u16 {
         let request = self.agent.delete(format!("{}{path}", self.server));
         let token = format!("Bearer {}", self.token);
         request.header("Authorization", token).call().unwrap().status().as_u16()
@@ -225,9 +225,9 @@ metadata: {name: NAME}
 spec:
   validationFailureAction: Enforce
   rules:
-  - name: labels
+  - name: images
     match: {any: [{resources: {kinds: [Namespace]}}]}
-    validate: {message: no label, pattern: {metadata: {labels: {team: '?*'}}}}
+    verifyImages: [{imageReferences: ['*']}]
 ";
 
 const MAKES: &str = "  - name: make
@@ -243,10 +243,9 @@ spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
 ";
 
 /// Kinds that only Kyverno defines, their plurals, and what they would do.
-const OF_KYVERNO: [(&str, &str, &str); 3] = [
+const OF_KYVERNO: [(&str, &str, &str); 2] = [
     ("DeletingPolicy", "deletingpolicies", "cleanup"),
     ("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages"),
-    ("ValidatingPolicy", "validatingpolicies", "validate"),
 ];
 
 #[test]
@@ -257,7 +256,11 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     for (name, more) in [("checks", ""), ("mixed", MAKES)] {
         let stored = up.create(POLICIES, &format!("{}{more}", CHECKS.replace("NAME", name)));
         assert_eq!(stored.status, 201, "{}", stored.text);
-        assert!(stored.warnings.contains("is not run by Kiln: validate"), "{}", stored.warnings);
+        assert!(
+            stored.warnings.contains("is not run by Kiln: verifyImages"),
+            "{}",
+            stored.warnings
+        );
     }
     let conditions = |name: &str| up.conditions(&format!("{POLICIES}/{name}"));
     let not_run = "AllRulesRun False RulesNotRun";
@@ -321,11 +324,10 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     let metrics = up.metrics();
     for line in [
         "kiln_policies{state=\"broken\"} 0",
-        "kiln_policies{state=\"not run\"} 5",
+        "kiln_policies{state=\"not run\"} 4",
         "kiln_policies{state=\"sound\"} 1",
         "kiln_rules_not_run{operation=\"cleanup\"} 2",
-        "kiln_rules_not_run{operation=\"validate\"} 3",
-        "kiln_rules_not_run{operation=\"verifyImages\"} 1",
+        "kiln_rules_not_run{operation=\"verifyImages\"} 3",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
     }
@@ -336,12 +338,11 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     assert_eq!(
         rules,
         [
-            r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
-            r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
+            r#"problem: rule "images" of policy "checks" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
+            r#"problem: rule "images" of policy "mixed" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
             r#"problem: policy "sweep" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
             r#"problem: policy "deletingpolicies" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
             r#"problem: policy "imagevalidatingpolicies" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
-            r#"problem: policy "validatingpolicies" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
         ]
     );
     let policies = found(&folder, "policies");
