@@ -2,19 +2,29 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A text that a user gave us, with the name the user knows it by.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Source {
     name: String,
     text: Arc<str>,
+    /// Where lines begin, found when the first position is asked for: reports ask for thousands.
+    line_starts: OnceLock<Arc<[usize]>>,
 }
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.text) == (&other.name, &other.text)
+    }
+}
+
+impl Eq for Source {}
 
 impl Source {
     /// A source; `name` is the path as the user wrote it, or a word such as `<stdin>`.
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
-        Source { name: name.into(), text: text.into() }
+        Source { name: name.into(), text: text.into(), line_starts: OnceLock::new() }
     }
 
     /// The name the user knows it by.
@@ -34,12 +44,13 @@ impl Source {
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
         }
-        let before = &self.text[..offset];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Position {
-            line: before.bytes().filter(|b| *b == b'\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let starts = self.line_starts.get_or_init(|| {
+            let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
+        });
+        let line = starts.partition_point(|start| *start <= offset);
+        let start = starts[line - 1];
+        Position { line, column: self.text[start..offset].chars().count() + 1 }
     }
 }
 

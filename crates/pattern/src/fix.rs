@@ -174,8 +174,13 @@ fn one_change(pattern: &Value, object: &Value, mismatch: Mismatch) -> Option<Fie
 
 /// Whether a field holds text, whatever it looks like.
 fn is_text(at: &Path) -> bool {
-    let above = at.segments().iter().rev().nth(1);
-    matches!(above, Some(Segment::Key(key)) if ["labels", "annotations"].contains(&key.as_str()))
+    const MAPS_OF_TEXT: [&str; 6] =
+        ["labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"];
+    let mut from_the_end = at.segments().iter().rev();
+    // The `value` of an environment variable.
+    let is_value = matches!(from_the_end.next(), Some(Segment::Key(key)) if key == "value");
+    let above = from_the_end.next();
+    is_value || matches!(above, Some(Segment::Key(key)) if MAPS_OF_TEXT.contains(&key.as_str()))
 }
 
 /// The one value that a leaf of a pattern wants in the place of another.

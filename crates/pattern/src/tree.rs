@@ -345,6 +345,10 @@ impl<'m> Matcher<'m> {
             self.spend_steps(pairs.len().saturating_mul(there.len()))?;
             let mut named = Map::new();
             for (key, value) in pairs {
+                for (name, found) in there {
+                    self.spend_on_texts(&Value::from(plain(key)), &Value::from(name.as_str()))?;
+                    self.spend_on_texts(value, found)?;
+                }
                 let meets = |(name, _): &(&Key, &Value)| wildcard::matches(plain(key), name);
                 let meant = there
                     .iter()
@@ -357,7 +361,13 @@ impl<'m> Matcher<'m> {
                     (None, Some(meant)) => meant.to_string(),
                     (_, None) => key.to_string(),
                 };
-                named.insert(key, value.clone());
+                // Two keys may mean one label: the one that it does not meet decides.
+                let is_met = meant
+                    .and_then(|meant| there.get(meant))
+                    .is_some_and(|found| leaf_matches(value, found, numbers));
+                if !(is_met && named.contains_key(&key)) {
+                    named.insert(key, value.clone());
+                }
             }
             wanted.insert(written, named);
             changed = true;
@@ -497,6 +507,14 @@ mod tests {
         assert_eq!(check(&value!({"metadata": {"labels": {"app.io/*": "x"}}}), &pod), Ok(()));
         assert_eq!(check(&value!({"metadata": {"=(labels)": {"=(app.io/*)": "x"}}}), &pod), Ok(()));
         assert!(check(&value!({"metadata": {"labels": {"b*": "x"}}}), &pod).is_err());
+        // Two keys that mean one label are both asked.
+        let both = |first: Value, second: Value| {
+            let labels = Map::from_iter([("app.io/a", first), ("app.io/*", second)]);
+            check(&value!({"metadata": {"labels": labels}}), &pod)
+        };
+        assert_eq!(both("x".into(), "?*".into()), Ok(()));
+        assert!(both("y".into(), "?*".into()).is_err());
+        assert!(both("x".into(), "y".into()).is_err());
     }
 
     #[test]

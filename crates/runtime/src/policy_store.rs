@@ -170,7 +170,13 @@ pub(crate) fn compile_whole(policy: &Value, kinds: &Kinds) -> Whole {
         Some(what) if !compiled.has_errors() => runs_nothing(&what),
         _ => problems(),
     });
-    (policy, compiled.not_run.into())
+    // A policy with a mistake is broken, also if other rules of it would not be run.
+    let not_run = if policy.is_err() && compiled.has_errors() {
+        Arc::default()
+    } else {
+        compiled.not_run.into()
+    };
+    (policy, not_run)
 }
 
 /// Compiles documents. A policy on which Kiln fails is one that is broken: it keeps no other from its work.

@@ -552,6 +552,9 @@ mod tests {
         assert!(message.ends_with(": rule check (verifyImages)"), "{message}");
         let (conditions, _, _) = said(&policy(&[check]));
         assert_eq!(conditions, ["Ready False RulesNotRun", "AllRulesRun False RulesNotRun"]);
+        // A mistake in another rule is what the policy is broken by.
+        let broken = policy(&[check, &make.replace("kind: Secret, ", "")]);
+        assert!(broken.is_broken() && broken.runs_nothing().is_none());
         let (conditions, many, _) = said(&policy(&[make]));
         assert_eq!((conditions, many), (vec!["Ready True Succeeded".to_owned()], Some(0)));
         let checks =

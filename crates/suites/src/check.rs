@@ -7,7 +7,7 @@ use kiln_engine::{ExternalData, Limits};
 use kiln_jmespath::AmbientSources;
 use kiln_object::ObjectId;
 use kiln_offline::{
-    Change, Job, Made, Report as NoExternalData, RuleResult, Status, run as run_offline,
+    Change, Job, Made, Report as OfflineReport, RuleResult, Status, run as run_offline,
 };
 use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
@@ -111,12 +111,12 @@ struct Checking<'c> {
 
 /// What rules did, found by the names of the objects that it is about.
 struct Ran {
-    report: NoExternalData,
+    report: OfflineReport,
     by_name: HashMap<Str, Vec<usize>>,
 }
 
 impl Ran {
-    fn new(report: NoExternalData) -> Self {
+    fn new(report: OfflineReport) -> Self {
         let mut by_name: HashMap<Str, Vec<usize>> = HashMap::new();
         for (at, result) in report.results.iter().enumerate() {
             let made = result.made.iter().map(|made| &made.id.name);

@@ -145,7 +145,10 @@ fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            '\n' | '\t' => safe.push(c),
+            // Readers of XML make blanks of those in attributes.
+            '\n' => safe.push_str("&#10;"),
+            '\r' => safe.push_str("&#13;"),
+            '\t' => safe.push(c),
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_text_can_end_it() {
-        assert_eq!(escaped("a<b>&\"\u{1b}]]>\n"), "a&lt;b&gt;&amp;&quot;\u{fffd}]]&gt;\n");
+        assert_eq!(escaped("a<b>&\"\u{1b}]]>\n"), "a&lt;b&gt;&amp;&quot;\u{fffd}]]&gt;&#10;");
     }
 
     #[test]

@@ -181,6 +181,8 @@ fn options_without_effect_are_taken_and_those_that_cannot_be_had_say_so() {
     folder.write("data.json", "{\"a\": {\"b\": 1}}");
     let run = folder.kiln(&["jp", "query", "-i", "data.json", "a.b", "a"]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "1\n{\n  \"b\": 1\n}\n"));
+    let run = folder.kiln_with_input(&["jp", "query", "a", "b"], b"{\"a\": 1, \"b\": 2}");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "1\n2\n"));
     let run = folder.kiln(&["jp", "function", "to_upper"]);
     assert!(run.code == 0 && run.stdout.starts_with("to_upper("), "{}", run.stdout);
     assert_eq!(run.stdout.lines().count(), 1, "{}", run.stdout);

@@ -40,7 +40,9 @@ pub(crate) fn validate(
 }
 
 fn old_operator(node: &Node<'_, '_>, value: &Value, path: &Path) {
-    let operator = value.str_at(["operator"]).filter(|_| value.get("key").is_some());
+    // Label selectors and node affinities have keys and operators, too, and `values`.
+    let is_condition = value.get("key").is_some() && value.get("values").is_none();
+    let operator = value.str_at(["operator"]).filter(|_| is_condition);
     let old = OLD_OPERATORS.into_iter().find(|(old, _)| operator == Some(*old));
     if let Some((old, new)) = old {
         node.report.warn(

@@ -229,6 +229,20 @@ fn what_modrules_write_into_built_in_kinds_is_held_to_their_fields() {
 }
 
 #[test]
+fn old_operators_of_conditions_are_told_and_those_of_selectors_left_alone() {
+    let checks = |rest: &str| {
+        rule(&format!(
+            "{PODS}{rest}    validate: {{message: m, pattern: {{metadata: {{name: '?*'}}}}}}\n"
+        ))
+    };
+    let condition = "    preconditions: {all: [{key: a, operator: In, value: [b]}]}\n";
+    let said = messages(&compiled(&checks(condition))).join("\n");
+    assert!(said.contains("Operator In has been deprecated"), "{said}");
+    let selector = "    exclude: {any: [{resources: {kinds: [Pod], selector: {matchExpressions: [{key: tier, operator: In, values: [gold]}]}}}]}\n";
+    assert_eq!(messages(&compiled(&checks(selector))), Vec::<String>::new());
+}
+
+#[test]
 fn labels_of_modrules_are_text() {
     let policy = |value: &str| {
         format!(

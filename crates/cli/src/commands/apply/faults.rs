@@ -7,33 +7,36 @@ use kiln_diagnostic::SourceLocation;
 use kiln_engine::{Fault, RuleSet};
 use kiln_object::list;
 use kiln_offline::RuleResult;
-use kiln_rules::RuleId;
+use kiln_rules::PolicyId;
 use kiln_value::{Map, Path, Value};
 use kiln_yaml::{Document, Places};
 
 /// Where resources and rules were written.
 pub(super) struct Written<'w> {
     rules: &'w RuleSet,
-    /// For each resource, its document and where it is there.
-    resources: Vec<(Document, Path)>,
+    documents: Vec<Document>,
+    /// For each resource, the number of its document and where it is there.
+    resources: Vec<(usize, Path)>,
     /// Documents are read again for their places, each once.
     places: RefCell<HashMap<usize, Places>>,
-    of_rules: RefCell<HashMap<RuleId, Places>>,
+    of_policies: RefCell<HashMap<PolicyId, Places>>,
 }
 
 impl<'w> Written<'w> {
     /// The documents of the resources, in order, and those of data and requests.
     pub(super) fn new(rules: &'w RuleSet, documents: &[Document], payloads: Vec<Document>) -> Self {
-        let resources = documents.iter().flat_map(|document| {
+        let resources = documents.iter().enumerate().flat_map(|(number, document)| {
             let places = list::places(document.value()).into_iter();
-            places.map(|path| (document.clone(), path))
+            places.map(move |path| (number, path))
         });
-        let payloads = payloads.into_iter().map(|document| (document, Path::root()));
+        let of_payloads = documents.len()..documents.len() + payloads.len();
+        let of_payloads = of_payloads.map(|number| (number, Path::root()));
         Written {
             rules,
-            resources: resources.chain(payloads).collect(),
+            resources: resources.chain(of_payloads).collect(),
+            documents: documents.iter().cloned().chain(payloads).collect(),
             places: RefCell::default(),
-            of_rules: RefCell::default(),
+            of_policies: RefCell::default(),
         }
     }
 
@@ -70,10 +73,11 @@ impl<'w> Written<'w> {
 
     fn place_in(&self, number: usize, at: &Path) -> Option<SourceLocation> {
         let (document, base) = self.resources.get(number)?;
+        let text = self.documents.get(*document)?;
         let steps = base.segments().iter().chain(at.segments());
         let path: Path = steps.cloned().collect();
         let mut known = self.places.borrow_mut();
-        Some(known.entry(number).or_insert_with(|| document.places()).value(&path))
+        Some(known.entry(*document).or_insert_with(|| text.places()).value(&path))
     }
 
     fn in_rule(&self, result: &RuleResult, fault: &Fault) -> Option<SourceLocation> {
@@ -81,12 +85,13 @@ impl<'w> Written<'w> {
     }
 
     fn place_in_rule(&self, result: &RuleResult, path: &Path) -> Option<SourceLocation> {
-        let mut known = self.of_rules.borrow_mut();
-        if !known.contains_key(&result.rule) {
+        let mut known = self.of_policies.borrow_mut();
+        let policy = &result.rule.policy;
+        if !known.contains_key(policy) {
             let origin = &self.rules.rule(&result.rule)?.origin;
-            known.insert(result.rule.clone(), origin.document().places());
+            known.insert(policy.clone(), origin.document().places());
         }
-        Some(known.get(&result.rule)?.value(path))
+        Some(known.get(policy)?.value(path))
     }
 }
 

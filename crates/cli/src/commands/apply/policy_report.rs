@@ -58,8 +58,9 @@ pub(super) fn policy_reports(
     results: &[&RuleResult],
 ) -> Vec<Value> {
     let of_cluster = |result: &&RuleResult| result.rule.policy.namespace.is_none();
-    let (clustered, others): (Vec<&RuleResult>, Vec<&RuleResult>) =
-        results.iter().copied().partition(of_cluster);
+    // Reports know no rules that do not match.
+    let matched = results.iter().copied().filter(|result| result.status != Status::NoMatch);
+    let (clustered, others): (Vec<&RuleResult>, Vec<&RuleResult>) = matched.partition(of_cluster);
     let mut namespaced: Vec<(String, Vec<&RuleResult>)> = Vec::new();
     for result in others {
         let key = result.rule.policy.key();

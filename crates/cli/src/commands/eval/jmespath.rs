@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
+use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::{Environment, Expression, Limits, functions};
+use kiln_value::Value;
 
 use super::{print_result, read_one};
 use crate::args::Global;
@@ -17,25 +19,35 @@ use crate::ui::Ui;
 pub(crate) struct Args {
     /// JMESPath expression to evaluate
     #[arg(required_unless_present = "functions")]
-    pub(super) expression: Option<String>,
+    expression: Option<String>,
 
     /// JSON or YAML file to evaluate on [default: standard input]
     #[arg(long, short, value_name = "FILE")]
-    pub(super) input: Option<String>,
+    input: Option<String>,
 
     /// Print the parsed expression as a tree, without evaluating it
     #[arg(long)]
-    pub(super) parse: bool,
+    parse: bool,
 
     /// List the functions
     #[arg(long, visible_alias = "list")]
-    pub(super) functions: bool,
+    functions: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let Some(source) = args.expression.as_deref() else {
         return list_functions(ui, &[]);
     };
+    evaluate(ui, source, args.parse, || read_one(args.input.as_deref(), global))
+}
+
+/// Evaluates an expression on data, which is read only if it is needed; or prints how it is understood.
+pub(super) fn evaluate(
+    ui: &Ui,
+    source: &str,
+    parse: bool,
+    data: impl FnOnce() -> Result<Value, Diagnostic>,
+) -> CommandResult {
     let expression = match Expression::compile(source) {
         Ok(expression) => expression,
         Err(error) => {
@@ -43,13 +55,13 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             return Ok(CommandOutcome::Negative);
         }
     };
-    if args.parse {
+    if parse {
         let mut out = ui.data();
         write!(out, "{}", expression.print_tree())?;
         out.flush()?;
         return Ok(CommandOutcome::Done);
     }
-    let data = read_one(args.input.as_deref(), global)?;
+    let data = data()?;
     let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
     match expression.search(&data, &environment) {
         Ok(result) => {

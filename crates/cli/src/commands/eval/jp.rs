@@ -1,6 +1,8 @@
 //! `kiln jp`, with the words of `kyverno jp`: `query`, `parse` and `function`.
 
-use super::jmespath;
+use kiln_value::Value;
+
+use super::{jmespath, read_one};
 use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
@@ -40,15 +42,18 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if args.functions {
         return jmespath::list_functions(ui, rest);
     }
+    let parse = args.parse || command == "parse";
     let mut outcome = CommandOutcome::Done;
+    // Standard input can be read once.
+    let mut known = None;
     for expression in rest {
-        let one = jmespath::Args {
-            expression: Some(expression.clone()),
-            input: args.input.clone(),
-            parse: args.parse || command == "parse",
-            functions: false,
+        let data = || match &known {
+            Some(data) => Ok(Value::clone(data)),
+            None => read_one(args.input.as_deref(), global).inspect(|data| {
+                known = Some(data.clone());
+            }),
         };
-        if let CommandOutcome::Negative = jmespath::run(ui, global, &one)? {
+        if let CommandOutcome::Negative = jmespath::evaluate(ui, expression, parse, data)? {
             outcome = CommandOutcome::Negative;
         }
     }

@@ -78,7 +78,7 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
     if let Some(why) = &shown.refused {
         writeln!(out, "the API server rejects the object as the rules change it: {}", plain(why))?;
     }
-    for Request { name, policy, state, message, retries } in &shown.requests {
+    for Request { name, policy, state, message, retries, .. } in &shown.requests {
         let [name, policy, state] = [name, policy, state].map(|text| plain(text));
         let retries = counted(*retries, "time", "times");
         write!(out, "UpdateRequest {name} of policy {policy}: {state}, retried {retries}")?;

@@ -25,7 +25,7 @@ pub(super) fn report(
         Format::Junit => out.write_all(junit(shown).as_bytes())?,
         Format::Markdown => markdown(out, shown)?,
         Format::Table => rows(out, args, shown)?,
-        // `Ui::has_forms` has refused what is not a form of this command.
+        // `Ui::has_formats_of` has refused what is not a form of this command.
         Format::Text | Format::Sarif => {
             rows(out, args, shown)?;
             differences(out, shown)?;
