@@ -171,7 +171,8 @@ impl Hooks {
         let mut groups: BTreeMap<Group, Vec<(Arc<Policy>, WebhookNeeds)>> = BTreeMap::new();
         for policy in policies {
             let registration = WebhookNeeds::of(&policy);
-            if registration.off {
+            // Of those that a clock makes run, no request is told.
+            if registration.off || policy.is_scheduled() {
                 continue;
             }
             for purpose in [Purpose::Mutate, Purpose::Observe] {

@@ -67,6 +67,7 @@ impl Check {
         self.diagnostics(&compiled, of_cel, places.as_ref())?;
         for policy in &compiled.policies {
             check_conditions(policy)?;
+            has_constraints(policy)?;
         }
         if let Some(old) = event.old_object.as_ref()
             && is_rules(object)
@@ -190,7 +191,10 @@ fn is_write(event: &Event) -> bool {
 }
 
 fn is_rules(object: &Value) -> bool {
-    Gvk::of(object).is_some_and(|gvk| gvk.group == "kyverno.io" && gvk.kind.ends_with("Policy"))
+    let is_rules = |gvk: Gvk| {
+        gvk.group == "kyverno.io" && matches!(gvk.kind.as_str(), "ClusterPolicy" | "Policy")
+    };
+    Gvk::of(object).is_some_and(is_rules)
 }
 
 fn as_document(object: &Value) -> Result<Document, String> {
@@ -204,6 +208,19 @@ fn with_hint(found: &Diagnostic) -> String {
     match &found.hint {
         Some(hint) => format!("{} ({hint})", found.message),
         None => found.message.clone(),
+    }
+}
+
+/// On files, a policy without constraints judges data; a cluster has none.
+fn has_constraints(policy: &Policy) -> Result<(), String> {
+    let is_without = |rule: &&std::sync::Arc<Rule>| {
+        rule.program.is_scheduled() && rule.trigger.include.filters().is_empty()
+    };
+    match policy.rules.iter().find(is_without) {
+        None => Ok(()),
+        Some(_) => Err("spec.matchConstraints: Required value: a matchConstraints with at least one resource rule is \
+             required"
+            .to_owned()),
     }
 }
 

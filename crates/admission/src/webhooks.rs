@@ -239,7 +239,6 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
     let rules = vec![
         rule(
             "kyverno.io",
-            // The last two are only warned about: they are not run.
             &[
                 "clusterpolicies",
                 "policies",
@@ -250,7 +249,7 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
         ),
         rule(
             "policies.kyverno.io",
-            // Likewise all behind the first four.
+            // Policies about images are only warned about: they are not run.
             &[
                 "generatingpolicies",
                 "mutatingpolicies",

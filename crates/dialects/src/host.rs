@@ -21,7 +21,9 @@ impl Host {
     pub fn runs(self, rule: &Rule) -> bool {
         match rule.program {
             Program::Validate(_) => self == Host::Files,
-            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) => true,
+            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) | Program::Delete(_) => {
+                true
+            }
         }
     }
 

@@ -7,6 +7,8 @@
 //!  was it a trigger before? then what it made lapses; otherwise nothing happens
 //! ```
 
+mod delete;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -259,6 +261,7 @@ impl<'e> Evaluation<'e> {
             Program::Mutate(program) => self.mutate(program),
             Program::Modify(program) => self.modify(program),
             Program::Validate(program) => self.validate(program),
+            Program::Delete(program) => self.delete(program),
         };
         verdict.unwrap_or_else(|failure| {
             self.state.failures.push(failure);

@@ -398,8 +398,6 @@ fn policies_of_kinds_that_are_not_run_are_said_to_be() {
     for (kind, operation) in [
         ("policies.kyverno.io/v1, kind: ValidatingPolicy", "validate"),
         ("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages"),
-        ("policies.kyverno.io/v1alpha1, kind: DeletingPolicy", "cleanup"),
-        ("kyverno.io/v2, kind: ClusterCleanupPolicy", "cleanup"),
     ] {
         let spec = match operation {
             "validate" => {

@@ -306,7 +306,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if !rules.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
             .hint(
-                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, ValidatingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy and ModRule",
+                "Kiln reads ClusterPolicy and Policy, GeneratingPolicy, MutatingPolicy, ValidatingPolicy, DeletingPolicy, CleanupPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy and ModRule",
             )
             .into());
     }
@@ -422,7 +422,7 @@ fn warn_of_unjudged(ui: &Ui, compiled: &Compiled) -> Unjudged {
         _ => (format!("no rule of the policies {} is run", names.join(", ")), "them"),
     };
     ui.problem(&Diagnostic::warning(format!("{none}: nothing here was evaluated by {them}")).hint(
-        "Kiln runs rules that generate, mutate and validate; leave the others to kyverno apply",
+        "Kiln runs rules that generate, mutate, validate and clean up; leave the others to kyverno apply",
     ));
     match compiled.policies.iter().all(|policy| policy.rules.is_empty()) {
         true => Unjudged::All,
