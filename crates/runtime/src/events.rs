@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_cleanup::CleanupEvent;
 use kiln_cluster::Call;
 use kiln_controller::ControllerEvent;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -16,6 +17,8 @@ use crate::policy_store::Registry;
 use crate::state::AppState;
 
 const CONTROLLER: &str = "kyverno-generate";
+/// The same for what is deleted on a schedule.
+const CLEANUP: &str = "kyverno-cleanup";
 /// The reason of events about what went well.
 const APPLIED: &str = "PolicyApplied";
 /// The longest note that an API server takes.
@@ -40,6 +43,8 @@ pub enum Happened {
         /// What is wrong.
         what: String,
     },
+    /// A policy deleted an object on its schedule, or could not.
+    Cleanup(CleanupEvent),
     /// A policy has rules that are not run.
     NotRun {
         /// The policy.
@@ -52,6 +57,8 @@ pub enum Happened {
 /// What an event says.
 #[derive(Clone, Debug)]
 struct Said {
+    /// Which of Kyverno's controllers would have said it.
+    source: &'static str,
     regarding: Value,
     related: Option<Value>,
     reason: &'static str,
@@ -95,6 +102,7 @@ impl Said {
 
 fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     let mutated = |rule: &RuleId, object: &ObjectId| Said {
+        source: CONTROLLER,
         regarding: policy(&rule.policy, registry),
         related: Some(reference(object, None)),
         reason: APPLIED,
@@ -104,10 +112,12 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     let news = match happened {
         Happened::Told(news) => news,
         Happened::Mutated { rule, object } => return vec![mutated(rule, object)],
+        Happened::Cleanup(event) => return cleaned(event, registry),
         Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
             return vec![Said {
+                source: CONTROLLER,
                 regarding: reference(policy, uid),
                 related: None,
                 reason: match happened {
@@ -124,6 +134,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             let key = rule.policy.key();
             vec![
                 Said {
+                    source: CONTROLLER,
                     regarding: reference(target, None),
                     related: None,
                     reason: APPLIED,
@@ -134,6 +145,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
                     ),
                 },
                 Said {
+                    source: CONTROLLER,
                     regarding: policy(&rule.policy, registry),
                     related: Some(reference(target, None)),
                     reason: APPLIED,
@@ -144,6 +156,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
         }
         ControllerEvent::Changed { rule, target } => vec![mutated(rule, target)],
         ControllerEvent::Failed { rule, trigger, condition } => vec![Said {
+            source: CONTROLLER,
             regarding: policy(&rule.policy, registry),
             related: trigger.as_ref().map(|trigger| reference(trigger, None)),
             reason: "PolicyError",
@@ -153,6 +166,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
         ControllerEvent::SourceMissing { rule, trigger, message } => {
             let note = format!("policy {}/{} waits: {message}", rule.policy.name, rule.rule);
             let said = |regarding: Value, related: Option<Value>| Said {
+                source: CONTROLLER,
                 regarding,
                 related,
                 reason: "PolicyError",
@@ -166,6 +180,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             [said(policy, trigger)].into_iter().chain(of_trigger).collect()
         }
         ControllerEvent::OwnerElsewhere { rule, target, owner } => vec![Said {
+            source: CONTROLLER,
             regarding: policy(&rule.policy, registry),
             related: Some(reference(target, None)),
             reason: "PolicyError",
@@ -177,6 +192,36 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             ),
         }],
     }
+}
+
+/// What policies on a schedule did, in Kyverno's words.
+fn cleaned(event: &CleanupEvent, registry: &Registry) -> Vec<Said> {
+    let (policy, object, reason, action, end) = match event {
+        CleanupEvent::Deleted { policy, object, .. } => {
+            (policy, object, APPLIED, "Resource Cleaned Up", String::new())
+        }
+        CleanupEvent::Failed { policy, object, why, is_told: true, .. } => {
+            (policy, object, "PolicyError", "None", format!(": {why}"))
+        }
+        CleanupEvent::Failed { .. } | CleanupEvent::Ran { .. } => return Vec::new(),
+    };
+    let in_cel = policy.gvk.group == "policies.kyverno.io";
+    let begin = match (in_cel, reason == APPLIED) {
+        (false, true) => "successfully cleaned up the target resource",
+        (false, false) => "failed to clean up the target resource",
+        (true, true) => "successfully deleted the target resource",
+        (true, false) => "failed to delete the target resource",
+    };
+    let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
+    let uid = stored.and_then(|stored| metadata::uid(&stored.object));
+    vec![Said {
+        source: CLEANUP,
+        regarding: reference(policy, uid),
+        related: Some(reference(object, None)),
+        reason,
+        action,
+        note: format!("{begin} {}/{}{end}", object.gvk.kind, place(object)),
+    }]
 }
 
 fn place(id: &ObjectId) -> String {
@@ -193,6 +238,10 @@ fn policy(policy: &PolicyId, registry: &Registry) -> Value {
         (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
         (Dialect::MutatingPolicy, false) => (SCRIPTED, "MutatingPolicy"),
         (Dialect::MutatingPolicy, true) => (SCRIPTED, "NamespacedMutatingPolicy"),
+        (Dialect::DeletingPolicy, false) => (SCRIPTED, "DeletingPolicy"),
+        (Dialect::DeletingPolicy, true) => (SCRIPTED, "NamespacedDeletingPolicy"),
+        (Dialect::CleanupPolicy, false) => ("kyverno.io/v2", "ClusterCleanupPolicy"),
+        (Dialect::CleanupPolicy, true) => ("kyverno.io/v2", "CleanupPolicy"),
         (Dialect::ValidatingPolicy, false) => (SCRIPTED, "ValidatingPolicy"),
         (Dialect::ValidatingPolicy, true) => (SCRIPTED, "NamespacedValidatingPolicy"),
         (_, false) => ("kyverno.io/v1", "ClusterPolicy"),
@@ -239,7 +288,7 @@ fn event(said: &Said, number: u64) -> Value {
     let mut event = value!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": name, "namespace": part("namespace").unwrap_or("default")},
-        "eventTime": time, "reportingController": CONTROLLER, "reportingInstance": instance(),
+        "eventTime": time, "reportingController": said.source, "reportingInstance": instance(said.source),
         "reason": said.reason, "action": said.action, "note": note,
         "type": if applied { "Normal" } else { "Warning" },
     });
@@ -252,9 +301,9 @@ fn event(said: &Said, number: u64) -> Value {
     event
 }
 
-fn instance() -> String {
+fn instance(source: &str) -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "kiln".to_owned());
-    format!("{CONTROLLER}-{host}").chars().take(128).collect()
+    format!("{source}-{host}").chars().take(128).collect()
 }
 
 #[cfg(test)]

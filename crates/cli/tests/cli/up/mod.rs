@@ -1,5 +1,6 @@
 //! `kiln up`
 
+mod cleanup;
 mod command;
 mod demo;
 mod durability;

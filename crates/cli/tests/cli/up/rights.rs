@@ -65,7 +65,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 /// An answer: its status, its warnings and its text.
 pub(super) struct Answer {
     pub(super) status: u16,
-    warnings: String,
+    pub(super) warnings: String,
     pub(super) text: String,
 }
 
@@ -89,7 +89,7 @@ impl Up {
     }
 
     /// An object in another form.
-    fn get_as(&self, path: &str, form: &str) -> String {
+    pub(super) fn get_as(&self, path: &str, form: &str) -> String {
         let request = self.agent.get(format!("{}{path}", self.server)).header("Accept", form);
         let token = format!("Bearer {}", self.token);
         let mut response = request.header("Authorization", token).call().unwrap();
@@ -110,7 +110,7 @@ impl Up {
     }
 
     /// What the engine inside counts: it serves that where its webhooks answer.
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kyverno-policy-validating-webhook-cfg";
         let hooks: serde_json::Value = serde_json::from_str(&self.get(path).1).unwrap();
         let url = hooks["webhooks"][0]["clientConfig"]["url"].as_str().unwrap().to_owned();
@@ -235,16 +235,8 @@ const MAKES: &str = "  - name: make
     generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: default, data: {}}
 ";
 
-const CLEANUP: &str = "
-apiVersion: kyverno.io/v2
-kind: ClusterCleanupPolicy
-metadata: {name: sweep}
-spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
-";
-
 /// Kinds that only Kyverno defines, their plurals, and what they would do.
-const OF_KYVERNO: [(&str, &str, &str); 3] = [
-    ("DeletingPolicy", "deletingpolicies", "cleanup"),
+const OF_KYVERNO: [(&str, &str, &str); 2] = [
     ("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages"),
     ("ValidatingPolicy", "validatingpolicies", "validate"),
 ];
@@ -268,16 +260,7 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     let events = "/apis/events.k8s.io/v1/namespaces/default/events";
     up.wait_until("events", || up.get(events).1.matches("\"RulesNotRun\"").count() == 2);
 
-    // Kinds of which nothing is run, shipped or of another engine: stored, and then the same everywhere.
-    let path = "/apis/kyverno.io/v2/clustercleanuppolicies";
-    let sweeps = up.create(path, CLEANUP);
-    assert_eq!(sweeps.status, 201, "{}", sweeps.text);
-    assert!(sweeps.warnings.contains("is not run by Kiln: cleanup"), "{}", sweeps.warnings);
-    let sweeps = format!("{path}/sweep");
-    up.wait_until("the status of the cleanup policy", || up.conditions(&sweeps) == only);
-    let shown = up.get_as(&sweeps, "application/json;as=Table;v=v1;g=meta.k8s.io");
-    assert!(shown.contains("Kiln runs none of its rules: cleanup"), "{shown}");
-
+    // Kinds of another engine of which nothing is run: stored, and then the same everywhere.
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for (kind, plural, _) in OF_KYVERNO {
         let definition = WIDGETS
@@ -315,15 +298,12 @@ fn what_is_not_run_is_never_shown_as_at_work() {
         };
         events["items"].as_array().unwrap().iter().filter(|event| is_told(event)).count()
     };
-    for kind in ["ClusterCleanupPolicy", "DeletingPolicy", "ImageValidatingPolicy"] {
-        up.wait_until("its event", || told(kind) == 1);
-    }
+    up.wait_until("its event", || told("ImageValidatingPolicy") == 1);
     let metrics = up.metrics();
     for line in [
         "kiln_policies{state=\"broken\"} 0",
-        "kiln_policies{state=\"not run\"} 5",
+        "kiln_policies{state=\"not run\"} 3",
         "kiln_policies{state=\"sound\"} 1",
-        "kiln_rules_not_run{operation=\"cleanup\"} 2",
         "kiln_rules_not_run{operation=\"validate\"} 3",
         "kiln_rules_not_run{operation=\"verifyImages\"} 1",
     ] {
@@ -338,8 +318,6 @@ fn what_is_not_run_is_never_shown_as_at_work() {
         [
             r#"problem: rule "labels" of policy "checks" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
             r#"problem: rule "labels" of policy "mixed" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
-            r#"problem: policy "sweep" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
-            r#"problem: policy "deletingpolicies" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
             r#"problem: policy "imagevalidatingpolicies" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
             r#"problem: policy "validatingpolicies" is not run by Kiln: validate, and nothing else runs it: it has no effect"#,
         ]
