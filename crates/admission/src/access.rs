@@ -66,6 +66,8 @@ pub enum Account {
     Admission,
     /// Makes and changes objects.
     Background,
+    /// Deletes objects whose time has come.
+    Cleanup,
 }
 
 impl Account {
@@ -74,6 +76,7 @@ impl Account {
         match self {
             Account::Admission => "kyverno-admission-controller",
             Account::Background => "kyverno-background-controller",
+            Account::Cleanup => "kyverno-cleanup-controller",
         }
     }
 
@@ -81,6 +84,7 @@ impl Account {
         match self {
             Account::Admission => "admission-controller",
             Account::Background => "background-controller",
+            Account::Cleanup => "cleanup-controller",
         }
     }
 
@@ -89,6 +93,7 @@ impl Account {
         match self {
             Account::Admission => settings.admission_user(),
             Account::Background => settings.background_user(),
+            Account::Cleanup => settings.cleanup_user(),
         }
     }
 }
@@ -296,6 +301,18 @@ impl Lacking<'_> {
         worst.into_iter().find(|worst| self.0.iter().any(|(need, _)| need.without == *worst))
     }
 
+    /// The verbs with what they are about, each in a few words.
+    pub fn verbs_and_kinds(&self) -> Vec<String> {
+        let shown = |(need, verbs): &(&Need, Vec<&'static str>)| {
+            let place = match need.written_namespace.as_str() {
+                "" => String::new(),
+                namespace => format!(" in namespace {namespace}"),
+            };
+            format!("{} {}{place}", verbs.join(","), need.resource)
+        };
+        self.0.iter().map(shown).collect()
+    }
+
     /// The same in one line, for a policy that is stored all the same: warnings have no more.
     pub fn warned(&self, settings: &Settings) -> String {
         let complaints = self.0.iter().map(|(need, verbs)| need.complaint(verbs, settings));
@@ -353,6 +370,12 @@ impl Need {
             "" => String::new(),
             namespace => format!(" in namespace {namespace}"),
         };
+        if self.account == Account::Cleanup {
+            // Kyverno's words.
+            let lacks = verbs.iter().map(|verb| format!("to {verb} kind {}", self.kind.kind));
+            let lacks: Vec<String> = lacks.collect();
+            return format!("cleanup controller has no permission {}{place}", lacks.join(", "));
+        }
         let (path, verbs) = (&self.path, verbs.join(","));
         if self.changes {
             return format!(
@@ -380,7 +403,8 @@ fn cluster_role<'m>(
             "" => need.resource.clone(),
             sub => format!("{}/{sub}", need.resource),
         };
-        let bound = if verbs.contains(&"bind") { need.name.clone() } else { String::new() };
+        let is_named = verbs.contains(&"bind") || need.account == Account::Cleanup;
+        let bound = if is_named { need.name.clone() } else { String::new() };
         let place = (need.kind.group.to_string(), resource, bound);
         match rules.iter_mut().find(|(known, _)| *known == place) {
             Some((_, known)) => known.extend(verbs),

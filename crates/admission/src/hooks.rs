@@ -164,7 +164,8 @@ impl Hooks {
         let mut groups: BTreeMap<Group, Vec<Member>> = BTreeMap::new();
         for policy in policies {
             let registration = WebhookNeeds::of(&policy);
-            if registration.off {
+            // Of those that a clock makes run, no request is told.
+            if registration.off || policy.is_scheduled() {
                 continue;
             }
             for part in Part::ALL {

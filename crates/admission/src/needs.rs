@@ -10,7 +10,7 @@ use kiln_rules::{
     TargetNamespace, Targets, Write,
 };
 use kiln_text::wildcard;
-use kiln_value::{Map, Path, Value};
+use kiln_value::{Map, Path, Str, Value};
 use kiln_variables::Template;
 
 use crate::access::{Account, Need, Without};
@@ -30,8 +30,9 @@ pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
             Program::Mutate(program) => of_mutate(rule, program, kinds, &mut needs)?,
             // What is sent is patched or refused at admission; nothing is written.
             Program::Modify(_) | Program::Validate(_) => {}
+            Program::Delete(_) => of_delete(rule, kinds, &mut needs),
         }
-        if !rule.program.acts_at_admission() {
+        if !rule.program.acts_at_admission() && !rule.program.is_scheduled() {
             of_trigger(rule, kinds, &mut needs);
         }
     }
@@ -63,7 +64,11 @@ pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
     let mut needs = Vec::new();
     for rule in &policy.rules {
         let changes = rule.program.changes_trigger();
-        let verbs = if changes { vec!["get", "update"] } else { vec!["get"] };
+        let verbs = match changes {
+            true => vec!["get", "update"],
+            false if rule.program.is_scheduled() => vec!["delete"],
+            false => vec!["get"],
+        };
         let namespace = rule.scope.namespace().unwrap_or_default();
         let need = |kind: Gvk, subresource: &str, verbs: Vec<&'static str>| {
             let mut need = Need::new(format!("{}.match.", rule.origin.path()), kind, kinds).ok()?;
@@ -360,6 +365,37 @@ fn of_trigger(rule: &Rule, kinds: &Kinds, needs: &mut Vec<Need>) {
         let path = format!("{}.match.", rule.origin.path());
         let need = Need::new(path, kind, kinds).map(|need| need.followed());
         needs.extend(need.map(|need| Need { without: Without::Fails, ..need }));
+    }
+}
+
+/// What a rule deletes must be listed and deleted by the account for that; where the rule names objects, those alone.
+fn of_delete(rule: &Rule, kinds: &Kinds, needs: &mut Vec<Need>) {
+    // Kyverno: a policy with conditions in CEL is stored without the permissions, and does nothing.
+    let without = if rule.script.is_some() { Without::Fails } else { Without::Refused };
+    let namespace = rule.scope.namespace().unwrap_or_default();
+    for filter in rule.trigger.include.filters() {
+        let is_plain = |name: &&Str| !wildcard::contains_wildcard(name);
+        let plain: Vec<&Str> = filter.names.iter().filter(is_plain).collect();
+        let all = [Str::default()];
+        let names: Vec<&Str> = match plain.len() == filter.names.len() && !plain.is_empty() {
+            true => plain,
+            false => all.iter().collect(),
+        };
+        for kind in filter.kinds.iter().flat_map(|pattern| followed_by(pattern, kinds)) {
+            for name in &names {
+                let path = format!("{}.match.", rule.origin.path());
+                let Ok(need) = Need::new(path, kind.clone(), kinds) else { continue };
+                needs.push(Need {
+                    account: Account::Cleanup,
+                    namespace: namespace.to_owned(),
+                    written_namespace: namespace.to_owned(),
+                    name: name.to_string(),
+                    verbs: vec!["delete", "list"],
+                    without,
+                    ..need
+                });
+            }
+        }
     }
 }
 

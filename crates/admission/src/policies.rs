@@ -70,6 +70,7 @@ impl Check {
         self.diagnostics(&compiled, of_cel, places.as_ref())?;
         for policy in &compiled.policies {
             check_conditions(policy)?;
+            has_constraints(policy)?;
             if is_rules(object) {
                 self.check_kinds(policy, kinds)?;
             }
@@ -234,7 +235,10 @@ fn is_write(event: &Event) -> bool {
 }
 
 fn is_rules(object: &Value) -> bool {
-    Gvk::of(object).is_some_and(|gvk| gvk.group == "kyverno.io" && gvk.kind.ends_with("Policy"))
+    let is_rules = |gvk: Gvk| {
+        gvk.group == "kyverno.io" && matches!(gvk.kind.as_str(), "ClusterPolicy" | "Policy")
+    };
+    Gvk::of(object).is_some_and(is_rules)
 }
 
 fn as_document(object: &Value) -> Result<Document, String> {
@@ -248,6 +252,19 @@ fn with_hint(found: &Diagnostic) -> String {
     match &found.hint {
         Some(hint) => format!("{} ({hint})", found.message),
         None => found.message.clone(),
+    }
+}
+
+/// On files, a policy without constraints judges data; a cluster has none.
+fn has_constraints(policy: &Policy) -> Result<(), String> {
+    let is_without = |rule: &&std::sync::Arc<Rule>| {
+        rule.program.is_scheduled() && rule.trigger.include.filters().is_empty()
+    };
+    match policy.rules.iter().find(is_without) {
+        None => Ok(()),
+        Some(_) => Err("spec.matchConstraints: Required value: a matchConstraints with at least one resource rule is \
+             required"
+            .to_owned()),
     }
 }
 

@@ -183,6 +183,11 @@ impl Settings {
         format!("system:serviceaccount:{}:kyverno-background-controller", self.namespace)
     }
 
+    /// The user that deletes objects whose time has come.
+    pub fn cleanup_user(&self) -> String {
+        format!("system:serviceaccount:{}:kyverno-cleanup-controller", self.namespace)
+    }
+
     /// The user that answers admission requests.
     pub fn admission_user(&self) -> String {
         format!("system:serviceaccount:{}:kyverno-admission-controller", self.namespace)

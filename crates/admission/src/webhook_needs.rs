@@ -377,6 +377,8 @@ pub(crate) fn family(policy: &Policy) -> Option<&'static str> {
         (Dialect::ValidatingPolicy, true) => Some("nvpol"),
         (
             Dialect::Kyverno
+            | Dialect::CleanupPolicy
+            | Dialect::DeletingPolicy
             | Dialect::MutatingAdmissionPolicy
             | Dialect::ValidatingAdmissionPolicy,
             _,

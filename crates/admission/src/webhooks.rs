@@ -235,7 +235,6 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
     let rules = vec![
         rule(
             "kyverno.io",
-            // The last two are only warned about: they are not run.
             &[
                 "clusterpolicies",
                 "policies",
@@ -246,7 +245,7 @@ fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
         ),
         rule(
             "policies.kyverno.io",
-            // Likewise all behind the first six.
+            // Policies about images are only warned about: they are not run.
             &[
                 "generatingpolicies",
                 "mutatingpolicies",

@@ -117,6 +117,11 @@ impl Env {
         library::validating(scope)
     }
 
+    /// The environment of policies that delete objects: without what Kyverno gives only to others.
+    pub fn deleting(scope: PolicyScope) -> Self {
+        library::deleting(scope)
+    }
+
     /// The environment of the policies that an API server runs by itself: without the libraries of Kyverno.
     pub fn admission() -> Self {
         library::admission()

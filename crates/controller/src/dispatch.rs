@@ -270,6 +270,8 @@ fn wants(rule: &Rule, own: bool) -> bool {
         Program::Mutate(program) => !program.changes_trigger(),
         // All there is to it happens at admission.
         Program::Modify(_) | Program::Validate(_) => false,
+        // A clock makes it run.
+        Program::Delete(_) => false,
     };
     acts_later && !(own && rule.trigger.ignore_own_requests)
 }

@@ -25,7 +25,9 @@ impl Host {
                 rule.id.policy.dialect == Dialect::ValidatingAdmissionPolicy
                     || rule.trigger.payload != Payload::Kubernetes
             }
-            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) => false,
+            Program::Generate(_) | Program::Mutate(_) | Program::Modify(_) | Program::Delete(_) => {
+                false
+            }
         };
         self == Host::Files || !for_files
     }

@@ -23,6 +23,7 @@ mod generated_object_fields;
 mod host;
 mod kubemod;
 pub mod kyverno;
+mod schedule;
 mod spelling;
 
 pub use cel_policies::pod_controllers;
@@ -104,6 +105,10 @@ impl fmt::Display for NotRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     Kyverno,
+    /// Objects that go on a schedule.
+    Cleanup,
+    /// The same in CEL.
+    Deleting,
     /// Objects that Kyverno's rules leave alone.
     KyvernoException,
     Generating,
@@ -126,9 +131,7 @@ fn language(document: &Document) -> Option<Language> {
     match (group.as_str(), kind.as_str()) {
         ("kyverno.io", "ClusterPolicy" | "Policy") => Some(Language::Kyverno),
         ("kyverno.io", "PolicyException") => Some(Language::KyvernoException),
-        ("kyverno.io", "ClusterCleanupPolicy" | "CleanupPolicy") => {
-            Some(Language::NotRun("cleanup"))
-        }
+        ("kyverno.io", "ClusterCleanupPolicy" | "CleanupPolicy") => Some(Language::Cleanup),
         ("policies.kyverno.io", "ValidatingPolicy" | "NamespacedValidatingPolicy") => {
             Some(Language::Validating)
         }
@@ -136,7 +139,7 @@ fn language(document: &Document) -> Option<Language> {
             Some(Language::NotRun("verifyImages"))
         }
         ("policies.kyverno.io", "DeletingPolicy" | "NamespacedDeletingPolicy") => {
-            Some(Language::NotRun("cleanup"))
+            Some(Language::Deleting)
         }
         ("policies.kyverno.io", "GeneratingPolicy" | "NamespacedGeneratingPolicy") => {
             Some(Language::Generating)
@@ -194,6 +197,10 @@ pub fn compile_for<'d>(
         let before = (compiled.policies.len(), compiled.not_run.len());
         match language(document) {
             Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
+            Some(Language::Cleanup) => kyverno::compile_cleanup(document, kinds, &mut compiled),
+            Some(Language::Deleting) => {
+                cel_policies::compile_deleting(document, kinds, &mut compiled);
+            }
             Some(Language::KyvernoException) => {
                 kyverno::compile_exception(document, &mut compiled);
             }

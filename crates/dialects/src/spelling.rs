@@ -125,7 +125,7 @@ fn named_versions(rule: &Rule) -> Vec<(Gvk, Option<kiln_value::Path>)> {
                 }
             }
         }
-        Program::Modify(_) | Program::Validate(_) => {}
+        Program::Modify(_) | Program::Validate(_) | Program::Delete(_) => {}
     }
     named
 }

@@ -3,7 +3,7 @@
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
 use kiln_pattern::Fix;
-use kiln_rules::{Actions, Existing, RuleId, Write};
+use kiln_rules::{Actions, Existing, Propagation, RuleId, Write};
 use kiln_value::{Str, Value};
 
 use crate::claim::{Claim, ObjectRef};
@@ -27,6 +27,8 @@ pub enum Effect {
     Violation(Box<Violation>),
     /// Objects that the rule made of a trigger are to go.
     Delete(Box<Delete>),
+    /// The object itself is to go.
+    DeleteObject(Box<DeleteObject>),
     /// A warning for the user.
     Warn(Diagnostic),
 }
@@ -95,6 +97,15 @@ pub struct Delete {
     pub trigger: ObjectRef,
     /// Why.
     pub reason: DeleteReason,
+}
+
+/// An object is to go, because its time has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteObject {
+    /// Which one. It must still be this one, by its UID, when it is deleted.
+    pub target: ObjectRef,
+    /// What becomes of the objects that it owns.
+    pub propagation: Option<Propagation>,
 }
 
 /// Why a trigger no longer wants its objects.

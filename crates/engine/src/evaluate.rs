@@ -7,6 +7,8 @@
 //!  was it a trigger before? then what it made lapses; otherwise nothing happens
 //! ```
 
+mod delete;
+
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -268,6 +270,7 @@ impl<'e> Evaluation<'e> {
                 }
                 checked
             }
+            Program::Delete(program) => self.delete(program),
         };
         verdict.unwrap_or_else(|failure| {
             self.state.failures.push(failure);

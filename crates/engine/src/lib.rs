@@ -60,7 +60,9 @@ pub use claim::{
     ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
 };
 pub use context::place;
-pub use effect::{Delete, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation};
+pub use effect::{
+    Delete, DeleteObject, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation,
+};
 pub use eval_env::EvalEnv;
 pub use evaluate::evaluate;
 pub use event::{Event, User};

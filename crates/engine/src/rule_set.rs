@@ -60,8 +60,13 @@ impl RuleSet {
                     rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
                 // A filter without kinds takes all of them.
                 let every = rule.trigger.include.filters().iter().any(|f| f.kinds.is_empty());
-                let is_data = rule.trigger.payload != Payload::Kubernetes;
-                if every || is_data || kinds.iter().any(|kind| !kind.names_one_kind()) {
+                let is_data =
+                    rule.trigger.payload != Payload::Kubernetes || rule.trigger.takes_data;
+                if every
+                    || is_data
+                    || reports_all(rule)
+                    || kinds.iter().any(|kind| !kind.names_one_kind())
+                {
                     set.any_kind.push(at);
                     continue;
                 }
@@ -256,6 +261,9 @@ fn reaches(rule: &Rule, event: &Event) -> bool {
     if rule.trigger.payload != Payload::Kubernetes || event.payload != Payload::Kubernetes {
         return rule.trigger.takes(event.payload);
     }
+    if reports_all(rule) {
+        return true;
+    }
     let in_reach = match &rule.scope {
         Scope::Cluster => true,
         Scope::Namespace(own) => event.namespace.as_ref() == Some(own),
@@ -263,12 +271,21 @@ fn reaches(rule: &Rule, event: &Event) -> bool {
     in_reach && rule.trigger.may_fire_for(&event.kind, &event.subresource)
 }
 
+/// Whether a rule says of every object what becomes of it, also of those that it does not match.
+fn reports_all(rule: &Rule) -> bool {
+    matches!(&rule.program, Program::Delete(delete) if delete.reports_unmatched)
+}
+
 /// Whether a rule has to do with the operation of an event. A host may say for one rule that it is another one.
 fn may_act(rule: &Rule, event: &Event) -> bool {
     let operation = event.matched_as;
     // An object that changes or goes may stop being a trigger, whatever made it one.
     let may_lapse = matches!(operation, Operation::Update | Operation::Delete);
-    may_lapse || rule.trigger.payload != Payload::Kubernetes || rule.trigger.may_fire_on(operation)
+    // Of a rule that a clock makes run, operations say nothing.
+    may_lapse
+        || rule.program.is_scheduled()
+        || rule.trigger.payload != Payload::Kubernetes
+        || rule.trigger.may_fire_on(operation)
 }
 
 /// The members of two sorted lists, in order.

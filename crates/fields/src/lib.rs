@@ -11,6 +11,7 @@
 //! ```
 
 pub mod chainsaw;
+pub mod deleting;
 pub mod kubemod;
 pub mod kustomize;
 pub mod kyverno;

@@ -1,5 +1,6 @@
 //! Policies in CEL: those of `policies.kyverno.io`, and Kubernetes' own.
 
+use crate::deleting;
 use crate::kyverno::MATCH_CONDITION;
 use crate::shared::{LABEL_SELECTOR, OBJECT_METADATA, STATUS, api_version, kind};
 use crate::validating;
@@ -60,6 +61,20 @@ pub const KINDS: &[Kind] = &[
         original: "Kyverno",
         summary: "Checks objects of its own namespace, in CEL.",
         table: &validating::VALIDATING_POLICY,
+    },
+    Kind {
+        name: "DeletingPolicy",
+        api_versions: GROUP,
+        original: "Kyverno",
+        summary: "Deletes objects on a schedule, in CEL.",
+        table: &deleting::DELETING_POLICY,
+    },
+    Kind {
+        name: "NamespacedDeletingPolicy",
+        api_versions: NAMESPACED,
+        original: "Kyverno",
+        summary: "Deletes objects of its own namespace on a schedule, in CEL.",
+        table: &deleting::DELETING_POLICY,
     },
     Kind {
         name: "PolicyException",

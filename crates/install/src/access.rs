@@ -10,7 +10,8 @@ use kiln_value::{Value, value};
 use crate::{Grant, Options, marked, merged, metadata};
 
 /// The accounts that act, by component.
-const COMPONENTS: [&str; 2] = ["admission-controller", "background-controller"];
+const COMPONENTS: [&str; 3] =
+    ["admission-controller", "background-controller", "cleanup-controller"];
 
 const READ: &[&str] = &["get", "list", "watch"];
 const KEEP: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -55,11 +56,11 @@ fn webhooks(kind: &str) -> (String, Vec<&'static str>) {
     (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| *name).collect())
 }
 
-/// The resources of policies with Kyverno's rules. Kiln does not run the last two, and says so in their status.
+/// The resources of policies with Kyverno's rules.
 const RULES: &[&str] =
     &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"];
 
-/// The resources of policies in CEL; likewise of all behind the first six.
+/// The resources of policies in CEL. Kiln does not run those about images, and says so in their status.
 const CEL_POLICIES: &[&str] = &[
     "generatingpolicies",
     "namespacedgeneratingpolicies",
@@ -142,6 +143,11 @@ fn core(component: &str) -> Vec<Value> {
             rules.push(named("admissionregistration.k8s.io", &resource, &names, &["get"]));
             rules
         }
+        // What policies read of the cluster besides what they delete; what they delete, users grant.
+        "cleanup-controller" => vec![
+            rule(&[""], &["namespaces"], READ),
+            rule(&["kyverno.io"], &["globalcontextentries"], READ),
+        ],
         _ => Vec::new(),
     }
 }
@@ -153,6 +159,9 @@ fn standard(component: &str) -> Vec<Value> {
     match component {
         "admission-controller" => vec![rule(&["*"], &["secrets"], KEEP), policies],
         "background-controller" => vec![rule(&["*"], COMMON_TARGETS, KEEP), policies],
+        "cleanup-controller" => {
+            vec![rule(&[""], &["pods"], &["get", "list", "watch", "delete"])]
+        }
         _ => Vec::new(),
     }
 }
@@ -161,6 +170,8 @@ fn standard(component: &str) -> Vec<Value> {
 fn additional<'o>(options: &'o Options, component: &str) -> &'o [Value] {
     match component {
         "admission-controller" => &options.permissions.admission,
+        // What objects policies delete, users say with ClusterRoles that the account's role collects.
+        "cleanup-controller" => &[],
         _ => &options.permissions.controller,
     }
 }
@@ -190,7 +201,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
 
 /// What version 0.1.0 installed and later ones do not: accounts and roles of controllers that do not exist.
 pub fn no_longer_installed(options: &Options) -> Vec<Value> {
-    let components = ["reports-controller", "cleanup-controller"].into_iter();
+    let components = ["reports-controller"].into_iter();
     let objects = components.flat_map(|component| {
         let (name, role) = (format!("kyverno-{component}"), format!("kyverno:{component}"));
         let view = format!("{role}:view");
@@ -262,7 +273,7 @@ fn subject(options: &Options, account: &str) -> Value {
     value!({"kind": "ServiceAccount", "name": account, "namespace": options.namespace.as_str()})
 }
 
-/// Inside the engine's own namespace: the pod acts as the two accounts, which keep keys, records and the lease there.
+/// Inside the engine's own namespace: the pod acts as the accounts, of which two keep keys, records and the lease there.
 fn pod_rights(options: &Options) -> Vec<Value> {
     let namespace = &options.namespace;
     let role = |name: &str, rules: &[Value]| {
@@ -285,8 +296,9 @@ fn pod_rights(options: &Options) -> Vec<Value> {
         })
     };
     let acting = ["kyverno-admission-controller", "kyverno-background-controller"];
+    let all = [acting[0], acting[1], "kyverno-cleanup-controller"];
     vec![
-        role("kiln:act-as", &[named("", "serviceaccounts", &acting, &["impersonate"])]),
+        role("kiln:act-as", &[named("", "serviceaccounts", &all, &["impersonate"])]),
         bound("kiln:act-as", &[&options.service_account.name]),
         role(
             "kiln:own-namespace",

@@ -60,7 +60,6 @@ const REPORT_COLUMNS: &[Column] = &[
 
 const CLEANUP_COLUMNS: &[Column] = &[
     ("SCHEDULE", ".spec.schedule", "string", 0),
-    // Kiln does not run them, and says so here.
     ("READY", r#".status.conditions[?(@.type == "Ready")].status"#, "string", 0),
     AGE,
     ("MESSAGE", r#".status.conditions[?(@.type == "Ready")].message"#, "string", 0),
@@ -125,6 +124,9 @@ const CLEANUP: Definition = Definition {
 const GENERATING: Definition =
     Definition { schema: include_str!("schemas/generating_policy.yaml"), ..CEL };
 
+const DELETING: Definition =
+    Definition { schema: include_str!("schemas/deleting_policy.yaml"), ..CEL };
+
 const MUTATING: Definition =
     Definition { schema: include_str!("schemas/mutating_policy.yaml"), ..CEL };
 
@@ -169,6 +171,12 @@ const DEFINITIONS: &[Definition] = &[
         "NamespacedGeneratingPolicy",
         "namespacedgeneratingpolicies",
         "ngpol",
+    ),
+    DELETING.cluster("DeletingPolicy", "deletingpolicies", "dpol"),
+    DELETING.younger().namespaced(
+        "NamespacedDeletingPolicy",
+        "namespaceddeletingpolicies",
+        "ndpol",
     ),
     MUTATING.cluster("MutatingPolicy", "mutatingpolicies", "mpol"),
     MUTATING.younger().namespaced(

@@ -87,11 +87,12 @@ fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
     let only = |side: &str| format!("--only={side}");
     let admission = format!("--as-admission={}", access::user(options, "admission-controller"));
     let controller = format!("--as-controller={}", access::user(options, "background-controller"));
+    let cleanup = format!("--as-cleanup={}", access::user(options, "cleanup-controller"));
     if !options.is_split() {
         let args = match (options.features.admission, options.features.controller) {
             (true, false) => vec![only("admission"), admission],
-            (false, true) => vec![only("controller"), controller],
-            _ => vec![admission, controller],
+            (false, true) => vec![only("controller"), controller, cleanup],
+            _ => vec![admission, controller, cleanup],
         };
         let (replicas, resources) = (options.replicas, &options.resources);
         return (Part { name: "kiln", component: "engine", args, replicas, resources }, None);
@@ -107,7 +108,7 @@ fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
     let acts = Part {
         name: CONTROLLER,
         component: "controller",
-        args: vec![only("controller"), controller],
+        args: vec![only("controller"), controller, cleanup],
         replicas: options.controller.replicas,
         resources: if own.is_empty() { &options.resources } else { own },
     };
@@ -326,7 +327,9 @@ mod tests {
             format!("run --namespace=kyverno --only={only} --as-{user} --listen=0.0.0.0:9443")
         };
         let admission = format!("admission={account}-admission-controller");
-        let controller = format!("controller={account}-background-controller");
+        let controller = format!(
+            "controller={account}-background-controller --as-cleanup={account}-cleanup-controller"
+        );
         assert_eq!(
             told,
             [

@@ -40,6 +40,8 @@ pub struct RuleResult {
     pub refusal: Option<String>,
     /// What is wrong with the resource, if it is not as the rule wants it.
     pub violation: Option<Violation>,
+    /// What a rule that deletes objects makes of the resource.
+    pub deletion: Option<Deletion>,
     /// What the rule adds to reports.
     pub properties: Vec<(Str, Str)>,
     /// The exceptions that mean the resource.
@@ -51,6 +53,34 @@ pub struct RuleResult {
     pub problems: Vec<Diagnostic>,
     /// Why it ended so, if a trace was asked for.
     pub trace: Option<TraceStep>,
+}
+
+/// What a rule that deletes objects makes of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deletion {
+    /// It would be deleted.
+    Delete,
+    /// It would stay.
+    Keep,
+}
+
+impl Deletion {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Deletion::Delete => "delete",
+            Deletion::Keep => "keep",
+        }
+    }
+
+    /// The result that Kyverno's command line reports: there, what is kept has failed.
+    pub fn in_reports(self) -> &'static str {
+        match self {
+            Deletion::Delete => Status::Pass.as_str(),
+            Deletion::Keep => Status::Fail.as_str(),
+        }
+    }
 }
 
 /// An object that a rule made.
@@ -137,6 +167,16 @@ impl Report {
 }
 
 impl RuleResult {
+    /// How it ended, for people: of a rule that deletes objects, what becomes of the resource.
+    pub fn word(&self) -> &'static str {
+        self.deletion.map_or(self.status.as_str(), Deletion::as_str)
+    }
+
+    /// How it ended, in the words of policy reports.
+    pub fn report_word(&self) -> &'static str {
+        self.deletion.map_or(self.status.as_str(), Deletion::in_reports)
+    }
+
     /// Why it ended so: in the rule's own words, or what kept it from running.
     pub fn because(&self) -> Option<String> {
         match self.status {

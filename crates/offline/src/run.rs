@@ -14,7 +14,7 @@ use kiln_value::Value;
 use crate::globals;
 use crate::objects::{Objects, with_namespace};
 use crate::payload;
-use crate::report::{Change, Made, Report, RuleResult};
+use crate::report::{Change, Deletion, Made, Report, RuleResult};
 use crate::values::Values;
 
 /// What to run.
@@ -163,7 +163,11 @@ impl State<'_> {
         let judged = self.job.rules.mutate_each(&event, &self.eval_env(), |rule, event| {
             self.prepare(event, &rule.id, &trigger)
         });
-        for outcome in judged.outcomes {
+        // Data that comes from nowhere is neither stored nor changed, but policies may still say that it is to go.
+        let others = self.job.rules.evaluate_each(&event, &self.eval_env(), |rule, event| {
+            self.prepare(event, &rule.id, &trigger)
+        });
+        for outcome in judged.outcomes.into_iter().chain(others) {
             self.carry_out(outcome, None, (true, Some(number)), &trigger, &mut VecDeque::new());
         }
     }
@@ -354,9 +358,18 @@ impl State<'_> {
                 Effect::Violation(found) => violation = Some(*found),
                 // What was made of files that are gone is not there to be deleted.
                 Effect::Delete(_) => {}
+                // Schedules are not looked at here, and files are never deleted.
+                Effect::DeleteObject(_) => {}
             }
         }
-        let origin = self.job.rules.rule(&outcome.rule).map(|rule| &rule.origin);
+        let rule = self.job.rules.rule(&outcome.rule);
+        let deletes = rule.is_some_and(|rule| rule.program.is_scheduled());
+        let deletion = match status {
+            Status::Pass | Status::Warn if deletes => Some(Deletion::Delete),
+            Status::Skip if deletes => Some(Deletion::Keep),
+            _ => None,
+        };
+        let origin = rule.map(|rule| &rule.origin);
         let problems =
             outcome.failures.iter().filter_map(|failure| Some(failure.diagnose(origin?))).collect();
         self.report.results.push(RuleResult {
@@ -368,6 +381,7 @@ impl State<'_> {
             why,
             refusal,
             violation,
+            deletion,
             properties: outcome.properties,
             exceptions: outcome.exceptions,
             made,

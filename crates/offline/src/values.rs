@@ -181,7 +181,14 @@ impl Values {
             let _ = object.set(["metadata"], metadata);
             object
         });
-        labelled.chain(self.namespaces.iter().cloned())
+        // Kyverno reads them as Namespaces, whatever they are called.
+        let whole = self.namespaces.iter().map(|namespace| {
+            let mut object = namespace.clone();
+            let _ = object.set(["apiVersion"], "v1");
+            let _ = object.set(["kind"], "Namespace");
+            object
+        });
+        labelled.chain(whole)
     }
 
     /// The kind and the subresource that objects of a kind are sent to, if the file says that they are.

@@ -13,6 +13,10 @@ use serde::{Serialize, Serializer};
 pub enum Dialect {
     /// Kyverno's ClusterPolicy and Policy.
     Kyverno,
+    /// CleanupPolicy and ClusterCleanupPolicy.
+    CleanupPolicy,
+    /// DeletingPolicy and NamespacedDeletingPolicy.
+    DeletingPolicy,
     /// GeneratingPolicy and NamespacedGeneratingPolicy.
     GeneratingPolicy,
     /// Kubernetes' MutatingAdmissionPolicy.
@@ -32,6 +36,8 @@ impl Dialect {
     pub fn as_str(self) -> &'static str {
         match self {
             Dialect::Kyverno => "kyverno",
+            Dialect::CleanupPolicy => "cleanpol",
+            Dialect::DeletingPolicy => "dpol",
             Dialect::GeneratingPolicy => "gpol",
             Dialect::MutatingAdmissionPolicy => "map",
             Dialect::MutatingPolicy => "mpol",
@@ -44,7 +50,7 @@ impl Dialect {
     /// The source of results in policy reports, as readers of reports filter by it.
     pub fn report_source(self) -> &'static str {
         match self {
-            Dialect::Kyverno => "kyverno",
+            Dialect::Kyverno | Dialect::CleanupPolicy | Dialect::DeletingPolicy => "kyverno",
             Dialect::GeneratingPolicy => "KyvernoGeneratingPolicy",
             Dialect::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
             Dialect::MutatingPolicy => "KyvernoMutatingPolicy",
@@ -100,7 +106,11 @@ impl RuleId {
             Dialect::ValidatingAdmissionPolicy | Dialect::MutatingAdmissionPolicy => {
                 Some(&self.policy.name)
             }
-            Dialect::Kyverno | Dialect::GeneratingPolicy | Dialect::ModRule => Some(&self.rule),
+            Dialect::Kyverno
+            | Dialect::CleanupPolicy
+            | Dialect::DeletingPolicy
+            | Dialect::GeneratingPolicy
+            | Dialect::ModRule => Some(&self.rule),
         }
     }
 

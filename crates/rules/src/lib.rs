@@ -11,7 +11,7 @@
 //! | `scope` | how far a rule reaches |
 //! | `context` | named values and where they come from |
 //! | `script`, `document` | named values, conditions and documents in CEL |
-//! | `program`, `mutate`, `modify`, `validate` | what a rule does once it fires |
+//! | `program`, `mutate`, `modify`, `validate`, `delete` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
 //! | `exception` | objects that rules leave alone |
 //! | `origin` | where it was written |
@@ -20,6 +20,7 @@
 //! between languages is a field with a name here, never a question of where a rule came from.
 
 mod context;
+mod delete;
 mod document;
 mod exception;
 mod id;
@@ -37,6 +38,7 @@ mod trigger;
 mod validate;
 
 pub use context::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
+pub use delete::{Delete, Propagation};
 pub use document::{DocumentPart, TextPiece};
 pub use exception::{ExceptedRules, Exception, Exempts, ReportResult};
 pub use id::{Dialect, PolicyId, RuleId};

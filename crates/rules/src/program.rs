@@ -8,6 +8,7 @@ use kiln_value::{Path, Str};
 use kiln_variables::{Conditions, Template};
 
 use crate::context::{ContextEntry, QueryText};
+use crate::delete::Delete;
 use crate::document::DocumentPart;
 use crate::modify::Modify;
 use crate::mutate::Mutate;
@@ -25,6 +26,8 @@ pub enum Program {
     Modify(Box<Modify>),
     /// Checks objects.
     Validate(Box<Validate>),
+    /// Deletes objects, when their time has come.
+    Delete(Box<Delete>),
 }
 
 impl Program {
@@ -41,13 +44,15 @@ impl Program {
             Program::Modify(modify) if modify.changes_trigger() => "patch",
             Program::Modify(_) => "reject",
             Program::Validate(_) => "validate",
+            // The word of Kyverno's kinds, metrics and accounts.
+            Program::Delete(_) => "cleanup",
         }
     }
 
     /// Whether it changes the object of the event, before that is stored.
     pub fn changes_trigger(&self) -> bool {
         match self {
-            Program::Generate(_) | Program::Validate(_) => false,
+            Program::Generate(_) | Program::Validate(_) | Program::Delete(_) => false,
             Program::Mutate(mutate) => mutate.changes_trigger(),
             Program::Modify(modify) => modify.changes_trigger(),
         }
@@ -58,11 +63,19 @@ impl Program {
         self.changes_trigger() || matches!(self, Program::Modify(_) | Program::Validate(_))
     }
 
+    /// Whether a clock makes it run, and nothing that happens to an object.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self, Program::Delete(_))
+    }
+
     /// Programs of lower tiers come first; those without tiers are in the middle.
     pub fn tier(&self) -> i16 {
         match self {
             Program::Modify(modify) => modify.tier,
-            Program::Generate(_) | Program::Mutate(_) | Program::Validate(_) => 0,
+            Program::Generate(_)
+            | Program::Mutate(_)
+            | Program::Validate(_)
+            | Program::Delete(_) => 0,
         }
     }
 }

@@ -116,6 +116,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether its rules delete objects on a schedule, and nothing else makes them run.
+    pub fn is_scheduled(&self) -> bool {
+        self.rules.iter().any(|rule| rule.program.is_scheduled())
+    }
+
     /// The kinds that its rules name and that the cluster does not serve.
     pub fn unserved_kinds(&self, kinds: &Kinds) -> Vec<String> {
         let mut all: Vec<String> =

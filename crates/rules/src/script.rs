@@ -47,6 +47,10 @@ pub struct Script {
     pub expression_cost: Option<u64>,
     /// Where nothing is known of the trigger's namespace, its name and its label are made up.
     pub supposes_namespace: bool,
+    /// There is no request: expressions that ask for it, or for the object as it was, fail.
+    pub has_no_request: bool,
+    /// The namespace of a Namespace is that Namespace; otherwise it has none.
+    pub namespaces_are_their_own: bool,
 }
 
 /// Objects that a rule is given as parameters: it runs once for each.

@@ -34,6 +34,8 @@ pub struct Trigger {
     pub existing_only: bool,
     /// What the rule is about.
     pub payload: Payload,
+    /// A rule about Kubernetes objects also takes any data, without a match.
+    pub takes_data: bool,
 }
 
 /// What a rule is about, and what an event brings.
@@ -75,12 +77,15 @@ impl Trigger {
             match_conditions: None,
             existing_only: false,
             payload: Payload::Kubernetes,
+            takes_data: false,
         }
     }
 
     /// Whether the rule is about what an event brings. Objects are data, too.
     pub fn takes(&self, payload: Payload) -> bool {
-        self.payload == payload || (self.payload == Payload::Json && payload == Payload::Kubernetes)
+        self.payload == payload
+            || (self.payload == Payload::Json && payload == Payload::Kubernetes)
+            || (self.takes_data && payload == Payload::Json)
     }
 
     /// The operations that some filter names; none when every filter takes all of them.

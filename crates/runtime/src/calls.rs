@@ -59,7 +59,7 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
             object(client.send(Method::PATCH, &path, Some(body), form).await?)
         }
         Call::Delete { preconditions, .. } => {
-            delete(client, kind, &about, preconditions, false).await?;
+            delete(client, kind, &about, preconditions, Some(BACKGROUND), false).await?;
             Ok(Reply::Deleted)
         }
     }
@@ -75,14 +75,33 @@ pub(crate) async fn try_delete(
     target: &ObjectId,
 ) -> Result<(), ApiError> {
     let kind = find(kinds, &target.gvk)?;
-    delete(client, kind, target, &Preconditions::default(), true).await
+    delete(client, kind, target, &Preconditions::default(), Some(BACKGROUND), true).await
 }
+
+/// Deletes an object; what becomes of the objects that it owns is the server's usual way where none is said.
+///
+/// # Errors
+/// What the server says, or why it says nothing.
+pub(crate) async fn delete_object(
+    client: &Client,
+    kinds: &Kinds,
+    target: &ObjectId,
+    preconditions: &Preconditions,
+    propagation: Option<&str>,
+) -> Result<(), ApiError> {
+    let kind = find(kinds, &target.gvk)?;
+    delete(client, kind, target, preconditions, propagation, false).await
+}
+
+/// What becomes of the objects that a deleted downstream owns: they go afterwards.
+const BACKGROUND: &str = "Background";
 
 async fn delete(
     client: &Client,
     kind: &Kind,
     target: &ObjectId,
     preconditions: &Preconditions,
+    propagation: Option<&str>,
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let mut wanted = Map::new();
@@ -95,7 +114,9 @@ async fn delete(
     let mut options = Map::new();
     options.insert("apiVersion", "v1");
     options.insert("kind", "DeleteOptions");
-    options.insert("propagationPolicy", "Background");
+    if let Some(propagation) = propagation {
+        options.insert("propagationPolicy", propagation);
+    }
     if !wanted.is_empty() {
         options.insert("preconditions", wanted);
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kiln_admission::ValidationResult;
+use kiln_cleanup::CleanupEvent;
 use kiln_cluster::Call;
 use kiln_controller::ControllerEvent;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -21,6 +22,8 @@ use crate::validation_events::of_results;
 const CONTROLLER: &str = "kyverno-generate";
 const ADMISSION: &str = "kyverno-admission";
 const SCAN: &str = "kyverno-scan";
+/// The same for what is deleted on a schedule.
+const CLEANUP: &str = "kyverno-cleanup";
 /// The reason of events about what went well.
 pub(crate) const APPLIED: &str = "PolicyApplied";
 /// The longest note that an API server takes.
@@ -48,6 +51,8 @@ pub enum Happened {
         /// What is wrong.
         what: String,
     },
+    /// A policy deleted an object on its schedule, or could not.
+    Cleanup(CleanupEvent),
     /// A policy has rules that are not run.
     NotRun { policy: ObjectId, what: String },
 }
@@ -102,6 +107,7 @@ fn source(happened: &Happened) -> &'static str {
     match happened {
         Happened::Mutated { .. } | Happened::Checked { scanned: false, .. } => ADMISSION,
         Happened::Checked { .. } => SCAN,
+        Happened::Cleanup(_) => CLEANUP,
         _ => CONTROLLER,
     }
 }
@@ -130,6 +136,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
         Happened::Checked { object, results, blocked, .. } => {
             return of_results(object, results, *blocked, registry);
         }
+        Happened::Cleanup(event) => return cleaned(event, registry),
         Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
@@ -205,6 +212,35 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
     }
 }
 
+/// What policies on a schedule did, in Kyverno's words.
+fn cleaned(event: &CleanupEvent, registry: &Registry) -> Vec<Said> {
+    let (policy, object, reason, action, end) = match event {
+        CleanupEvent::Deleted { policy, object, .. } => {
+            (policy, object, APPLIED, "Resource Cleaned Up", String::new())
+        }
+        CleanupEvent::Failed { policy, object, why, is_told: true, .. } => {
+            (policy, object, "PolicyError", "None", format!(": {why}"))
+        }
+        CleanupEvent::Failed { .. } | CleanupEvent::Ran { .. } => return Vec::new(),
+    };
+    let in_cel = policy.gvk.group == "policies.kyverno.io";
+    let begin = match (in_cel, reason == APPLIED) {
+        (false, true) => "successfully cleaned up the target resource",
+        (false, false) => "failed to clean up the target resource",
+        (true, true) => "successfully deleted the target resource",
+        (true, false) => "failed to delete the target resource",
+    };
+    let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
+    let uid = stored.and_then(|stored| metadata::uid(&stored.object));
+    vec![Said {
+        regarding: reference(policy, uid),
+        related: Some(reference(object, None)),
+        reason,
+        action,
+        note: format!("{begin} {}/{}{end}", object.gvk.kind, place(object)),
+    }]
+}
+
 pub(crate) fn place(id: &ObjectId) -> String {
     match id.namespace.as_str() {
         "" => id.name.to_string(),
@@ -220,6 +256,10 @@ pub(crate) fn policy(policy: &PolicyId, registry: &Registry) -> Value {
         (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
         (Dialect::MutatingPolicy, false) => (SCRIPTED, "MutatingPolicy"),
         (Dialect::MutatingPolicy, true) => (SCRIPTED, "NamespacedMutatingPolicy"),
+        (Dialect::DeletingPolicy, false) => (SCRIPTED, "DeletingPolicy"),
+        (Dialect::DeletingPolicy, true) => (SCRIPTED, "NamespacedDeletingPolicy"),
+        (Dialect::CleanupPolicy, false) => ("kyverno.io/v2", "ClusterCleanupPolicy"),
+        (Dialect::CleanupPolicy, true) => ("kyverno.io/v2", "CleanupPolicy"),
         (Dialect::ValidatingPolicy, false) => (SCRIPTED, "ValidatingPolicy"),
         (Dialect::ValidatingPolicy, true) => (SCRIPTED, "NamespacedValidatingPolicy"),
         (_, false) => ("kyverno.io/v1", "ClusterPolicy"),

@@ -211,7 +211,7 @@ async fn follow_entry(
                 }
             };
             let fields = String::new();
-            let subject = Subject { gvk, namespace: namespace.to_string(), fields };
+            let subject = Subject { namespace: namespace.to_string(), fields, ..Subject::all(gvk) };
             let (news, mut read) = mpsc::channel(256);
             let following = follow(watcher.clone(), 0, subject, news);
             let telling = async {

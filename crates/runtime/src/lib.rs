@@ -18,6 +18,7 @@
 //! | `policy_store` | the policies, exceptions and configuration that are stored, compiled, for all parts |
 //! | `globals` | what the entries of the global context hold |
 //! | `controller_loop`, `tasks` | owns the controller: gives it events, carries out its calls |
+//! | `cleanup` | deletes objects whose time has come, by policies on schedules and by the TTL label |
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
@@ -48,6 +49,7 @@ mod author_access;
 mod autogen_status;
 pub mod calls;
 mod claim_keys;
+mod cleanup;
 pub mod client;
 mod controller_loop;
 pub mod discovery;

@@ -55,8 +55,28 @@ const fn family(
     Family { name, form, labels, help }
 }
 
+/// The labels that Kyverno has for what policies delete, and for the TTL label.
+const CLEANED: &[&str] = &[
+    "policy_type",
+    "policy_namespace",
+    "policy_name",
+    "resource_kind",
+    "resource_namespace",
+    "deletion_propagation",
+];
+const CLEANED_IN_CEL: &[&str] = &[
+    "policy_type",
+    "policy_namespace",
+    "policy_name",
+    "resource",
+    "resource_namespace",
+    "deletion_propagation",
+];
+const EXPIRED: &[&str] =
+    &["resource_group", "resource_kind", "resource_namespace", "deletion_propagation"];
+
 /// Every number there is.
-pub const FAMILIES: [Family; 23] = [
+pub const FAMILIES: [Family; 29] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -141,6 +161,48 @@ pub const FAMILIES: [Family; 23] = [
         "Expiry of the serving certificate, in seconds since 1970.",
     ),
     family("kiln_build_info", Form::Gauge, &["version"], "The running version; always 1."),
+    family(
+        "kyverno_cleanup_controller_deletedobjects_total",
+        Form::Counter,
+        CLEANED,
+        "Objects that CleanupPolicies deleted.",
+    ),
+    family(
+        "kyverno_cleanup_controller_errors_total",
+        Form::Counter,
+        CLEANED,
+        "Objects that CleanupPolicies could not judge or delete.",
+    ),
+    family(
+        "kyverno_deleting_controller_deletedobjects_total",
+        Form::Counter,
+        CLEANED_IN_CEL,
+        "Objects that DeletingPolicies deleted.",
+    ),
+    family(
+        "kyverno_deleting_controller_errors_total",
+        Form::Counter,
+        CLEANED_IN_CEL,
+        "Objects that DeletingPolicies could not judge or delete.",
+    ),
+    family(
+        "kyverno_ttl_controller_deletedobjects_total",
+        Form::Counter,
+        EXPIRED,
+        "Objects that were deleted because of the TTL label.",
+    ),
+    family(
+        "kyverno_ttl_controller_errors_total",
+        Form::Counter,
+        EXPIRED,
+        "Objects with the TTL label that could not be deleted.",
+    ),
+    family(
+        "kyverno_ttl_controller_info",
+        Form::Gauge,
+        &["resource_group", "resource_kind"],
+        "Kinds that are followed for the TTL label; always 1.",
+    ),
     family(
         "process_start_time_seconds",
         Form::Gauge,

@@ -40,6 +40,8 @@ pub struct Options {
     pub as_controller: Option<String>,
     /// The user that the admission side acts as, if not the one of the kubeconfig.
     pub as_admission: Option<String>,
+    /// The user that deletes objects whose time has come, if not the one of the controller.
+    pub as_cleanup: Option<String>,
     /// Where the engine keeps its configuration, records and UpdateRequests.
     pub namespace: String,
     /// The ConfigMap with the configuration.
@@ -74,6 +76,7 @@ impl Default for Options {
             only: None,
             as_controller: None,
             as_admission: None,
+            as_cleanup: None,
             namespace: "kyverno".to_owned(),
             config_map: "kyverno".to_owned(),
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),

@@ -27,6 +27,8 @@ pub struct Registry {
     pub exceptions: Vec<Arc<Exception>>,
     /// The rules of all policies that are in order, with their exceptions.
     pub rules: RuleSet,
+    /// Those that delete objects on a schedule, apart from all others: no request and no change makes them run.
+    pub cleanup: RuleSet,
     /// The entries of the global context.
     pub globals: Vec<Value>,
     /// The configuration's ConfigMap, if there is one.
@@ -92,7 +94,16 @@ pub fn controller_kinds() -> Vec<Gvk> {
     rules.into_iter().chain(scripts).collect()
 }
 
-/// The kinds of policies that are run.
+/// The kinds of policies that delete objects on a schedule.
+pub fn cleanup_kinds() -> Vec<Gvk> {
+    let rules = ["ClusterCleanupPolicy", "CleanupPolicy"];
+    let rules = rules.map(|kind| Gvk::new("kyverno.io/v2", kind));
+    let scripts = ["DeletingPolicy", "NamespacedDeletingPolicy"];
+    let scripts = scripts.map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
+    rules.into_iter().chain(scripts).collect()
+}
+
+/// The kinds of policies that are run because something happens to objects.
 pub fn policy_kinds() -> Vec<Gvk> {
     // All that ModRules do is done at admission, and policies that check objects make none.
     let at_admission = [Gvk::new("api.kubemod.io/v1beta1", "ModRule")];
@@ -103,21 +114,17 @@ pub fn policy_kinds() -> Vec<Gvk> {
 
 /// The kinds of policies of which nothing is run. They are followed all the same: their status says so.
 fn not_run_kinds() -> Vec<Gvk> {
-    let rules = ["ClusterCleanupPolicy", "CleanupPolicy"];
-    let rules = rules.map(|kind| Gvk::new("kyverno.io/v2", kind));
-    let scripts = [
+    [
         "ImageValidatingPolicy",
         "NamespacedImageValidatingPolicy",
-        "DeletingPolicy",
-        "NamespacedDeletingPolicy",
     ]
-    .map(|kind| Gvk::new("policies.kyverno.io/v1", kind));
-    rules.into_iter().chain(scripts).collect()
+    .map(|kind| Gvk::new("policies.kyverno.io/v1", kind))
+    .into()
 }
 
 /// The kinds of policies that are followed.
 fn followed_kinds() -> Vec<Gvk> {
-    policy_kinds().into_iter().chain(not_run_kinds()).collect()
+    policy_kinds().into_iter().chain(cleanup_kinds()).chain(not_run_kinds()).collect()
 }
 
 fn exception_kinds() -> [Gvk; 2] {
@@ -235,9 +242,9 @@ pub async fn keep(
     subjects.extend(exception_kinds().into_iter().map(Subject::all));
     subjects.push(Subject::all(global_kind()));
     subjects.push(Subject {
-        gvk: Gvk::new("v1", "ConfigMap"),
         namespace,
         fields: format!("metadata.name={config_map}"),
+        ..Subject::all(Gvk::new("v1", "ConfigMap"))
     });
     let (news, mut told) = mpsc::channel(256);
     let mut tasks = tokio::task::JoinSet::new();
@@ -419,7 +426,11 @@ impl PolicyCache {
             registry.policies.push(StoredPolicy { id, object: object.clone(), compiled, not_run });
         }
         let sound = registry.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
-        registry.rules = RuleSet::new(sound).with_exceptions(registry.exceptions.iter().cloned());
+        let (cleanup, others): (Vec<_>, Vec<_>) = sound.partition(|policy| policy.is_scheduled());
+        let exceptions = || registry.exceptions.iter().cloned();
+        let rules = RuleSet::new(others).with_exceptions(exceptions());
+        let cleanup = RuleSet::new(cleanup).with_exceptions(exceptions());
+        (registry.rules, registry.cleanup) = (rules, cleanup);
         registry
     }
 }

@@ -21,7 +21,7 @@ use crate::policy_store::{self, Registry};
 use crate::state::{ActivityState, AppState};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
-use crate::{controller_loop, discovery, events, globals, process_metrics, serve, status};
+use crate::{cleanup, controller_loop, discovery, events, globals, process_metrics, serve, status};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
@@ -98,6 +98,8 @@ pub(crate) async fn run_with(
     let options = Arc::new(options);
     let controller = Client::connect(&options, options.as_controller.as_deref()).await?;
     let admission = Client::connect(&options, options.as_admission.as_deref()).await?;
+    let cleanup = options.as_cleanup.as_deref().or(options.as_controller.as_deref());
+    let cleanup = Client::connect(&options, cleanup).await?;
     let mut served = Discovery::default();
     let found = served.refresh(&controller).await.map_err(|error| RunError {
         message: format!("cannot discover what {} serves: {error}", controller.server()),
@@ -112,6 +114,7 @@ pub(crate) async fn run_with(
         options: Arc::clone(&options),
         controller,
         admission,
+        cleanup,
         kinds,
         rumours: served.rumours(),
         registry,
@@ -265,6 +268,15 @@ async fn act(
         }
         process_metrics::acts(&shared.metrics, true);
         let mut end = term.end();
+        // It ends with the term, and begins again when it panics.
+        let supervisor = Supervisor::of(&shared);
+        let cleaning = tokio::spawn({
+            let (shared, fence, end) = (shared.clone(), Arc::clone(&term.fence), term.end());
+            async move {
+                let clean = || cleanup::keep(shared.clone(), Arc::clone(&fence), end.clone());
+                supervisor.keep(cleanup::PART, OnPanic::Restart, clean).await;
+            }
+        });
         let driving = supervisor::on_own_thread(controller_loop::PART, {
             let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
             let (fence, end) = (Arc::clone(&term.fence), term.end());
@@ -284,6 +296,7 @@ async fn act(
                 driving.await
             }
         };
+        cleaning.abort();
         match ended {
             Ended::Told => {
                 stands_by(&shared);

@@ -42,6 +42,8 @@ pub struct AppState {
     pub controller: Client,
     /// The connection of the admission side.
     pub admission: Client,
+    /// The connection that deletes objects whose time has come.
+    pub cleanup: Client,
     /// The kinds that the cluster serves.
     pub kinds: watch::Receiver<Kinds>,
     /// Where to say that it may serve new ones.

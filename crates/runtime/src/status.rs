@@ -56,7 +56,12 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
         let mut failed = false;
         written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
         count(&shared, &stored);
-        for policy in stored.policies.iter().filter(|_| stored.complete) {
+        // The leader says of policies on a schedule how their runs ended.
+        let is_scheduled = |policy: &&StoredPolicy| {
+            policy.compiled.as_ref().is_ok_and(|policy| policy.is_scheduled())
+        };
+        let others = stored.policies.iter().filter(|policy| !is_scheduled(policy));
+        for policy in others.filter(|_| stored.complete) {
             let unserved = policy.compiled.as_deref().map(|sound| sound.unserved_kinds(&known));
             let unserved = unserved.unwrap_or_default();
             if !unserved.is_empty() && !policy.is_known_to_be_incomplete() {
@@ -561,32 +566,22 @@ mod tests {
             check.replace("verifyImages: [{imageReferences: ['*']}]", "validate: {deny: {}}");
         let (conditions, many, _) = said(&policy(&[make, &checks]));
         assert_eq!((conditions, many), (vec!["Ready True Succeeded".to_owned()], Some(0)));
-        // Kinds of which nothing is run, in both places that conditions have.
-        for (kind, place, before, operation) in [
-            ("kyverno.io/v2/CleanupPolicy", &["conditions"][..], 1, "cleanup"),
-            ("policies.kyverno.io/v1/DeletingPolicy", &CEL, 2, "cleanup"),
-            ("policies.kyverno.io/v1/ImageValidatingPolicy", &CEL, 2, "verifyImages"),
-        ] {
-            let (version, kind) = kind.rsplit_once('/').unwrap();
-            let policy = stored(&format!(
-                "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: p, namespace: d, uid: u}}\nspec: {{}}\n"
-            ));
-            assert!(!policy.is_broken());
-            let status = wanted(&policy, &Admission::Elsewhere, &[]).unwrap();
-            let mut status = with_not_run(&policy, status);
-            let list = status.get_path(place.iter().copied()).and_then(Value::as_list).unwrap();
-            let shown: Vec<_> = list
-                .iter()
-                .map(|c| ["status", "reason"].map(|key| c.str_at([key]).unwrap()))
-                .collect();
-            assert_eq!(shown, vec![["False", NOT_RUN]; before + 1], "{kind}");
-            let message = list[before].str_at(["message"]).unwrap();
-            assert!(message.ends_with(&format!(": {operation}")), "{message}");
-            assert!(newly_not_run(&policy).is_some());
-            let mut told = policy;
-            told.object.set(["status"], std::mem::take(&mut status)).unwrap();
-            assert_eq!(newly_not_run(&told), None);
-        }
+        // A kind of which nothing is run.
+        let unrun = stored(
+            "apiVersion: policies.kyverno.io/v1\nkind: ImageValidatingPolicy\nmetadata: {name: p, uid: u}\nspec: {}\n",
+        );
+        assert!(!unrun.is_broken());
+        let wanted = wanted(&unrun, &Admission::Elsewhere, &[]).unwrap();
+        let wanted = with_not_run(&unrun, wanted);
+        let list = wanted.get_path(CEL).and_then(Value::as_list).unwrap();
+        let shown = list.iter().map(|c| ["status", "reason"].map(|key| c.str_at([key]).unwrap()));
+        assert_eq!(shown.collect::<Vec<_>>(), [["False", NOT_RUN]; 3]);
+        let message = list[2].str_at(["message"]).unwrap();
+        assert!(message.ends_with(": verifyImages"), "{message}");
+        assert!(newly_not_run(&unrun).is_some());
+        let mut told = unrun;
+        told.object.set(["status"], wanted).unwrap();
+        assert_eq!(newly_not_run(&told), None);
         // Told once, not with every write of the status.
         let mut told = policy(&[check]);
         assert!(newly_not_run(&told).is_some());

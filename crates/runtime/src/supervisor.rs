@@ -4,6 +4,7 @@
 //! | part | when it panics | because |
 //! |---|---|---|
 //! | `controller` (with the Lease) | begins again | it reads everything anew, as a new process would, and reviews are answered meanwhile |
+//! | `cleanup` (with the Lease) | begins again | what ran last is in the status of policies, and what is due is due then |
 //! | `discovery`, `rules`, `global context` | begins again | what was read goes on to count until it is read anew |
 //! | `status`, `events` | begins again | they are for people: nothing depends on them |
 //! | `webhooks` | begins again | reviews are answered by the rules and the certificate that are there |
@@ -35,7 +36,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 const WELL_AGAIN: Duration = Duration::from_secs(300);
 
 /// Who panics are counted for: parts, and what is smaller than one.
-pub(crate) const COUNTED: [&str; 14] = [
+pub(crate) const COUNTED: [&str; 15] = [
+    "cleanup",
     "controller",
     "discovery",
     "events",

@@ -47,12 +47,14 @@ pub struct Subject {
     pub namespace: String,
     /// Fields that objects must have; empty for all.
     pub fields: String,
+    /// Labels that objects must have; empty for all.
+    pub labels: String,
 }
 
 impl Subject {
     /// All objects of a kind.
     pub fn all(gvk: Gvk) -> Self {
-        Subject { gvk, namespace: String::new(), fields: String::new() }
+        Subject { gvk, namespace: String::new(), fields: String::new(), labels: String::new() }
     }
 }
 
@@ -62,7 +64,12 @@ impl fmt::Display for Subject {
         if !self.namespace.is_empty() {
             write!(f, " in {}", self.namespace)?;
         }
-        if self.fields.is_empty() { Ok(()) } else { write!(f, " with {}", self.fields) }
+        for selector in [&self.fields, &self.labels] {
+            if !selector.is_empty() {
+                write!(f, " with {selector}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,6 +186,9 @@ impl Watcher {
         ];
         if !subject.fields.is_empty() {
             query.push(("fieldSelector", subject.fields.as_str()));
+        }
+        if !subject.labels.is_empty() {
+            query.push(("labelSelector", subject.labels.as_str()));
         }
         let path =
             match collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query) {

@@ -7,7 +7,7 @@ use kiln_engine::{ExternalData, Limits};
 use kiln_jmespath::AmbientSources;
 use kiln_object::ObjectId;
 use kiln_offline::{
-    Change, Job, Made, Report as OfflineReport, RuleResult, Status, run as run_offline,
+    Change, Deletion, Job, Made, Report as OfflineReport, RuleResult, Status, run as run_offline,
 };
 use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
@@ -445,7 +445,9 @@ impl Checking<'_> {
     ) -> Row {
         let expectation = &expected.expectation;
         let found = self.loaded.rules.rule(rule);
-        let finds_objects = found.is_some_and(|r| matches!(r.program, Program::Modify(_)));
+        let deletes = found.is_some_and(|rule| rule.program.is_scheduled());
+        let finds_objects =
+            deletes || found.is_some_and(|r| matches!(r.program, Program::Modify(_)));
         let object = id.and_then(|id| {
             let mut given = self.loaded.resources.iter().chain(&self.loaded.others);
             given.find(|o| ObjectId::of(o).is_ok_and(|other| other.same_object(id)))
@@ -463,6 +465,7 @@ impl Checking<'_> {
         let verdict = match expectation.wanted {
             // What such a rule leaves alone is the point of it, and not to be taken for done.
             ExpectedStatus::Pass if finds_objects => Verdict::Failed,
+            ExpectedStatus::Fail if deletes => Verdict::Passed,
             ExpectedStatus::Skip if finds_objects && differs.is_none() => Verdict::Passed,
             ExpectedStatus::Pass | ExpectedStatus::Skip if differs.is_none() && !made_nothing => {
                 Verdict::Excluded
@@ -484,7 +487,12 @@ impl Checking<'_> {
         let expectation = &expected.expectation;
         let Found { result, target } = found;
         let compared = self.compare(expected, found, ran);
-        let (wanted, got) = (expectation.wanted, result.status);
+        let wanted = expectation.wanted;
+        // Kyverno: what is kept has failed.
+        let got = match result.deletion {
+            Some(Deletion::Keep) => Status::Fail,
+            Some(Deletion::Delete) | None => result.status,
+        };
         let unlike = !compared.differences.is_empty() || !compared.missing.is_empty();
         let as_wanted = match wanted {
             // A warning is what becomes of a failure that does not count.

@@ -7,6 +7,7 @@
 
 pub mod ambient;
 pub mod case;
+pub mod cron;
 pub mod duration;
 pub mod float;
 pub mod image;
@@ -19,6 +20,7 @@ pub mod semver;
 pub mod time;
 pub mod wildcard;
 
+pub use cron::Schedule;
 pub use duration::Duration;
 pub use quantity::Quantity;
 pub use regex::Regex;

@@ -20,6 +20,8 @@ pub struct VariablePolicy {
     pub background: bool,
     /// Whether the rule changes existing objects, and so has a target.
     pub target: bool,
+    /// Whether the policy never sees a request.
+    pub without_request: bool,
     /// The names of the context entries in reach.
     pub entries: Vec<ContextName>,
 }
@@ -88,10 +90,15 @@ impl VariablePolicy {
 
     fn names_something_known(&self, text: &str) -> bool {
         let text = text.replace('"', "");
-        let roots = ["request.", "element", "@", "images", "image."];
+        let roots: &[&str] = match self.without_request {
+            true => &["@", "images"],
+            false => &["request.", "element", "@", "images", "image."],
+        };
         let accounts = ["request", "image", "serviceAccountName", "serviceAccountNamespace"];
         roots.iter().any(|root| text.contains(root))
-            || (!self.background && accounts.iter().any(|root| text.contains(root)))
+            || (!self.background
+                && !self.without_request
+                && accounts.iter().any(|root| text.contains(root)))
             || (self.target && text.contains("target."))
             || calls_function(&text)
             || self.entries.iter().any(|entry| entry.covers(&text))

@@ -141,6 +141,7 @@ impl Shard {
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args([
             "--as-admission=system:serviceaccount:kyverno:kyverno-admission-controller",
             "--as-controller=system:serviceaccount:kyverno:kyverno-background-controller",
+            "--as-cleanup=system:serviceaccount:kyverno:kyverno-cleanup-controller",
             &format!("--listen={place}"),
             &reached,
             &format!("--log={}", settings.log),

@@ -176,6 +176,20 @@ pub(crate) fn validating(scope: PolicyScope) -> Env {
     PAIR.of(scope)
 }
 
+pub(crate) fn deleting(scope: PolicyScope) -> Env {
+    static PAIR: LazyLock<Pair> = LazyLock::new(|| {
+        let others = [
+            "authorizer",
+            "generator",
+            "jsonpatch.escapeKey",
+            "parseServiceAccount",
+            "user.parseServiceAccount",
+        ];
+        Pair::new(|scope| policies(scope).extend().without(&others).build())
+    });
+    PAIR.of(scope)
+}
+
 pub(crate) fn admission() -> Env {
     static ENV: LazyLock<Env> = LazyLock::new(|| {
         let mut registry = language(Texts::Kubernetes);

@@ -16,11 +16,10 @@ pub(crate) const KEEPING: &str = "Keeping Kyverno for what Kiln does not run";
 /// Images of those who answer webhooks. Images go by the last name of their repository, which mirrors keep.
 const ANSWERING: [(&str, &str); 2] = [("kyverno", KYVERNO), ("kubemod", KUBEMOD)];
 /// Images of controllers that act on rules and answer no requests.
-const ACTING: [(&str, &str); 1] = [("background-controller", KYVERNO)];
+const ACTING: [(&str, &str); 2] =
+    [("background-controller", KYVERNO), ("cleanup-controller", KYVERNO)];
 /// Images of those who act on no rules of Kiln's, but need the definitions.
-const SHARING: [(&str, &str); 2] = [CLEANING, ("reports-controller", KYVERNO)];
-/// The image of the one that runs cleanup policies.
-const CLEANING: (&str, &str) = ("cleanup-controller", KYVERNO);
+const SHARING: [(&str, &str); 1] = [("reports-controller", KYVERNO)];
 
 /// A Deployment that acts on the same rules.
 pub(crate) fn other_engine(deployment: &Value) -> Option<CompetingEngine> {
@@ -30,11 +29,6 @@ pub(crate) fn other_engine(deployment: &Value) -> Option<CompetingEngine> {
 /// A Deployment that uses the same definitions.
 pub(crate) fn sharing_engine(deployment: &Value) -> Option<CompetingEngine> {
     other_engine(deployment).or_else(|| running(deployment, &SHARING))
-}
-
-/// A Deployment that runs cleanup policies, which Kiln does not.
-pub(crate) fn cleaning_engine(deployment: &Value) -> Option<CompetingEngine> {
-    running(deployment, &[CLEANING])
 }
 
 /// A Deployment that answers the webhooks of another engine.
@@ -106,7 +100,7 @@ mod tests {
             ("reg.kyverno.io/kyverno/kyverno:v1.15.0", Some(KYVERNO), Some(KYVERNO), Some(KYVERNO)),
             ("registry:5000/mirror/kyverno@sha256:ab", Some(KYVERNO), Some(KYVERNO), Some(KYVERNO)),
             ("registry:5000/mirror/background-controller:v1", Some(KYVERNO), None, Some(KYVERNO)),
-            ("registry:5000/mirror/cleanup-controller:v1", None, None, Some(KYVERNO)),
+            ("registry:5000/mirror/cleanup-controller:v1", Some(KYVERNO), None, Some(KYVERNO)),
             ("registry:5000/mirror/reports-controller", None, None, Some(KYVERNO)),
             ("kubemod/kubemod:v0.20.1", Some(KUBEMOD), Some(KUBEMOD), Some(KUBEMOD)),
             ("registry:5000/kyverno/kyvernopre:v1", None, None, None),

@@ -22,8 +22,8 @@ use crate::ui::Ui;
 /// or with the service account of its pod. On a developer's machine, give `--webhook-url` a URL at which the API
 /// server reaches this machine.
 ///
-/// Kyverno has a service account for each of its controllers. With `--as-controller` and `--as-admission` Kiln
-/// impersonates them (the credentials must allow it); without, it acts as itself.
+/// Kyverno has a service account for each of its controllers. With `--as-controller`, `--as-admission` and
+/// `--as-cleanup` Kiln impersonates them (the credentials must allow it); without, it acts as itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Path of the kubeconfig [default: KUBECONFIG, ~/.kube/config, or the service account of the pod]
@@ -41,6 +41,11 @@ pub(crate) struct Args {
     /// User that the admission webhooks impersonate, such as system:serviceaccount:kyverno:kyverno-admission-controller
     #[arg(long, value_name = "USER", help_heading = "Connection")]
     as_admission: Option<String>,
+
+    /// User that scheduled deletion impersonates, such as system:serviceaccount:kyverno:kyverno-cleanup-controller
+    /// [default: the user of the controller]
+    #[arg(long, value_name = "USER", help_heading = "Connection")]
+    as_cleanup: Option<String>,
 
     /// Run only the admission webhooks, or only the controller
     #[arg(long, value_enum, value_name = "PART")]
@@ -144,6 +149,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         }),
         as_controller: args.as_controller.clone(),
         as_admission: args.as_admission.clone(),
+        as_cleanup: args.as_cleanup.clone(),
         namespace: args.namespace.clone(),
         config_map: args.config_map.clone(),
         listen: args.listen,

@@ -151,16 +151,19 @@ kind: ClusterCleanupPolicy
 metadata: {name: sweep}
 spec: {schedule: '* * * * *', match: {any: [{resources: {kinds: [Pod]}}]}}
 ",
-        "not run   kyverno.io/v2/ClusterCleanupPolicy/sweep\n          policy \"sweep\" is not run by Kiln: cleanup\n",
+        "unchanged kyverno.io/v2/ClusterCleanupPolicy/sweep\n",
     ),
     (
         "
 apiVersion: policies.kyverno.io/v1
 kind: DeletingPolicy
 metadata: {name: sweep}
-spec: {schedule: '* * * * *'}
+spec:
+  schedule: '* * * * *'
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods]}]
 ",
-        "not run   policies.kyverno.io/v1/DeletingPolicy/sweep\n          policy \"sweep\" is not run by Kiln: cleanup\n",
+        "unchanged policies.kyverno.io/v1/DeletingPolicy/sweep\n",
     ),
     (
         "

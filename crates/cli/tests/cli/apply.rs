@@ -235,10 +235,10 @@ fn policies_that_are_not_run_are_named_once() {
         "apiVersion: policies.kyverno.io/v1\nkind: ImageValidatingPolicy\nmetadata: {name: v}\n",
     );
     folder.write(
-        "cleanup.yaml",
-        "apiVersion: kyverno.io/v2\nkind: ClusterCleanupPolicy\nmetadata: {name: m}\n",
+        "nivpol.yaml",
+        "apiVersion: policies.kyverno.io/v1\nkind: NamespacedImageValidatingPolicy\nmetadata: {name: m}\n",
     );
-    let run = folder.kiln(&["check", "ivpol.yaml", "cleanup.yaml", "policy.yaml"]);
+    let run = folder.kiln(&["check", "ivpol.yaml", "nivpol.yaml", "policy.yaml"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(run.stderr.matches("not run by Kiln").count(), 2, "{}", run.stderr);
     assert!(run.stdout.ends_with("0 problems, 2 not run by Kiln\n"), "{}", run.stdout);

@@ -31,6 +31,7 @@ impl Running {
         engine.arg("run").args(run).arg("--kubeconfig").arg(cluster.kubeconfig());
         engine.arg(format!("--as-admission={account}-admission-controller"));
         engine.arg(format!("--as-controller={account}-background-controller"));
+        engine.arg(format!("--as-cleanup={account}-cleanup-controller"));
         engine.arg(format!("--listen=127.0.0.1:{port}"));
         engine.arg(format!("--webhook-url=https://127.0.0.1:{port}"));
         let engine = Watched::spawn(&engine, &folder.path().join("engine.log")).unwrap();

@@ -397,8 +397,6 @@ fn policies_of_kinds_that_are_not_run_are_said_to_be() {
 ";
     for (kind, operation) in [
         ("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages"),
-        ("policies.kyverno.io/v1alpha1, kind: DeletingPolicy", "cleanup"),
-        ("kyverno.io/v2, kind: ClusterCleanupPolicy", "cleanup"),
     ] {
         let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {{}}}}");
         let run = test_with(steps, &[("t/policy.yaml", &policy)], &[]);

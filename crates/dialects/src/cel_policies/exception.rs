@@ -98,6 +98,7 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
         let (name, kind) = (name?, kind?);
         let namespaced = kind.starts_with("Namespaced");
         let dialect = match kind.strip_prefix("Namespaced").unwrap_or(&kind) {
+            "DeletingPolicy" => Dialect::DeletingPolicy,
             "GeneratingPolicy" => Dialect::GeneratingPolicy,
             "MutatingPolicy" => Dialect::MutatingPolicy,
             "ValidatingPolicy" => Dialect::ValidatingPolicy,

@@ -258,6 +258,8 @@ pub(super) fn script(
         renew_for_each_patch: false,
         expression_cost: None,
         supposes_namespace: false,
+        has_no_request: false,
+        namespaces_are_their_own: false,
     };
     let asks = sources(&script).any(|source| source.contains("namespaceObject"));
     script.asks_for_namespace = asks;

@@ -1,5 +1,5 @@
-//! The policies whose expressions are in CEL: Kyverno's GeneratingPolicy, MutatingPolicy and ValidatingPolicy, for the
-//! cluster and for a namespace, and Kubernetes' MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
+//! The policies whose expressions are in CEL: Kyverno's GeneratingPolicy, MutatingPolicy, ValidatingPolicy and
+//! DeletingPolicy, for the cluster and for a namespace, and Kubernetes' MutatingAdmissionPolicy and ValidatingAdmissionPolicy.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | `mutating` | MutatingPolicy |
 //! | `pod_controllers` | policies for Pods, rewritten for the controllers of Pods |
 //! | `validating` | ValidatingPolicy |
+//! | `deleting` | DeletingPolicy |
 //! | `variants` | the rules for controllers of Pods, added to policies |
 //! | `admission` | MutatingAdmissionPolicy and its bindings |
 //! | `validating_admission` | ValidatingAdmissionPolicy and its bindings |
@@ -21,6 +22,7 @@
 
 mod admission;
 mod constraints;
+mod deleting;
 mod exception;
 mod expressions;
 mod generating;
@@ -36,6 +38,7 @@ mod validating_admission;
 mod variants;
 
 pub(crate) use admission::compile as compile_admission;
+pub(crate) use deleting::compile as compile_deleting;
 pub(crate) use exception::compile as compile_exception;
 pub(crate) use generating::compile as compile_generating;
 pub(crate) use head::request_conditions;

@@ -90,6 +90,16 @@ pub(super) fn calls(source: &str, receiver: &str) -> bool {
         .any(|pair| matches!(pair, [Token::Word(word), Token::Sign('.')] if *word == receiver))
 }
 
+/// Whether an expression mentions a variable; fields and functions of that name are others.
+pub(super) fn reads(source: &str, variable: &str) -> bool {
+    let tokens = tokens(source);
+    tokens.iter().enumerate().any(|(at, token)| {
+        let is_field = at > 0 && matches!(tokens[at - 1], Token::Sign('.'));
+        let is_called = matches!(tokens.get(at + 1), Some(Token::Sign('(')));
+        matches!(token, Token::Word(word) if *word == variable) && !is_field && !is_called
+    })
+}
+
 /// Whether the generator is called inside `exists`, which stops at the first call.
 pub(super) fn generates_in_exists(source: &str) -> bool {
     let tokens = tokens(source);
@@ -137,6 +147,8 @@ mod tests {
     fn calls_are_told_from_texts() {
         assert!(calls("http.Get('x')", "http"));
         assert!(!calls("'http.Get' + x.https", "http"));
+        assert!(reads("request.name == 'a'", "request"));
+        assert!(!reads("object.request == 'request'", "request"));
         assert!(generates_in_exists("l.exists(n, generator.Apply(n, []))"));
         assert!(!generates_in_exists("l.exists(n, n == 'a') && generator.Apply('a', [])"));
         assert!(!generates_in_exists("l.all(n, generator.Apply(n, []))"));

@@ -31,11 +31,11 @@ pub(crate) fn head(
             users_in_background(block);
         }
         if let Scope::Namespace(_) = policy.scope {
-            namespaced(block, kinds);
+            namespaced(block, kinds, "Policy");
         }
     }
     has_kinds(&head.include);
-    matches_something(head);
+    matches_something(&head.include, head.exclude.as_ref(), "Rule is matching an empty set");
     if let Some(conditions) = rule.fields.get("preconditions") {
         known_operations(&conditions);
     }
@@ -104,24 +104,24 @@ fn users_in_background(block: &Block<'_, '_>) {
     }
 }
 
-fn filter_path(block: &Block<'_, '_>, at: usize) -> Path {
+pub(crate) fn filter_path(block: &Block<'_, '_>, at: usize) -> Path {
     match &block.filters {
         _ if block.old_form => block.node.path.clone(),
         filters => block.node.path.join(filters.word()).join(at),
     }
 }
 
-fn namespaced(block: &Block<'_, '_>, kinds: &Kinds) {
+/// Checks a block of a policy of this kind, which lives in a namespace.
+pub(crate) fn namespaced(block: &Block<'_, '_>, kinds: &Kinds, own: &str) {
     for (at, filter) in block.filters.filters().iter().enumerate() {
         let resources = filter_path(block, at).join("resources");
         if !filter.namespaces.is_empty() {
             block.node.report.error(
                 &resources.join("namespaces"),
                 "Filtering namespaces not allowed in namespaced policies",
-                Some(
-                    "a Policy looks at its own namespace only: remove it, or use a ClusterPolicy"
-                        .into(),
-                ),
+                Some(format!(
+                    "a {own} looks at its own namespace only: remove it, or use a Cluster{own}"
+                )),
             );
         }
         for (index, pattern) in filter.kinds.iter().enumerate() {
@@ -132,14 +132,14 @@ fn namespaced(block: &Block<'_, '_>, kinds: &Kinds) {
                 block.node.report.error(
                     &resources.join("kinds").join(index),
                     format!("Cluster wide resource '{pattern}' not allowed in namespaced policy"),
-                    Some("use a ClusterPolicy".into()),
+                    Some(format!("use a Cluster{own}")),
                 );
             }
         }
     }
 }
 
-fn has_kinds(block: &Block<'_, '_>) {
+pub(crate) fn has_kinds(block: &Block<'_, '_>) {
     let filters = block.filters.filters();
     if filters.is_empty() {
         block.node.error_with("match cannot be empty", "add match.any with a list of resources");
@@ -161,10 +161,13 @@ fn has_kinds(block: &Block<'_, '_>) {
 }
 
 /// Checks that not everything that matches is excluded again.
-fn matches_something(head: &HeadDoc<'_, '_>) {
-    let Some(exclude) = &head.exclude else { return };
-    let (Filters::Any(included), Filters::Any(excluded)) =
-        (&head.include.filters, &exclude.filters)
+pub(crate) fn matches_something(
+    include: &Block<'_, '_>,
+    exclude: Option<&Block<'_, '_>>,
+    nothing: &str,
+) {
+    let Some(exclude) = exclude else { return };
+    let (Filters::Any(included), Filters::Any(excluded)) = (&include.filters, &exclude.filters)
     else {
         return;
     };
@@ -173,13 +176,13 @@ fn matches_something(head: &HeadDoc<'_, '_>) {
     };
     let same = |_: &Filter, at: usize| {
         (0..included.len())
-            .any(|other| raw(exclude, at).is_some_and(|e| Some(e) == raw(&head.include, other)))
+            .any(|other| raw(exclude, at).is_some_and(|e| Some(e) == raw(include, other)))
     };
     for (at, filter) in excluded.iter().enumerate() {
         if !filter.is_empty() && same(filter, at) {
             exclude.node.report.error(
                 &filter_path(exclude, at),
-                "Rule is matching an empty set",
+                nothing,
                 Some("it is matched and excluded at once: remove one of the two".into()),
             );
             return;

@@ -33,7 +33,7 @@ const LABELS: OwnershipLabels =
     OwnershipLabels { rule: true, trigger_name: false, whole_source: true };
 
 /// What becomes of what a rule leaves behind that makes no objects: it stays.
-const KEPT: Lifecycle = Lifecycle {
+pub(crate) const KEPT: Lifecycle = Lifecycle {
     synchronize: false,
     existing: false,
     on_policy_delete: OnPolicyDelete::Keep,

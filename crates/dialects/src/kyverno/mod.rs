@@ -1,9 +1,11 @@
-//! Kyverno's ClusterPolicy and Policy: generate, mutate and validate rules compiled, all others named as not run.
+//! Kyverno's ClusterPolicy and Policy: generate, mutate and validate rules compiled, all others named as not run; and
+//! its cleanup policies.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `parse`, `filters`, `entries` | documents to lenient types, every mistake with its place |
 //! | `compile`, `generate`, `mutate`, `validate`, `loops`, `pod_security` | those types to rules |
+//! | `cleanup` | CleanupPolicy and ClusterCleanupPolicy |
 //! | `exception` | objects that rules leave alone |
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check`, `remarks` | what Kyverno refuses and warns about, in its words |
@@ -12,6 +14,7 @@
 
 mod autogen;
 mod check;
+mod cleanup;
 mod compile;
 mod entries;
 mod exception;
@@ -26,6 +29,7 @@ mod update;
 mod validate;
 mod variables;
 
+pub(crate) use cleanup::compile as compile_cleanup;
 pub(crate) use compile::compile;
 pub(crate) use exception::compile as compile_exception;
 pub use update::check_update;

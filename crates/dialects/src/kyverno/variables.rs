@@ -31,14 +31,27 @@ pub(crate) struct Check<'c, 'd> {
     pub(crate) rule: &'c str,
     names: Vec<String>,
     allowed: VariablePolicy,
+    /// The policy is the rule.
+    of_policy: bool,
     /// The built-in kinds that fire the rule; none where others may, too.
     fired_by: Vec<Gvk>,
 }
 
 impl<'c, 'd> Check<'c, 'd> {
     pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
-        let allowed = VariablePolicy { background, target: false, entries: Vec::new() };
-        Check { report, rule, names: Vec::new(), allowed, fired_by: Vec::new() }
+        let allowed = VariablePolicy { background, ..VariablePolicy::default() };
+        Check { report, rule, names: Vec::new(), allowed, of_policy: false, fired_by: Vec::new() }
+    }
+
+    /// Checks a policy that no request makes run.
+    pub(crate) fn of_cleanup(report: &'c Report<'d>, policy: &'c str) -> Self {
+        let allowed = VariablePolicy { without_request: true, ..VariablePolicy::default() };
+        Check { allowed, of_policy: true, ..Check::new(report, policy, true) }
+    }
+
+    /// From here on, variables see the object that the rule is about as `target`.
+    pub(crate) fn target(&mut self) {
+        self.allowed.target = true;
     }
 
     /// Holds what variables read of the trigger to the fields of these kinds.
@@ -240,6 +253,10 @@ impl<'c, 'd> Check<'c, 'd> {
             RefusalReason::OutsideLoop => {
                 format!("variable '{variable}' present outside of foreach at path {path}")
             }
+            reason if self.of_policy => format!(
+                "variable substitution failed for policy {}: {{{{ {variable} }}}} at {path}: {reason}",
+                self.rule
+            ),
             reason => format!(
                 "policy contains invalid variables: variable substitution failed for rule {}: \
                  {{{{ {variable} }}}} at {path}: {reason}",

@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, in one program: each further program would cost a link.
 
 mod budgets;
+mod cleanup;
 mod context;
 mod documentation;
 mod fuzz_regressions;

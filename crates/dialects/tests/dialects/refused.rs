@@ -427,7 +427,7 @@ spec:
     match: {any: [{resources: {kinds: [Pod]}}]}
     generate: {apiVersion: v1, kind: ConfigMap, name: c, namespace: x}
 ---
-{apiVersion: kyverno.io/v2, kind: ClusterCleanupPolicy, metadata: {name: broom}, spec: {}}
+{apiVersion: policies.kyverno.io/v1, kind: ImageValidatingPolicy, metadata: {name: signed}, spec: {}}
 ";
     let documents = documents("policy.yaml", text);
     for host in [Host::Files, Host::Cluster] {
@@ -435,7 +435,7 @@ spec:
         let compiled = compile_for(host, &documents, &Kinds::builtin());
         let everywhere = [
             "note: policy.yaml:10:5: rule \"signed\" of policy \"mixed\" is not run by Kiln: verifyImages",
-            "note: policy.yaml:20:1: policy \"broom\" is not run by Kiln: cleanup",
+            "note: policy.yaml:20:1: policy \"signed\" is not run by Kiln: verifyImages",
         ];
         assert_eq!(messages(&compiled), everywhere, "{host:?}");
         let words: Vec<_> = compiled.policies[0]

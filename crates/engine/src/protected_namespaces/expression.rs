@@ -90,7 +90,7 @@ fn expressions(rule: &Rule) -> Vec<&str> {
                 all.extend(taken.conditions.iter().map(|named| &named.expression));
             }
         }
-        Program::Modify(_) => {}
+        Program::Modify(_) | Program::Delete(_) => {}
         Program::Validate(validate) => all.extend(validate.expressions()),
     }
     all.into_iter().map(|expression| expression.program.source()).collect()

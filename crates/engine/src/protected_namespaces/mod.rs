@@ -95,7 +95,9 @@ fn each(rule: &Rule) -> Vec<&ForEach> {
         Program::Generate(generate) => {
             generate.blocks.iter().filter_map(|block| block.foreach.as_ref()).collect()
         }
-        Program::Mutate(_) | Program::Modify(_) | Program::Validate(_) => Vec::new(),
+        Program::Mutate(_) | Program::Modify(_) | Program::Validate(_) | Program::Delete(_) => {
+            Vec::new()
+        }
     }
 }
 

@@ -111,7 +111,9 @@ pub(crate) fn in_session<T>(
     }
     let about = ObjectRef::of(bound.event.trigger().unwrap_or(&Value::Null)).id;
     let mut running = ScriptSession { script, shared, session, read_log: &read_log, about };
-    running.allow(&[]);
+    if !script.has_no_request {
+        running.allow(&[]);
+    }
     let outcome = run(&mut running);
     running.trace_variables();
     shared.counters.spent(running.session.cost());
@@ -139,17 +141,11 @@ impl<'r> ScriptSession<'r> {
         &mut self,
         exceptions: &[Arc<Exception>],
     ) -> Result<Option<Excepted>, Failure> {
-        let now = self.shared.eval_env.sources.now().and_then(|now| {
-            now.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
-        });
         let mut full: Vec<&Exception> = Vec::new();
         let mut partial: Vec<&Exception> = Vec::new();
         let mut failed = None;
         for exception in exceptions {
-            let expired = exception.expires.is_some_and(|end| {
-                now.is_some_and(|now| i64::try_from(now).is_ok_and(|now| now > end))
-            });
-            if expired {
+            if self.has_expired(exception) {
                 continue;
             }
             match self.hold(&exception.conditions, &format!("exception {}", exception.name)) {
@@ -173,6 +169,34 @@ impl<'r> ScriptSession<'r> {
             self.allow(&partial);
         }
         Ok(None)
+    }
+
+    /// The first exception that means the object, whatever it allows.
+    pub(crate) fn any_exception(
+        &mut self,
+        exceptions: &[Arc<Exception>],
+    ) -> Result<Option<Str>, Failure> {
+        for exception in exceptions {
+            if self.has_expired(exception) {
+                continue;
+            }
+            let what = format!("exception {}", exception.name);
+            // It was written in another document than the rule.
+            let held = self.hold(&exception.conditions, &what);
+            if held.map_err(|failure| Failure { path: None, part: None, ..failure })? {
+                return Ok(Some(exception.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_expired(&self, exception: &Exception) -> bool {
+        let now = self.shared.eval_env.sources.now().and_then(|now| {
+            now.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+        });
+        exception
+            .expires
+            .is_some_and(|end| now.is_some_and(|now| i64::try_from(now).is_ok_and(|now| now > end)))
     }
 
     /// Whether the rule's conditions hold.

@@ -18,6 +18,10 @@ pub(super) fn bind(
 ) -> Result<(), Failure> {
     let value = |object: Option<&Value>| object.map_or(Val::Null, Val::from);
     session.set("object", value(bound.object));
+    if script.has_no_request {
+        // What is not bound fails when an expression asks for it.
+        return bind_namespace(session, script, shared, bound);
+    }
     session.set("oldObject", value(bound.old));
     if bound.event.payload == Payload::Kubernetes {
         let request = request(shared, bound);
@@ -29,8 +33,17 @@ pub(super) fn bind(
     if script.params.is_some() {
         session.set("params", bound.params.clone());
     }
+    bind_namespace(session, script, shared, bound)
+}
+
+fn bind_namespace(
+    session: &mut Session<'_>,
+    script: &Script,
+    shared: &EvalShared<'_>,
+    bound: &Bound<'_>,
+) -> Result<(), Failure> {
     if script.asks_for_namespace {
-        session.set("namespaceObject", namespace(script, shared, bound.event)?);
+        session.set("namespaceObject", namespace(script, shared, bound)?);
     }
     Ok(())
 }
@@ -71,8 +84,16 @@ fn user(user: Option<&User>) -> Value {
 }
 
 /// The namespace of the trigger; null when it is in none, or when it is unknown.
-fn namespace(script: &Script, shared: &EvalShared<'_>, event: &Event) -> Result<Value, Failure> {
+fn namespace(
+    script: &Script,
+    shared: &EvalShared<'_>,
+    bound: &Bound<'_>,
+) -> Result<Value, Failure> {
+    let event = bound.event;
     let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
+    if is_namespace && script.namespaces_are_their_own {
+        return Ok(bound.object.cloned().unwrap_or(Value::Null));
+    }
     let Some(name) = event.namespace.as_ref().filter(|_| !is_namespace) else {
         return Ok(Value::Null);
     };

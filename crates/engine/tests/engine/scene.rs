@@ -151,6 +151,7 @@ impl Scene {
                     let (trigger, why) = (&delete.trigger, delete.reason.as_str());
                     lines.push(format!("deletes what it made of {trigger}: {why}"));
                 }
+                Effect::DeleteObject(delete) => lines.push(format!("deletes: {}", delete.target)),
                 Effect::Warn(warning) => lines.push(format!("warns: {warning}")),
             }
         }

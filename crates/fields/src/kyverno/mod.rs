@@ -1,5 +1,6 @@
 //! ClusterPolicy, Policy and what belongs to them.
 
+mod cleanup;
 mod context;
 mod exception;
 mod filters;
@@ -9,6 +10,7 @@ mod mutate;
 mod update_request;
 mod validate;
 
+pub use cleanup::{CLEANUP_POLICY, CLEANUP_SPEC};
 pub use context::{
     API_CALL, CONDITION, CONDITIONS, CONFIG_MAP, CONTEXT_ENTRY, GLOBAL_REFERENCE, IMAGE_REGISTRY,
     KEY_VALUE, REGISTRY_CREDENTIALS, SERVICE, VARIABLE,
@@ -32,6 +34,8 @@ use crate::{
     table, tables,
 };
 
+const CLEANUP: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1"];
+
 /// Kinds of `kyverno.io`.
 pub const KINDS: &[Kind] = &[
     Kind {
@@ -47,6 +51,20 @@ pub const KINDS: &[Kind] = &[
         original: "Kyverno",
         summary: "Rules for one namespace.",
         table: &POLICY,
+    },
+    Kind {
+        name: "ClusterCleanupPolicy",
+        api_versions: CLEANUP,
+        original: "Kyverno",
+        summary: "Deletes objects of the whole cluster on a schedule.",
+        table: &CLEANUP_POLICY,
+    },
+    Kind {
+        name: "CleanupPolicy",
+        api_versions: CLEANUP,
+        original: "Kyverno",
+        summary: "Deletes objects of its own namespace on a schedule.",
+        table: &CLEANUP_POLICY,
     },
     Kind {
         name: "PolicyException",

@@ -125,6 +125,20 @@ fn suites_of_validate_rules_pass() {
     assert_eq!(report.counts().broken, 0);
 }
 
+#[test]
+fn suites_of_deleting_policies_pass() {
+    let name = "suites of deleting policies";
+    let Some(report) = suites_of("kyverno-cli-validate", name, &[], |entry| {
+        let kinds = entry.get("kinds").and_then(Value::as_list).expect("kinds");
+        kinds.iter().any(|kind| kind.as_str() == Some("DeletingPolicy")) && passes(entry)
+    }) else {
+        return;
+    };
+    let counts = report.counts();
+    assert_eq!((report.suites.len(), counts.broken, counts.failed), (7, 0, 0));
+    assert_eq!((counts.passed, counts.excluded, counts.not_run), (13, 0, 0));
+}
+
 /// Kyverno's own workflow wants its command line to fail on these.
 #[test]
 fn suites_that_must_fail_are_not_green() {

@@ -22,9 +22,7 @@ use serde_json::json;
 use super::plan::{by, rule};
 use crate::args::Format;
 use crate::cluster::admission_simulation::AdmissionSimulation;
-use crate::cluster::competing_engines::{
-    KEEPING, KYVERNO, answering_engine, cleaning_engine, other_engine,
-};
+use crate::cluster::competing_engines::{KEEPING, KYVERNO, answering_engine, other_engine};
 use crate::cluster::connection::{Connection, around, stored_policies};
 use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
@@ -95,8 +93,6 @@ struct Adoption {
     not_run: BTreeMap<&'static str, usize>,
     /// Deployments to stop first.
     engines: Vec<Stopped>,
-    /// The Deployment that runs cleanup policies.
-    cleaning: Option<String>,
     /// Webhook configurations to remove then.
     webhooks: Vec<OrphanedWebhook>,
 }
@@ -134,17 +130,9 @@ impl Adoption {
 
     /// What is not enforced any more when Kyverno's admission controller is stopped: `2 validate, 1 verifyImages`.
     fn unenforced(&self) -> Option<String> {
-        let at_admission = self.not_run.iter().filter(|(what, _)| **what != "cleanup");
         let words: Vec<String> =
-            at_admission.map(|(what, many)| format!("{many} {what}")).collect();
+            self.not_run.iter().map(|(what, many)| format!("{many} {what}")).collect();
         (!words.is_empty()).then(|| words.join(", "))
-    }
-
-    /// Who runs the cleanup policies, and how many there are; none without such policies.
-    fn cleanup(&self) -> Option<(Option<&str>, String)> {
-        let many = self.not_run.get("cleanup")?;
-        let many = counted(*many, "cleanup policy", "cleanup policies");
-        Some((self.cleaning.as_deref(), many))
     }
 
     fn is_smooth(&self) -> bool {
@@ -198,7 +186,6 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         now,
         not_run,
         engines: deployments.iter().filter_map(Stopped::of).collect(),
-        cleaning: deployments.iter().find_map(cleaning_engine).map(|(name, _)| name),
         webhooks,
     };
     show(ui, &adoption)?;
@@ -264,7 +251,9 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
         .rules()
         .filter_map(|rule| match &rule.program {
             Program::Generate(generate) => Some(generate),
-            Program::Mutate(_) | Program::Modify(_) | Program::Validate(_) => None,
+            Program::Mutate(_) | Program::Modify(_) | Program::Validate(_) | Program::Delete(_) => {
+                None
+            }
         })
         .flat_map(|generate| generate.emitters().flat_map(|(_, _, emitter)| emitter.target_kinds()))
         .filter_map(|gvk| reader.kinds().preferred(&gvk.group, &gvk.kind))
@@ -316,19 +305,6 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
                  to keep it for that, let it run and start `kiln run --only controller` instead (docs/guides/from-kyverno.md, \"{KEEPING}\")"
             )?;
         }
-    }
-    match adoption.cleanup() {
-        Some((Some(deployment), many)) => writeln!(
-            out,
-            "keep      Deployment {deployment} (Kyverno): it runs {many}, which Kiln does not"
-        )?,
-        Some((None, many)) => {
-            writeln!(
-                out,
-                "not run   no controller runs {many}: keep Kyverno's cleanup-controller for it"
-            )?;
-        }
-        None => {}
     }
     for left in &adoption.webhooks {
         writeln!(
@@ -436,7 +412,6 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
         "changes": changes.collect::<Vec<_>>(),
         "notDone": undone.collect::<Vec<_>>(),
         "stopFirst": engines.collect::<Vec<_>>(),
-        "keep": adoption.cleanup().and_then(|(deployment, _)| deployment),
         "removeThen": webhooks.collect::<Vec<_>>(),
     })
 }
@@ -456,7 +431,6 @@ mod tests {
             now,
             not_run: BTreeMap::new(),
             engines: Vec::new(),
-            cleaning: None,
             webhooks: Vec::new(),
         }
     }
@@ -490,13 +464,6 @@ mod tests {
         let mut adoption = adoption(DryRunResult::default());
         adoption.engines = vec![stopped("kyverno/admission", true), stopped("kyverno/bg", false)];
         assert!(!said(&adoption).contains("enforces"));
-        adoption.not_run = BTreeMap::from([("cleanup", 1)]);
-        assert!(!said(&adoption).contains("enforces"), "another controller cleans up");
-        let alone = "not run   no controller runs 1 cleanup policy: keep Kyverno's cleanup-controller for it\n";
-        assert!(said(&adoption).contains(alone));
-        adoption.cleaning = Some("kyverno/cleanup".to_owned());
-        let kept = "keep      Deployment kyverno/cleanup (Kyverno): it runs 1 cleanup policy, which Kiln does not\n";
-        assert!(said(&adoption).contains(kept));
         adoption.not_run.extend([("validate", 2), ("verifyImages", 1)]);
         let said = said(&adoption);
         let wanted = "stop      Deployment kyverno/admission (Kyverno), before `kiln run` starts\n          \

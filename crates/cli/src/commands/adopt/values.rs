@@ -52,7 +52,8 @@ const METRICS: &str = "metrics are served on the port of the webhooks, with Kiln
 const REPORTS: &str = "Kiln writes no reports in the background";
 const IMAGES: &str = "Kiln does not verify images";
 const PAYLOADS: &str = "logging.level debug shows what is decided, without payloads";
-const CLEANUP: &str = "Kiln has no cleanup controller: keep Kyverno's for cleanup policies";
+const CLEANUP: &str = "the controller deletes on schedules and by the TTL label; grant permissions with ClusterRoles that have the label \
+                       rbac.kyverno.io/aggregate-to-cleanup-controller";
 const RESYNC: &str =
     "watches are restarted when they stall, and nothing is listed again at intervals";
 const CLIENTS: &str = "services are trusted by the authorities in Kiln's image";

@@ -421,7 +421,7 @@ fn warn_of_unjudged(ui: &Ui, compiled: &Compiled) -> Unjudged {
         _ => (format!("no rule of the policies {} is run", names.join(", ")), "them"),
     };
     ui.problem(&Diagnostic::warning(format!("{none}: nothing here was evaluated by {them}")).hint(
-        "Kiln runs rules that generate, mutate and validate; leave the others to kyverno apply",
+        "Kiln runs rules that generate, mutate, validate and clean up; leave the others to kyverno apply",
     ));
     match compiled.policies.iter().all(|policy| policy.rules.is_empty()) {
         true => Unjudged::All,

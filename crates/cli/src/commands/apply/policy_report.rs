@@ -75,9 +75,10 @@ pub(super) fn policy_reports(
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let write = |kind: &str, metadata: Map, results: &[&RuleResult]| {
-        let count = |status: Status| results.iter().filter(|one| one.status == status).count();
+        let count = |word: &str| results.iter().filter(|one| one.report_word() == word).count();
         let summary = [Status::Pass, Status::Fail, Status::Warn, Status::Error, Status::Skip]
-            .map(|status| (status.as_str(), Value::from(count(status))));
+            .map(Status::as_str)
+            .map(|word| (word, Value::from(count(word))));
         Value::from(Map::from_iter([
             ("apiVersion", Value::from(version)),
             ("kind", Value::from(kind)),
@@ -127,7 +128,7 @@ fn as_result(rules: &RuleSet, result: &RuleResult, now: u64) -> Value {
     }
     let mut properties: Map =
         result.properties.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-    let said = [result.status.as_str(), ""].into_iter().find_map(|status| {
+    let said = [result.report_word(), ""].into_iter().find_map(|status| {
         let key = if status.is_empty() { "message".to_owned() } else { format!("{status}Message") };
         properties.get(&key).and_then(Value::as_str).map(str::to_owned)
     });
@@ -135,7 +136,7 @@ fn as_result(rules: &RuleSet, result: &RuleResult, now: u64) -> Value {
     if !said.is_empty() {
         fields.insert("message", said);
     }
-    fields.insert("result", result.status.as_str());
+    fields.insert("result", result.report_word());
     fields.insert("scored", facts.annotation(SCORED) != Some("false"));
     for (key, value) in [("category", facts.category()), ("severity", facts.severity())] {
         if let Some(value) = value {

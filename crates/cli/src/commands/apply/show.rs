@@ -89,7 +89,7 @@ fn text(
             last = Some(&result.rule);
         }
         write!(out, "  {}: ", name(result))?;
-        out.result(result.status.as_str())?;
+        out.result(result.word())?;
         match result.because() {
             Some(because) => writeln!(out, ": {}", plain(&because))?,
             None => writeln!(out)?,
@@ -209,7 +209,7 @@ fn table(
             result.rule.policy.key(),
             result.rule.rule.to_string(),
             name(result),
-            result.status.as_str().to_owned(),
+            result.word().to_owned(),
         ];
         if args.detailed_results {
             row.push(message(result));
@@ -238,6 +238,9 @@ fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> V
         ("resource", Value::from(result.trigger.to_string())),
         ("result", Value::from(result.status.as_str())),
     ]);
+    if let Some(deletion) = result.deletion {
+        fields.insert("deletion", deletion.as_str());
+    }
     if let Some(because) = result.because() {
         fields.insert("why", because);
     }

@@ -51,10 +51,6 @@ impl Unknown {
         for definition in kiln_install::definitions() {
             let text = |path: &[&str]| definition.str_at(path.iter().copied()).unwrap_or_default();
             let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
-            // They are installed for those who have such policies; no engine of ours acts on them.
-            if kind.ends_with("CleanupPolicy") {
-                continue;
-            }
             if is_known(group, kind) {
                 unknown.all_rules &= !(kind.ends_with("Policy") || kind == "ModRule");
                 continue;

@@ -410,6 +410,10 @@ fn targets(
                 };
                 targets.extend(ObjectId::of(&patch.after).ok().map(|id| (id, state)));
             }
+            Effect::DeleteObject(delete) => {
+                let state = "would be deleted by the next run".to_owned();
+                targets.push((delete.target.id.clone(), state));
+            }
             Effect::Reject { .. } | Effect::Violation(_) | Effect::Delete(_) | Effect::Warn(_) => {}
         }
     }

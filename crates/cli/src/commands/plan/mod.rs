@@ -1,6 +1,7 @@
 //! `kiln plan`
 
 mod bookkeeping;
+mod cleanup;
 mod next_write;
 mod secrets;
 mod show;
@@ -23,13 +24,15 @@ use crate::cluster::connection::{Connection, around, stored_exceptions, stored_r
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::policy_files::{compile_rules, more_kinds, read_all, rule_set};
 use crate::ui::Ui;
+use cleanup::NextRun;
 use next_write::NextWrite;
 pub(super) use show::{by, rule};
 
 /// Preview what policies would change in a cluster
 ///
 /// Reads the cluster and prints what would be created, changed and deleted if these policies were stored in it now,
-/// with differences and counts; and which objects would be changed or rejected on their next write. Without RULES,
+/// with differences and counts; which objects would be changed or rejected on their next write; and which ones the next
+/// run of each cleanup policy would delete. Without RULES,
 /// uses the policies of the cluster. Writes are tried as server-side dry runs where permitted, so that defaults of the
 /// server are not shown as differences. Changes nothing.
 ///
@@ -84,6 +87,7 @@ const NAMESPACE: &str = "default";
 struct Plan {
     now: DryRunResult,
     next_write: Vec<NextWrite>,
+    next_runs: Vec<NextRun>,
     /// Rules that act on new objects only.
     waiting: Vec<RuleId>,
 }
@@ -147,6 +151,7 @@ pub(super) fn plan(
     let mut plan = Plan {
         now,
         next_write: next_write::all(&admission, &set)?,
+        next_runs: cleanup::all(&reader, &set, &kinds, &around),
         waiting: set.rules().filter(|rule| waits(rule)).map(|rule| rule.id.clone()).collect(),
     };
     secrets::hide(&mut plan);
@@ -162,6 +167,8 @@ pub(super) fn plan(
     }
     let is_quiet =
         plan.now.changes.is_empty() && plan.now.undone.is_empty() && plan.next_write.is_empty();
+    let is_quiet = is_quiet
+        && plan.next_runs.iter().all(|run| run.deletes.is_empty() && run.failed.is_empty());
     Ok(if is_quiet { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 

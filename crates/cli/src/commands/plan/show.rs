@@ -10,6 +10,7 @@ use kiln_yaml::emit;
 
 use super::Plan;
 use super::bookkeeping::fold;
+use super::cleanup::NextRun;
 use super::next_write::NextWrite;
 use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, counted, difference, plain, table};
@@ -77,6 +78,23 @@ fn text(out: &mut impl Paint, shown: Shown, plan: &Plan) -> io::Result<()> {
             write_difference(out, shown, &write.target, before, after)?;
         }
     }
+    for run in plan.next_runs.iter().filter(|run| !run.deletes.is_empty() || !run.failed.is_empty())
+    {
+        let time = run.time.as_deref().unwrap_or("never");
+        writeln!(out, "by the next run of policy {} ({time}):", plain(&run.rule.policy.key()))?;
+        for (target, warning) in &run.deletes {
+            out.result("delete")?;
+            write!(out, " {}", named(target))?;
+            match warning {
+                Some(warning) => writeln!(out, ": {}", plain(warning))?,
+                None => writeln!(out)?,
+            }
+        }
+        for (what, why) in &run.failed {
+            out.result("not done")?;
+            writeln!(out, ": {}: {}", plain(what), plain(why))?;
+        }
+    }
     for undone in &plan.now.undone {
         out.result("not done")?;
         writeln!(out, ": {}: {}", plain(&undone.what), plain(&undone.why))?;
@@ -120,28 +138,32 @@ fn write_difference(
 }
 
 /// How many changes of each kind.
-fn counts(plan: &Plan) -> [(&'static str, usize); 6] {
+fn counts(plan: &Plan) -> [(&'static str, usize); 7] {
     let count = |word: &str| plan.now.changes.iter().filter(|p| p.action() == word).count();
     let refused = plan.next_write.iter().filter(|write| write.refused.is_some()).count();
+    let unjudged: usize = plan.next_runs.iter().map(|run| run.failed.len()).sum();
     [
         ("create", count("create")),
         ("change", count("change")),
         ("delete", count("delete")),
         ("changeOnNextWrite", plan.next_write.len() - refused),
         ("refuseOnNextWrite", refused),
-        ("notDone", plan.now.undone.len()),
+        ("deleteOnSchedule", plan.next_runs.iter().map(|run| run.deletes.len()).sum()),
+        ("notDone", plan.now.undone.len() + unjudged),
     ]
 }
 
 fn summary(plan: &Plan) -> String {
-    let [create, change, delete, next, refuse, undone] = counts(plan).map(|(_, count)| count);
-    if create + change + delete + next + refuse + undone == 0 {
+    let [create, change, delete, next, refuse, scheduled, undone] =
+        counts(plan).map(|(_, count)| count);
+    if create + change + delete + next + refuse + scheduled + undone == 0 {
         return "nothing would change".to_owned();
     }
     let mut text = format!("{create} to create, {change} to change, {delete} to delete");
     for (count, one, many) in [
         (next, "object changes on its next write", "objects change on their next write"),
         (refuse, "object is denied on its next write", "objects are denied on their next write"),
+        (scheduled, "object is deleted on a schedule", "objects are deleted on a schedule"),
         (undone, "change cannot be made", "changes cannot be made"),
     ] {
         if count > 0 {
@@ -170,8 +192,17 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
     });
     let undone =
         plan.now.undone.iter().map(|undone| row("not done", &undone.what, &[], &undone.why));
+    let scheduled = plan.next_runs.iter().flat_map(|run| {
+        let rules = [run.rule.clone()];
+        let deletes = run.deletes.iter().map(|(target, warning)| {
+            let why = warning.as_deref().unwrap_or_default();
+            row("delete later", &target.to_string(), &[run.rule.clone()], why)
+        });
+        let failed = run.failed.iter().map(|(what, why)| row("not done", what, &rules, why));
+        deletes.chain(failed).collect::<Vec<_>>()
+    });
     let header = ["ACTION", "OBJECT", "POLICY", "RULE", "WHY"];
-    table(out, &header, now.chain(later).chain(undone))?;
+    table(out, &header, now.chain(later).chain(scheduled).chain(undone))?;
     writeln!(out, "\n{}", summary(plan))
 }
 
@@ -211,6 +242,26 @@ fn write_value(write: &NextWrite) -> Value {
     Value::from(fields)
 }
 
+fn run_value(run: &NextRun) -> Value {
+    let deletes = run.deletes.iter().map(|(target, warning)| {
+        let mut fields = Map::from_iter([("object", Value::from(target.to_string()))]);
+        if let Some(warning) = warning {
+            fields.insert("warning", warning.as_str());
+        }
+        Value::from(fields)
+    });
+    let failed = run.failed.iter().map(|(what, why)| {
+        let fields = [("what", Value::from(what.as_str())), ("why", Value::from(why.as_str()))];
+        Value::from(Map::from_iter(fields))
+    });
+    Value::from(Map::from_iter([
+        ("policy", Value::from(run.rule.policy.key())),
+        ("time", run.time.as_deref().map_or(Value::Null, Value::from)),
+        ("deletes", deletes.collect()),
+        ("notDone", failed.collect()),
+    ]))
+}
+
 fn as_value(plan: &Plan) -> Value {
     let changes: Value = plan.now.changes.iter().map(change_value).collect();
     let next: Value = plan.next_write.iter().map(write_value).collect();
@@ -229,6 +280,7 @@ fn as_value(plan: &Plan) -> Value {
     Value::from(Map::from_iter([
         ("changes", changes),
         ("nextWrite", next),
+        ("nextRuns", plan.next_runs.iter().map(run_value).collect()),
         ("notDone", undone),
         ("newObjectsOnly", plan.waiting.iter().map(rule_value).collect()),
         ("summary", Value::from(summary)),
@@ -256,6 +308,7 @@ mod tests {
         let plan = Plan {
             now: DryRunResult { undone: vec![undone], ..DryRunResult::default() },
             next_write: vec![refused],
+            next_runs: Vec::new(),
             waiting: Vec::new(),
         };
         let (mut lines, mut table) = (Vec::new(), Vec::new());

@@ -98,7 +98,8 @@ async fn checks_policies(sandbox: &Sandbox) {
 fn is_policy(answer: &ApiResponse) -> bool {
     let kind = Gvk::of(&answer.value);
     kind.is_some_and(|kind| {
-        let mut known = kiln_runtime::policy_store::policy_kinds().into_iter();
+        use kiln_runtime::policy_store::{cleanup_kinds, policy_kinds};
+        let mut known = policy_kinds().into_iter().chain(cleanup_kinds());
         known.any(|known| known.group == kind.group && known.kind == kind.kind)
     })
 }

@@ -79,6 +79,7 @@ impl SandboxEngine {
             kubeconfig: Some(kubeconfig.to_path_buf()),
             as_controller: Some(accounts.background_user()),
             as_admission: Some(accounts.admission_user()),
+            as_cleanup: Some(accounts.cleanup_user()),
             listen,
             webhook_url: Some(format!("https://{listen}")),
             ..kiln_runtime::Options::default()
@@ -173,7 +174,8 @@ impl View {
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {
         let kinds = self.shared.kinds.borrow().clone();
         let mut stored = Vec::new();
-        for gvk in kiln_runtime::policy_store::policy_kinds() {
+        use kiln_runtime::policy_store::{cleanup_kinds, policy_kinds};
+        for gvk in policy_kinds().into_iter().chain(cleanup_kinds()) {
             let Some(kind) = kinds.get(&gvk) else { continue };
             let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
             let list = sandbox.send(Request::new("GET", &path)).value();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use kiln_fields::{
     Field, FieldTable, FieldType, Kind, LABEL_REQUIREMENT, LABEL_SELECTOR, METADATA, Support,
-    chainsaw, kinds, kubemod, kustomize, kyverno, kyverno_cli, policies, validating,
+    chainsaw, deleting, kinds, kubemod, kustomize, kyverno, kyverno_cli, policies, validating,
 };
 use kiln_testkit::{difference, project_root};
 use kiln_value::Value;
@@ -109,6 +109,17 @@ const PAGES: &[Page] = &[
             &validating::VALIDATING_ADMISSION_SPEC,
             &validating::VALIDATING_BINDING,
             &validating::VALIDATING_BINDING_SPEC,
+        ],
+    },
+    Page {
+        file: "cleanup",
+        title: "Cleanup policies",
+        intro: "Policies that [delete objects](../cleanup-policies.md) on a schedule.",
+        tables: &[
+            &kyverno::CLEANUP_POLICY,
+            &kyverno::CLEANUP_SPEC,
+            &deleting::DELETING_POLICY,
+            &deleting::DELETING_SPEC,
         ],
     },
     Page {
@@ -528,8 +539,8 @@ fn index_text() -> String {
         .unwrap();
     }
     text.push_str(
-        "\nValidatingPolicy, ImageValidatingPolicy, DeletingPolicy, their namespaced kinds, CleanupPolicy and \
-         ClusterCleanupPolicy are accepted and [not run](../not-run.md); their fields are not checked.\n",
+        "\nImageValidatingPolicy and NamespacedImageValidatingPolicy are accepted and [not run](../not-run.md); their fields are \
+         not checked.\n",
     );
     text
 }

@@ -1,6 +1,7 @@
 //! `kiln up`
 
 mod checks;
+mod cleanup;
 mod command;
 mod demo;
 mod durability;

@@ -89,7 +89,7 @@ impl Up {
     }
 
     /// An object in another form.
-    fn get_as(&self, path: &str, form: &str) -> String {
+    pub(super) fn get_as(&self, path: &str, form: &str) -> String {
         let request = self.agent.get(format!("{}{path}", self.server)).header("Accept", form);
         let token = format!("Bearer {}", self.token);
         let mut response = request.header("Authorization", token).call().unwrap();
@@ -235,16 +235,8 @@ const MAKES: &str = "  - name: make
     generate: {apiVersion: v1, kind: ConfigMap, name: made, namespace: default, data: {}}
 ";
 
-const CLEANUP: &str = "
-apiVersion: kyverno.io/v2
-kind: ClusterCleanupPolicy
-metadata: {name: sweep}
-spec: {schedule: '0 0 * * *', match: {any: [{resources: {kinds: [ConfigMap]}}]}}
-";
-
 /// Kinds that only Kyverno defines, their plurals, and what they would do.
 const OF_KYVERNO: [(&str, &str, &str); 2] = [
-    ("DeletingPolicy", "deletingpolicies", "cleanup"),
     ("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages"),
 ];
 
@@ -271,16 +263,7 @@ fn what_is_not_run_is_never_shown_as_at_work() {
     let events = "/apis/events.k8s.io/v1/namespaces/default/events";
     up.wait_until("events", || up.get(events).1.matches("\"RulesNotRun\"").count() == 2);
 
-    // Kinds of which nothing is run, shipped or of another engine: stored, and then the same everywhere.
-    let path = "/apis/kyverno.io/v2/clustercleanuppolicies";
-    let sweeps = up.create(path, CLEANUP);
-    assert_eq!(sweeps.status, 201, "{}", sweeps.text);
-    assert!(sweeps.warnings.contains("is not run by Kiln: cleanup"), "{}", sweeps.warnings);
-    let sweeps = format!("{path}/sweep");
-    up.wait_until("the status of the cleanup policy", || up.conditions(&sweeps) == only);
-    let shown = up.get_as(&sweeps, "application/json;as=Table;v=v1;g=meta.k8s.io");
-    assert!(shown.contains("Kiln runs none of its rules: cleanup"), "{shown}");
-
+    // Kinds of another engine of which nothing is run: stored, and then the same everywhere.
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for (kind, plural, _) in OF_KYVERNO {
         let definition = WIDGETS
@@ -318,15 +301,12 @@ fn what_is_not_run_is_never_shown_as_at_work() {
         };
         events["items"].as_array().unwrap().iter().filter(|event| is_told(event)).count()
     };
-    for kind in ["ClusterCleanupPolicy", "DeletingPolicy", "ImageValidatingPolicy"] {
-        up.wait_until("its event", || told(kind) == 1);
-    }
+    up.wait_until("its event", || told("ImageValidatingPolicy") == 1);
     let metrics = up.metrics();
     for line in [
         "kiln_policies{state=\"broken\"} 0",
-        "kiln_policies{state=\"not run\"} 4",
+        "kiln_policies{state=\"not run\"} 2",
         "kiln_policies{state=\"sound\"} 1",
-        "kiln_rules_not_run{operation=\"cleanup\"} 2",
         "kiln_rules_not_run{operation=\"verifyImages\"} 3",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
@@ -340,8 +320,6 @@ fn what_is_not_run_is_never_shown_as_at_work() {
         [
             r#"problem: rule "images" of policy "checks" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
             r#"problem: rule "images" of policy "mixed" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
-            r#"problem: policy "sweep" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
-            r#"problem: policy "deletingpolicies" is not run by Kiln: cleanup, and nothing else runs it: it has no effect"#,
             r#"problem: policy "imagevalidatingpolicies" is not run by Kiln: verifyImages, and nothing else runs it: it has no effect"#,
         ]
     );

@@ -127,6 +127,9 @@ pub(crate) fn shown(outcomes: &[RuleOutcome], rules: &RuleSet) -> String {
                         delete.reason.as_str()
                     ));
                 }
+                Effect::DeleteObject(delete) => {
+                    text.push_str(&format!("# delete {}\n", delete.target));
+                }
                 Effect::Warn(warning) => text.push_str(&format!("# warning: {warning}\n")),
                 other => text.push_str(&format!("# {other:?}\n")),
             }

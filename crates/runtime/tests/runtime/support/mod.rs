@@ -132,7 +132,8 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
     let shared = AppState {
         options: Arc::new(options),
         controller: client.clone(),
-        admission: client,
+        admission: client.clone(),
+        cleanup: client,
         kinds,
         rumours: kiln_runtime::discovery::Rumours::default(),
         registry,

@@ -1,0 +1,379 @@
+//! Deletes objects whose time has come: runs of policies on schedules, and the TTL label. Only the leader does.
+//!
+//! | module | holds |
+//! |---|---|
+//! | here | owns the [`Cleaner`]: gives it policies, answers and the time, carries out what it asks for |
+//! | `judge` | whether a policy deletes an object, with what it reads of the cluster |
+//! | `ttl` | follows the kinds whose objects may have the label |
+
+mod judge;
+mod ttl;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use kiln_admission::access;
+use kiln_cleanup::{
+    Answer, Cleaner, CleanupEvent, CleanupPolicy, CleanupRequest, Todo, target_kinds,
+};
+use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
+use kiln_object::{Kinds, ObjectId, metadata};
+use kiln_rules::{Policy, Propagation};
+use kiln_services::Services;
+use kiln_text::Time;
+use kiln_value::{Value, value};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use self::judge::{LiveJudge, RunReads};
+use crate::calls::{carry_out, delete_object};
+use crate::controller_loop::now;
+use crate::election::Fence;
+use crate::events::Happened;
+use crate::lease::TermEnd;
+use crate::policy_store::Registry;
+use crate::state::AppState;
+use crate::status::timed;
+use crate::supervisor::caught;
+use crate::tasks::{answer_or, call};
+
+pub(crate) const PART: &str = "cleanup";
+
+/// How long the permissions of the account count before they are asked for again.
+const PERMISSIONS: Duration = Duration::from_secs(60);
+/// How long to wait at most before looking at the time again: clocks may be set.
+const LOOK: Duration = Duration::from_secs(30);
+
+type Answered = (u64, Result<Answer, ApiError>);
+/// What the permissions of a policy's account are found to lack.
+type Lacks = HashMap<ObjectId, Vec<String>>;
+
+/// Deletes objects until the term is over, or the process is to end.
+pub(crate) async fn keep(shared: AppState, fence: Arc<Fence>, mut term: TermEnd) {
+    let mut shutdown = shared.shutdown.clone();
+    let ending = async {
+        tokio::select! {
+            () = term.comes() => {}
+            _ = shutdown.wait_for(|end| *end) => {}
+        }
+    };
+    tokio::select! {
+        () = ending => {}
+        () = run_policies(shared.clone(), Arc::clone(&fence)) => {}
+        () = ttl::keep(shared.clone(), fence) => {}
+    }
+}
+
+/// Runs policies on their schedules.
+async fn run_policies(shared: AppState, fence: Arc<Fence>) {
+    let (mut registry, mut kinds) = (shared.registry.clone(), shared.kinds.clone());
+    let (answers, mut answered) = mpsc::channel::<Answered>(256);
+    let (found, mut permissions) = mpsc::channel::<Lacks>(1);
+    let mut driver = Driver {
+        cleaner: Cleaner::default(),
+        tasks: JoinSet::new(),
+        reads: HashMap::new(),
+        running: HashMap::new(),
+        lacks: Lacks::new(),
+        shared,
+        fence,
+    };
+    driver.tasks.spawn(follow_permissions(driver.shared.clone(), found));
+    let mut is_stale = true;
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let known = kinds.borrow_and_update().clone();
+        if is_stale && stored.complete {
+            let policies = driver.policies(&stored, &known);
+            driver.cleaner.set_policies(policies);
+        }
+        if stored.complete {
+            driver.act(&answers);
+        }
+        let wait = driver.cleaner.next_time().map_or(LOOK, |time| {
+            Duration::from_millis(time.saturating_sub(now()).max(1)).min(LOOK)
+        });
+        is_stale = tokio::select! {
+            Some((ticket, answer)) = answered.recv() => {
+                let Some(next) = driver.answered(ticket, answer, &stored, &known).await else { return };
+                driver = next;
+                false
+            }
+            Some(lacks) = permissions.recv() => {
+                driver.lacks = lacks;
+                true
+            }
+            changed = registry.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                true
+            }
+            changed = kinds.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                true
+            }
+            () = tokio::time::sleep(wait) => false,
+        };
+    }
+}
+
+/// Owns the cleaner.
+struct Driver {
+    shared: AppState,
+    fence: Arc<Fence>,
+    cleaner: Cleaner,
+    /// Calls under way. They end with this value.
+    tasks: JoinSet<()>,
+    /// What the runs have read, so that each asks once for what is the same for all objects.
+    reads: HashMap<ObjectId, Arc<RunReads>>,
+    /// Which policy asked for what a ticket stands for.
+    running: HashMap<u64, ObjectId>,
+    lacks: Lacks,
+}
+
+impl Driver {
+    /// The policies that are stored, as the cleaner takes them.
+    fn policies(&self, stored: &Registry, kinds: &Kinds) -> Vec<CleanupPolicy> {
+        let scheduled = stored.policies.iter().filter_map(|policy| {
+            let compiled = policy.compiled.as_ref().ok().filter(|policy| policy.is_scheduled())?;
+            let rule = compiled.rules.iter().find(|rule| rule.program.is_scheduled())?;
+            let object = &policy.object;
+            let time = |path: &[&str]| {
+                let text = object.str_at(path.iter().copied())?;
+                Some(Time::parse_rfc3339(text).ok()?.unix())
+            };
+            let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
+            Some(CleanupPolicy {
+                object: policy.id.clone(),
+                uid: metadata::uid(object).unwrap_or_default().into(),
+                generation: generation.unwrap_or(0),
+                created: time(&["metadata", "creationTimestamp"]).unwrap_or(0),
+                last_run: time(&["status", "lastExecutionTime"]),
+                status: object.get("status").cloned().unwrap_or(Value::Null),
+                kinds: target_kinds(rule, kinds),
+                rule: Arc::clone(rule),
+                lacks: self.lacks.get(&policy.id).cloned().unwrap_or_default(),
+            })
+        });
+        scheduled.collect()
+    }
+
+    /// Begins what is due, and tells what happened.
+    fn act(&mut self, answers: &mpsc::Sender<Answered>) {
+        // Each of them catches its own panics.
+        while self.tasks.try_join_next().is_some() {}
+        for request in self.cleaner.poll(now()) {
+            self.running.insert(request.ticket, request.policy.clone());
+            self.begin(request, answers.clone());
+        }
+        for event in self.cleaner.take_events() {
+            self.tell(event);
+        }
+    }
+
+    fn begin(&mut self, request: CleanupRequest, answers: mpsc::Sender<Answered>) {
+        let (shared, fence) = (self.shared.clone(), Arc::clone(&self.fence));
+        self.tasks.spawn(async move {
+            let CleanupRequest { ticket, policy, todo } = request;
+            let kinds = shared.kinds.borrow().clone();
+            let metrics = Arc::clone(&shared.metrics);
+            let doing = carry_out_todo(&shared, &fence, &kinds, &policy, todo);
+            let failed = |why: &str| Err(ApiError::new(Reason::Unavailable, why.to_owned()));
+            let answer = answer_or(&metrics, doing, failed).await;
+            let _ = answers.send((ticket, answer)).await;
+        });
+    }
+
+    /// Gives the cleaner an answer. Objects are judged on a thread where waiting for the API server is fine; none if that
+    /// panicked, after which this part begins anew.
+    async fn answered(
+        mut self,
+        ticket: u64,
+        answer: Result<Answer, ApiError>,
+        stored: &Arc<Registry>,
+        kinds: &Kinds,
+    ) -> Option<Self> {
+        let policy = self.running.remove(&ticket);
+        let settings = kiln_admission::Settings::new(&self.shared.options.namespace);
+        let (settings, _) = settings.read(stored.config.as_ref());
+        let reads = policy.map(|policy| Arc::clone(self.reads.entry(policy).or_default()));
+        let services = Services::new(self.shared.options.services.clone().and(&settings.services));
+        let judge = LiveJudge {
+            client: self.shared.cleanup.clone(),
+            kinds: kinds.clone(),
+            stored: Arc::clone(stored),
+            authors: stored.authors(settings.authors),
+            rights: Arc::clone(&self.shared.rights),
+            globals: self.shared.globals.borrow().clone(),
+            settings,
+            services,
+            reads: reads.unwrap_or_default(),
+            handle: tokio::runtime::Handle::current(),
+        };
+        let metrics = Arc::clone(&self.shared.metrics);
+        let judging = tokio::task::spawn_blocking(move || {
+            self.cleaner.answer(ticket, answer, &judge, now());
+            self
+        });
+        let judged = async { crate::supervisor::pass_on(judging.await) };
+        caught(&metrics, "evaluation", judged).await.flatten()
+    }
+
+    fn tell(&mut self, event: CleanupEvent) {
+        match &event {
+            CleanupEvent::Deleted { policy, object, warning, propagation } => {
+                tracing::info!(%policy, %object, "deleted an object");
+                if let Some(warning) = warning {
+                    tracing::warn!(%policy, %object, "{warning}");
+                }
+                self.count(policy, object, *propagation, "deletedobjects");
+            }
+            CleanupEvent::Failed { policy, object, why, propagation, .. } => {
+                tracing::warn!(%policy, %object, "cannot delete: {why}");
+                self.count(policy, object, *propagation, "errors");
+            }
+            CleanupEvent::Ran { policy, report } => {
+                tracing::info!(
+                    %policy, seen = report.seen, deleted = report.deleted, failed = report.failed,
+                    changed = report.changed, "ran"
+                );
+                // The next run reads anew.
+                self.reads.remove(policy);
+            }
+        }
+        // Events are for people: when there are too many of them, some are left out.
+        let _ = self.shared.happened.try_send(Happened::Cleanup(event));
+    }
+
+    fn count(
+        &self,
+        policy: &ObjectId,
+        object: &ObjectId,
+        propagation: Option<Propagation>,
+        what: &str,
+    ) {
+        let in_cel = policy.gvk.group == "policies.kyverno.io";
+        let name = match (in_cel, what) {
+            (false, "errors") => "kyverno_cleanup_controller_errors_total",
+            (false, _) => "kyverno_cleanup_controller_deletedobjects_total",
+            (true, "errors") => "kyverno_deleting_controller_errors_total",
+            (true, _) => "kyverno_deleting_controller_deletedobjects_total",
+        };
+        let resource = if in_cel { "resource" } else { "resource_kind" };
+        let labels = [
+            ("policy_type", policy.gvk.kind.as_str()),
+            ("policy_namespace", policy.namespace.as_str()),
+            ("policy_name", policy.name.as_str()),
+            (resource, object.gvk.kind.as_str()),
+            ("resource_namespace", object.namespace.as_str()),
+            ("deletion_propagation", propagation.map_or("", Propagation::as_str)),
+        ];
+        self.shared.metrics.count(name, &labels);
+    }
+}
+
+async fn carry_out_todo(
+    shared: &AppState,
+    fence: &Fence,
+    kinds: &Kinds,
+    policy: &ObjectId,
+    todo: Todo,
+) -> Result<Answer, ApiError> {
+    match todo {
+        Todo::List(list) => {
+            let reply = call(&shared.cleanup, kinds, &list, None, &shared.metrics, fence).await?;
+            Ok(match reply {
+                Reply::List(listing) => Answer::Listed(listing),
+                _ => Answer::Done,
+            })
+        }
+        Todo::Delete { target, preconditions, propagation } => {
+            let propagation = propagation.map(Propagation::as_str);
+            let deleting =
+                delete_object(&shared.cleanup, kinds, &target, &preconditions, propagation);
+            fence.write(deleting).await?;
+            Ok(Answer::Done)
+        }
+        Todo::Status(status) => {
+            let registry = shared.registry.borrow().clone();
+            let stored = registry.policies.iter().find(|stored| stored.id == *policy);
+            let object = stored.map_or(Value::Null, |stored| stored.object.clone());
+            let patch = Call::Patch {
+                target: policy.clone(),
+                patch: ObjectPatch::Merge(value!({"status": timed(&object, status)})),
+                subresource: "status".into(),
+            };
+            // The policies are the engine's own business, not that of the account that deletes.
+            call(&shared.controller, kinds, &patch, None, &shared.metrics, fence).await?;
+            Ok(Answer::Done)
+        }
+    }
+}
+
+/// Asks again and again what the account of the policies lacks, and tells it.
+async fn follow_permissions(shared: AppState, found: mpsc::Sender<Lacks>) {
+    let (mut registry, mut kinds) = (shared.registry.clone(), shared.kinds.clone());
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let known = kinds.borrow_and_update().clone();
+        let mut all = Lacks::new();
+        let sound = stored.policies.iter().filter_map(|stored| {
+            let policy = stored.compiled.as_ref().ok().filter(|policy| policy.is_scheduled())?;
+            Some((&stored.id, policy))
+        });
+        for (id, policy) in sound {
+            let lacks = lacking(&shared, policy, &known).await;
+            if !lacks.is_empty() {
+                all.insert(id.clone(), lacks);
+            }
+        }
+        if found.send(all).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            changed = registry.changed() => if changed.is_err() { return },
+            changed = kinds.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(PERMISSIONS) => {}
+        }
+        // Changes come in bursts.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// What the account of a policy may not do, in words.
+async fn lacking(shared: &AppState, policy: &Policy, kinds: &Kinds) -> Vec<String> {
+    let Ok(needs) = access::needs(policy, kinds) else { return Vec::new() };
+    let settings = kiln_admission::Settings::new(&shared.options.namespace);
+    let mut allowed = Vec::new();
+    for question in access::questions(&needs) {
+        let review = question.to_value(&settings);
+        let attributes = review.get_path(["spec", "resourceAttributes"]).cloned();
+        // A question that is not answered is not a no: the run itself will tell.
+        let asked = is_permitted(shared, attributes.unwrap_or(Value::Null)).await;
+        allowed.push(asked.unwrap_or(true));
+    }
+    access::lacking(&needs, &allowed).verbs_and_kinds()
+}
+
+/// Where the account asks what it may do itself.
+const OWN_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// Whether the account that deletes may do something; none when the API server does not say.
+async fn is_permitted(shared: &AppState, attributes: Value) -> Option<bool> {
+    let review = value!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    });
+    let answer = shared.cleanup.send(Method::POST, OWN_REVIEWS, Some(&review), "").await.ok()?;
+    answer.get_path(["status", "allowed"]).and_then(Value::as_bool)
+}
+
+/// Carries out a call that reads.
+async fn read(shared: &AppState, kinds: &Kinds, call: &Call) -> Result<Reply, ApiError> {
+    carry_out(&shared.cleanup, kinds, call).await
+}
