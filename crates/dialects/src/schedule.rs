@@ -6,7 +6,7 @@ use kiln_text::Schedule;
 use kiln_value::Path;
 use kiln_yaml::part_of;
 
-use crate::fields::Fields;
+use crate::document_reader::Fields;
 
 /// The words for a kind of policy in what Kyverno says of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

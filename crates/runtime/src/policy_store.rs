@@ -114,12 +114,9 @@ pub fn policy_kinds() -> Vec<Gvk> {
 
 /// The kinds of policies of which nothing is run. They are followed all the same: their status says so.
 fn not_run_kinds() -> Vec<Gvk> {
-    [
-        "ImageValidatingPolicy",
-        "NamespacedImageValidatingPolicy",
-    ]
-    .map(|kind| Gvk::new("policies.kyverno.io/v1", kind))
-    .into()
+    ["ImageValidatingPolicy", "NamespacedImageValidatingPolicy"]
+        .map(|kind| Gvk::new("policies.kyverno.io/v1", kind))
+        .into()
 }
 
 /// The kinds of policies that are followed.

@@ -395,9 +395,9 @@ fn policies_of_kinds_that_are_not_run_are_said_to_be() {
     - apply: {file: policy.yaml}
     - assert: {file: policy.yaml}
 ";
-    for (kind, operation) in [
-        ("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages"),
-    ] {
+    for (kind, operation) in
+        [("policies.kyverno.io/v1alpha1, kind: ImageValidatingPolicy", "verifyImages")]
+    {
         let policy = format!("{{apiVersion: {kind}, metadata: {{name: p}}, spec: {{}}}}");
         let run = test_with(steps, &[("t/policy.yaml", &policy)], &[]);
         assert_eq!(run.code, 0, "{kind}: {}{}", run.stdout, run.stderr);

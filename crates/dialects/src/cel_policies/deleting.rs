@@ -12,7 +12,7 @@ use super::head::{self, Body, Head, Rules};
 use super::mutating::lifecycle;
 use super::tokens;
 use crate::Compiled;
-use crate::fields::Report;
+use crate::document_reader::Report;
 use crate::schedule::{ScheduledKind, propagation, schedule};
 
 static RULES: Rules = Rules {

@@ -12,7 +12,7 @@ use kiln_value::Path;
 use kiln_yaml::Document;
 
 use crate::Compiled;
-use crate::fields::{Fields, Report};
+use crate::document_reader::{Fields, Report};
 use crate::kyverno::check;
 use crate::kyverno::compile::KEPT;
 use crate::kyverno::entries;

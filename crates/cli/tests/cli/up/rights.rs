@@ -236,9 +236,8 @@ const MAKES: &str = "  - name: make
 ";
 
 /// Kinds that only Kyverno defines, their plurals, and what they would do.
-const OF_KYVERNO: [(&str, &str, &str); 2] = [
-    ("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages"),
-];
+const OF_KYVERNO: [(&str, &str, &str); 2] =
+    [("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages")];
 
 #[test]
 fn what_is_not_run_is_never_shown_as_at_work() {
