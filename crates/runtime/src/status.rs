@@ -293,7 +293,7 @@ fn with_not_run(policy: &StoredPolicy, mut status: Value) -> Value {
 fn not_run_message(policy: &StoredPolicy) -> Option<String> {
     let what = not_run_in_words(&policy.not_run)?;
     Some(format!(
-        "Kiln does not run these rules, which have no effect unless another engine runs them: {what}."
+        "Kiln does not run the following, which has no effect unless another engine runs it: {what}."
     ))
 }
 
@@ -525,7 +525,7 @@ mod tests {
         let (conditions, many, message) = said(&policy(&[make, check]));
         assert_eq!(conditions, ["Ready True Succeeded", "AllRulesRun False RulesNotRun"]);
         assert_eq!(many, Some(1));
-        assert!(message.ends_with(": rule check (validate)"), "{message}");
+        assert!(message.ends_with(": rule check (validate)."), "{message}");
         let (conditions, _, _) = said(&policy(&[check]));
         assert_eq!(conditions, ["Ready False RulesNotRun", "AllRulesRun False RulesNotRun"]);
         let (conditions, many, _) = said(&policy(&[make]));
@@ -550,7 +550,7 @@ mod tests {
                 .collect();
             assert_eq!(shown, vec![["False", NOT_RUN]; before + 1], "{kind}");
             let message = list[before].str_at(["message"]).unwrap();
-            assert!(message.ends_with(&format!(": {operation}")), "{message}");
+            assert!(message.ends_with(&format!(": {operation}.")), "{message}");
             assert!(newly_not_run(&policy).is_some());
             let mut told = policy;
             told.object.set(["status"], std::mem::take(&mut status)).unwrap();

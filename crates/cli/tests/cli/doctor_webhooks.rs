@@ -300,7 +300,9 @@ fn certificates_and_what_webhooks_trust() {
             format!(
                 "ok       certificates: the certificate in the Secret {authority} is valid for 36"
             ),
-            format!("ok       certificates: the certificate in the Secret {serving} is valid for 1"),
+            format!(
+                "ok       certificates: the certificate in the Secret {serving} is valid for 1"
+            ),
         ],
     );
     assert!(!said.contains("trusts"), "{said}");

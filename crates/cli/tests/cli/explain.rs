@@ -69,11 +69,7 @@ fn says_of_every_rule_why_it_acts_or_not() {
         "{}",
         run.stdout
     );
-    assert!(
-        run.stdout.contains("no match: it does not match kind v1/ConfigMap"),
-        "{}",
-        run.stdout
-    );
+    assert!(run.stdout.contains("no match: it does not match kind v1/ConfigMap"), "{}", run.stdout);
     let run = explain(&["namespace/shop", "--user=system:node:one", "--group=system:nodes"]);
     assert!(run.stdout.contains("excludes the user system:node:one"), "{}", run.stdout);
     let run = explain(&["configmap", "kyverno", "--namespace=kyverno"]);

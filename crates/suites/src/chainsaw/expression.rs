@@ -148,7 +148,10 @@ mod tests {
         assert_eq!(evaluate("x.y"), Ok(value!(1)));
         assert_eq!(evaluate("x.z"), Ok(Value::Null));
         assert_eq!(evaluate("'$name'"), Ok(value!("$name")), "a text is a text");
-        assert_eq!(evaluate("$missing"), Err("($missing): there is no binding $missing".to_owned()));
+        assert_eq!(
+            evaluate("$missing"),
+            Err("($missing): there is no binding $missing".to_owned())
+        );
         assert_eq!(
             bindings.filled(&value!({"metadata": {"name": "($name)", "other": "(a) b"}})),
             Ok(value!({"metadata": {"name": "a`b", "other": "(a) b"}}))
