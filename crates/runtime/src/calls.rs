@@ -264,7 +264,7 @@ mod tests {
         let stuck = listing(page("a"), kind, Some("a")).unwrap_err();
         assert_eq!(
             stuck.message,
-            "the list of namespaces does not go on: `continue` stays the same"
+            "cannot list namespaces: the server repeats the same continue token"
         );
     }
 }

@@ -306,7 +306,7 @@ fn with_not_run(policy: &StoredPolicy, mut status: Value) -> Value {
 fn not_run_message(policy: &StoredPolicy) -> Option<String> {
     let what = not_run_in_words(&policy.not_run)?;
     Some(format!(
-        "Kiln does not run these rules, which have no effect unless another engine runs them: {what}."
+        "Kiln does not run the following, which has no effect unless another engine runs it: {what}."
     ))
 }
 
@@ -554,7 +554,7 @@ mod tests {
         let (conditions, many, message) = said(&policy(&[make, check]));
         assert_eq!(conditions, ["Ready True Succeeded", "AllRulesRun False RulesNotRun"]);
         assert_eq!(many, Some(1));
-        assert!(message.ends_with(": rule check (verifyImages)"), "{message}");
+        assert!(message.ends_with(": rule check (verifyImages)."), "{message}");
         let (conditions, _, _) = said(&policy(&[check]));
         assert_eq!(conditions, ["Ready False RulesNotRun", "AllRulesRun False RulesNotRun"]);
         // A mistake in another rule is what the policy is broken by.
@@ -577,7 +577,7 @@ mod tests {
         let shown = list.iter().map(|c| ["status", "reason"].map(|key| c.str_at([key]).unwrap()));
         assert_eq!(shown.collect::<Vec<_>>(), [["False", NOT_RUN]; 3]);
         let message = list[2].str_at(["message"]).unwrap();
-        assert!(message.ends_with(": verifyImages"), "{message}");
+        assert!(message.ends_with(": verifyImages."), "{message}");
         assert!(newly_not_run(&unrun).is_some());
         let mut told = unrun;
         told.object.set(["status"], wanted).unwrap();

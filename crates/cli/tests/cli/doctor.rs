@@ -93,7 +93,7 @@ fn says_what_is_wrong_and_what_to_do() {
     for wanted in [
         "problem  controller: kiln-0 held the Lease, and renewed it",
         "problem  other engines: Kyverno runs too: Deployment kyverno/kyverno-admission-controller",
-        "problem  certificates: kyverno-resource-mutating-webhook-cfg trusts no certificate",
+        "problem  certificates: kyverno-resource-mutating-webhook-cfg trusts no valid certificate",
         "problem  work: policy zk-kafka-address: work failed (1 time): another writer keeps changing it",
     ] {
         assert!(run.stdout.contains(wanted), "{wanted:?} is missing in\n{}", run.stdout);

@@ -500,6 +500,6 @@ fn a_service_that_many_webhooks_call_is_looked_at_once() {
             .sum()
     };
     let before = lists();
-    patient.says(&[&format!("problem  certificates: {CONFIGURATION} trusts no certificate")]);
+    patient.says(&[&format!("problem  certificates: {CONFIGURATION} trusts no valid certificate")]);
     assert_eq!(lists() - before, 1);
 }

@@ -425,7 +425,7 @@ fn next_writes_are_judged_as_webhooks_would() {
         (
             "rejects.yaml",
             1,
-            "on their next write:\nrefuse apps/v1/ReplicaSet/team-a/none (policy team-a/no-loud, rule no-loud): team-a/no-loud: \"too loud\"\n",
+            "on their next write:\ndeny apps/v1/ReplicaSet/team-a/none (policy team-a/no-loud, rule no-loud): team-a/no-loud: \"too loud\"\n",
         ),
     ] {
         let run = folder.kiln(&["plan", "--brief", "--kubeconfig", &kubeconfig, rules]);

@@ -62,7 +62,7 @@ fn only_services_that_are_allowed_are_asked() {
         let other = folder.kiln(&[&apply[..], &["--allow-service", "*.example.com"]].concat());
         assert_ne!(other.code, 0);
         let words = format!("{}{}", other.stdout, other.stderr);
-        assert!(words.contains("not among those that are allowed"), "{what}: {words}");
+        assert!(words.contains("not on the allowlist"), "{what}: {words}");
     }
     let wrong = crate::harness::kiln(&["apply", "a", "--allow-service", "http://x"]);
     assert_eq!(wrong.code, 2);

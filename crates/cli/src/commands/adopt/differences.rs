@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_found() {
-        let listed = "it is not among those that are allowed";
+        let listed = "it is not on the allowlist";
         let listed_as = |host: &str| Some(format!("the service {host} is not called: {listed}"));
         let none = || Some("no services are allowed".to_owned());
         for (policy, without, with) in [

@@ -121,7 +121,7 @@ fn data_that_cannot_be_used_is_explained() {
         (
             "broken",
             "broken/objects.redb cannot be read as the data of a sandbox",
-            "take the file away",
+            "delete the file",
         ),
     ];
     // Nothing is closed to the superuser.
