@@ -236,7 +236,7 @@ const MAKES: &str = "  - name: make
 ";
 
 /// Kinds that only Kyverno defines, their plurals, and what they would do.
-const OF_KYVERNO: [(&str, &str, &str); 2] =
+const OF_KYVERNO: [(&str, &str, &str); 1] =
     [("ImageValidatingPolicy", "imagevalidatingpolicies", "verifyImages")];
 
 #[test]
