@@ -96,19 +96,19 @@ pub(crate) fn run<'e>(
 
 impl<'e> Exec<'e> {
     fn run(mut self, found: Found<'e>, data: Dyn) -> Result<Sink<'e>, Error> {
-        match self.rendered(found, Operand::plain(data)) {
+        match self.rendered(found, &Operand::plain(data)) {
             Ok(()) => Ok(self.out),
             Err(error) => Err(error.with_partial(self.out.text)),
         }
     }
 
     /// Renders a template, which sees nothing of the variables around its call.
-    fn rendered(&mut self, found: Found<'e>, dot: Operand) -> Result<(), Error> {
+    fn rendered(&mut self, found: Found<'e>, dot: &Operand) -> Result<(), Error> {
         let own = vec![(Str::new_static("$"), dot.clone())];
         let variables = std::mem::replace(&mut self.variables, own);
         let caller = (self.file, self.template);
         (self.file, self.template) = (found.file, found.name);
-        self.list(&dot, found.list)?;
+        self.list(dot, found.list)?;
         self.variables = variables;
         (self.file, self.template) = caller;
         Ok(())
@@ -124,7 +124,7 @@ impl<'e> Exec<'e> {
         };
         let caller = (self.file, self.template, self.at);
         let out = std::mem::replace(&mut self.out, Sink::new(self.meter));
-        if let Err(error) = self.rendered(found, Operand::plain(present(data))) {
+        if let Err(error) = self.rendered(found, &Operand::plain(present(data))) {
             (self.file, self.template) = (caller.0, caller.1);
             self.look_at(caller.2);
             return Err(match error.kind() {
@@ -430,7 +430,7 @@ impl<'e> Exec<'e> {
             Some(pipe) => self.pipe(dot, pipe)?,
             None => Operand::plain(Dyn::Missing),
         };
-        self.rendered(found, dot)
+        self.rendered(found, &dot)
     }
 
     pub(crate) fn assign(&mut self, name: &Str, value: Operand) -> Result<(), Error> {

@@ -207,7 +207,8 @@ impl Parser<'_> {
                         Some(rest) => self.rest = rest,
                         None if self.rest.starts_with('}') => {}
                         None => {
-                            return self.error("expected a comma or an inline table terminator '}'");
+                            return self
+                                .error("expected a comma or an inline table terminator '}'");
                         }
                     }
                 }
