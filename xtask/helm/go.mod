@@ -1,4 +1,5 @@
-// Helm and kubeconform, pinned: the chart is installed and checked with them.
+// Helm and kubeconform, pinned: the chart is installed and checked with them, and Helm says what it makes of the cases
+// of crates/chart.
 module kiln.dev/helm
 
 go 1.26.0

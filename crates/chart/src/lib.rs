@@ -14,6 +14,7 @@
 //! | `schema` | `values.schema.json` |
 //! | `capabilities` | versions of Kubernetes and of its APIs |
 //! | `render` | templates to texts |
+//! | `seed` | random values that follow from a text |
 //! | `manifest` | texts to documents, hooks, and their order |
 //!
 //! ```
@@ -42,6 +43,7 @@ mod metadata;
 mod options;
 mod render;
 mod schema;
+mod seed;
 mod set_values;
 mod values;
 
@@ -54,6 +56,7 @@ pub use load::Chart;
 pub use manifest::{Manifest, Rendered};
 pub use metadata::{Dependency, Metadata};
 pub use options::{HelmVersion, Limits, Options, Release};
-pub use render::{render, render_templates, render_with};
+pub use render::{release_name, render, render_templates, render_with};
+pub use seed::SeededSources;
 pub use set_values::{SetKind, set_value};
 pub use values::{merge_values, read_values};

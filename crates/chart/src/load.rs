@@ -89,7 +89,7 @@ impl Loading {
             chart
                 .metadata
                 .read(&self.document(file)?)
-                .map_err(|e| e.within("cannot load Chart.yaml"))?;
+                .map_err(|error| unless_invalid(error, "cannot load Chart.yaml"))?;
             if chart.metadata.api_version.is_empty() {
                 chart.metadata.api_version = "v1".to_owned();
             }
@@ -108,7 +108,7 @@ impl Loading {
                 "values.schema.json" => chart.schema = Some(file.data),
                 "requirements.yaml" => {
                     let read = chart.metadata.read(&self.document(&file)?);
-                    read.map_err(|error| error.within("cannot load requirements.yaml"))?;
+                    read.map_err(|error| unless_invalid(error, "cannot load requirements.yaml"))?;
                     has_metadata = true;
                     match chart.metadata.api_version.as_str() {
                         "v1" => chart.files.push(file),
@@ -183,6 +183,11 @@ impl Loading {
         })?;
         Ok(documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value))
     }
+}
+
+/// Helm finds out what is invalid once everything is read.
+fn unless_invalid(error: ChartError, what: &str) -> ChartError {
+    if error.helm_text().starts_with("validation: ") { error } else { error.within(what) }
 }
 
 /// A text that is not YAML, in Helm's words and with its place.

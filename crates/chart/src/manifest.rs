@@ -152,19 +152,19 @@ impl Head {
                 ));
             }
         };
-        field(metadata.get("name"), "SimpleHead.metadata.name")?;
+        field(metadata.get("name"), ".metadata.name")?;
         let annotations = match metadata.get("annotations") {
             None | Some(Value::Null) => return Ok(Head { kind, hook: None }),
             Some(Value::Map(annotations)) => annotations,
             Some(other) => {
                 return Err(wrong(
                     kind_of(other),
-                    "struct field SimpleHead.metadata.annotations of type map[string]string",
+                    "struct field .metadata.annotations of type map[string]string",
                 ));
             }
         };
         for (_, value) in annotations {
-            field(Some(value), "SimpleHead.metadata.annotations")?;
+            field(Some(value), ".metadata.annotations")?;
         }
         let hook =
             annotations.get("helm.sh/hook").map(|value| scalar_text(value).unwrap_or_default());

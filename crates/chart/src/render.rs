@@ -101,6 +101,20 @@ fn rendered_files(
     Ok((files, warnings))
 }
 
+/// The name that `--name-template` gives a release.
+///
+/// # Errors
+/// When it is not a template, or asks for what is not there.
+pub fn release_name(template: &str) -> Result<String> {
+    let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
+    let environment = kiln_gotemplate::Environment::default();
+    kiln_gotemplate::Template::parse("name-template", template, &options)
+        .and_then(|parsed| parsed.render(&Value::Null, &environment))
+        .map_err(|error| {
+            ChartError::placed(diagnostic(&error, template, "nameTemplate"), error.go_text())
+        })
+}
+
 /// Helm: names of releases are names of Kubernetes, with room for more.
 fn check_name(name: &str) -> Result<()> {
     const LONGEST: usize = 53;

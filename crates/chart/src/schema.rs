@@ -275,9 +275,9 @@ impl<'s> Checker<'s> {
         }
         if let Some(schema) = keywords.get("propertyNames") {
             for name in map.keys() {
-                if let Some(mut failed) = self.schema(schema, &Value::from(name), at, depth + 1) {
-                    failed.message = format!("invalid propertyName {}", quoted(name));
-                    failures.push(failed);
+                if let Some(failed) = self.schema(schema, &Value::from(name), at, depth + 1) {
+                    let message = format!("invalid propertyName {}", quoted(name));
+                    failures.push(Failure { causes: vec![failed], ..failure(at, &message) });
                 }
             }
         }

@@ -117,6 +117,7 @@ impl Merger<'_> {
             };
             self.globals(&mut inner, values, &path);
             self.coalesce(subchart, &mut inner, &path, nulls)?;
+            share_globals(values, &inner);
             values.insert(name, inner);
         }
         Ok(())
@@ -160,7 +161,7 @@ impl Merger<'_> {
     }
 
     /// The globals of a chart over those of its subchart.
-    fn globals(&mut self, inner: &mut Map, outer: &mut Map, path: &str) {
+    fn globals(&mut self, inner: &mut Map, outer: &Map, path: &str) {
         let mut own = match inner.get(GLOBAL) {
             None => Map::new(),
             Some(Value::Map(own)) => own.clone(),
@@ -169,7 +170,7 @@ impl Merger<'_> {
                 return;
             }
         };
-        let mut given = match outer.get(GLOBAL) {
+        let given = match outer.get(GLOBAL) {
             None => Map::new(),
             Some(Value::Map(given)) => given.clone(),
             Some(_) => {
@@ -177,24 +178,12 @@ impl Merger<'_> {
                 return;
             }
         };
-        let mut shared = false;
-        for (key, value) in given.clone().iter() {
+        for (key, value) in &given {
             match (value, own.get(key)) {
                 (Value::Map(table), None) => drop(own.insert(key.clone(), table.clone())),
                 (Value::Map(table), Some(Value::Map(below))) => {
                     let (mut table, below) = (table.clone(), below.clone());
                     self.tables(&mut table, &below, &joined(path, key), Nulls::Keep);
-                    // Helm copies one level only: what is added further in, the parent gets, too.
-                    if let Some(Value::Map(parent)) = given.get_mut(key) {
-                        for (name, value) in parent.iter_mut() {
-                            if let (Value::Map(_), Some(merged @ Value::Map(_))) =
-                                (&*value, table.get(name))
-                            {
-                                shared |= !merged.same(value);
-                                *value = merged.clone();
-                            }
-                        }
-                    }
                     own.insert(key.clone(), table);
                 }
                 (Value::Map(_), Some(_)) => {
@@ -203,9 +192,6 @@ impl Merger<'_> {
                 (_, Some(Value::Map(_))) => self.warn(format!("key {key} is table. Skipping")),
                 _ => drop(own.insert(key.clone(), value.clone())),
             }
-        }
-        if shared {
-            outer.insert(GLOBAL, given);
         }
         inner.insert(GLOBAL, own);
     }
@@ -240,6 +226,22 @@ impl Merger<'_> {
                     self.warn(message);
                 }
                 _ => {}
+            }
+        }
+    }
+}
+
+/// Helm copies the globals of a parent one level deep: what a subchart adds further in, the parent gets, too.
+fn share_globals(parent: &mut Map, subchart: &Map) {
+    let Some(Value::Map(merged)) = subchart.get(GLOBAL) else { return };
+    let Some(Value::Map(globals)) = parent.get_mut(GLOBAL) else { return };
+    for (key, table) in globals.iter_mut() {
+        let (Value::Map(table), Some(Value::Map(merged))) = (table, merged.get(key)) else {
+            continue;
+        };
+        for (key, inner) in table.iter_mut() {
+            if let (Value::Map(_), Some(merged @ Value::Map(_))) = (&*inner, merged.get(key)) {
+                *inner = merged.clone();
             }
         }
     }

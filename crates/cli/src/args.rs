@@ -239,7 +239,8 @@ fn switch<'w>(
     let is_switch = arguments.any(|argument| {
         let names =
             argument.get_long().into_iter().chain(argument.get_all_aliases().into_iter().flatten());
-        matches!(argument.get_action(), ArgAction::SetTrue)
+        let may_stand_alone = argument.get_num_args().is_some_and(|count| count.min_values() == 0);
+        (matches!(argument.get_action(), ArgAction::SetTrue) || may_stand_alone)
             && (names.into_iter().any(|name| Some(name) == long)
                 || short.is_some() && argument.get_short() == short)
     });

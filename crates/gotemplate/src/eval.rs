@@ -155,9 +155,11 @@ impl<'e> Exec<'e> {
                     (Some(found), _) => found,
                     (None, _) if map.is_record => {
                         let fields = map.keys().join(", .");
-                        let of = map.named.map_or("in this template".to_owned(), |named| {
-                            format!("in type {}", named.name)
-                        });
+                        let of = match map.named {
+                            None => "in this template".to_owned(),
+                            Some(_) if receiver.boxed => "in type interface {}".to_owned(),
+                            Some(named) => format!("in type {}", named.name),
+                        };
                         let message = format!("can't evaluate field {name} {of}");
                         let hint = format!("the fields are .{fields}");
                         return Err(self.error(message).maybe_hint(Some(hint)));

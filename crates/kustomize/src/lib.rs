@@ -56,6 +56,7 @@ pub use build::explain::{Touch, What};
 pub use build::stats::{Phase, Stats};
 pub use error::{Error, Result};
 pub use host::{Argument, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
+pub use load::chart_directory::ChartDirectory;
 pub use load::fs::{self, FileSystem};
 pub use load::loader::LoadRestrictions;
 pub use load::remote::Repository;
@@ -146,9 +147,22 @@ pub enum Reorder {
     None,
 }
 
+/// Who renders charts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChartRenderer {
+    /// Kiln itself, as this version of Helm does.
+    InProcess(kiln_chart::HelmVersion),
+    /// The `helm` program.
+    Program,
+}
+
 /// How charts are rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Helm {
+    /// Who renders charts.
+    pub renderer: ChartRenderer,
+    /// What random values of charts follow from; without it there are none. Only in the process.
+    pub seed: Option<String>,
     /// `--helm-command`.
     pub command: String,
     /// `--helm-api-versions`.
@@ -162,6 +176,8 @@ pub struct Helm {
 impl Default for Helm {
     fn default() -> Self {
         Helm {
+            renderer: ChartRenderer::InProcess(kiln_chart::HelmVersion::V3),
+            seed: None,
             command: "helm".to_owned(),
             api_versions: Vec::new(),
             kube_version: String::new(),

@@ -42,11 +42,16 @@ const KYVERNO: &str = "xtask/kyverno";
 /// The module of the program that answers for kustomize.
 const KUSTOMIZE: &str = "xtask/recorders/kustomize";
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     Table {
         name: "gotemplate",
         directory: "crates/gotemplate/tests/cases",
         original: Original::Program("xtask/recorders/templates", "."),
+    },
+    Table {
+        name: "chart",
+        directory: "crates/chart/tests/cases",
+        original: Original::Program("xtask/helm", "./record"),
     },
     Table {
         name: "jmespath",

@@ -1,14 +1,19 @@
 //! `kiln build`
 
+mod chart;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
 use clap::ValueEnum;
 use clap::builder::FalseyValueParser;
+use kiln_chart::HelmVersion;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, Layered};
-use kiln_kustomize::{Build, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What};
+use kiln_kustomize::{
+    Build, ChartRenderer, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What,
+};
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
@@ -17,12 +22,12 @@ use crate::plugin_options::PluginArgs;
 use crate::ui::{Progress, Ui};
 use crate::{input, interrupt};
 
-/// Build a kustomization, with the same bytes as `kustomize build`
+/// Build a kustomization or a chart, with the same bytes as `kustomize build` and `helm template`
 ///
 /// Deprecated fields, patches that select nothing and unused vars are warnings on standard error.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory with a kustomization file, or URL of a repository
+    /// Directory with a kustomization file or a chart, packaged chart, or URL of a repository
     #[arg(default_value = ".", value_name = "DIR")]
     directory: String,
 
@@ -55,13 +60,25 @@ pub(crate) struct Args {
     #[command(flatten)]
     plugins: PluginArgs,
 
-    /// Allow Helm charts
-    #[arg(long, help_heading = "Helm")]
-    enable_helm: bool,
+    /// Allow Helm charts, rendered as this version of Helm does, or by helm itself
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "3",
+        value_name = "HOW",
+        help_heading = "Helm"
+    )]
+    enable_helm: Option<ChartMode>,
 
-    /// Path of the helm executable
-    #[arg(long, default_value = "helm", value_name = "PROGRAM", help_heading = "Helm")]
-    helm_command: String,
+    /// Path of the helm executable; charts are then rendered by it
+    #[arg(long, value_name = "PROGRAM", help_heading = "Helm")]
+    helm_command: Option<String>,
+
+    /// Text that random values of charts follow from; without it a chart that uses them fails
+    #[arg(long, value_name = "TEXT", help_heading = "Helm")]
+    helm_seed: Option<String>,
 
     /// API versions for charts
     #[arg(long, value_delimiter = ',', value_name = "VERSIONS", help_heading = "Helm")]
@@ -74,6 +91,9 @@ pub(crate) struct Args {
     /// Print debug output of helm
     #[arg(long, help_heading = "Helm")]
     helm_debug: bool,
+
+    #[command(flatten)]
+    chart: chart::ChartArgs,
 
     /// Label everything with the kustomize version
     #[arg(long, hide = true)]
@@ -114,6 +134,25 @@ enum Restrictor {
     None,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ChartMode {
+    /// As Helm 3
+    #[value(name = "3")]
+    Helm3,
+    /// As Helm 4
+    #[value(name = "4")]
+    Helm4,
+    /// By the helm executable
+    External,
+}
+
+impl ChartMode {
+    /// What differs between the versions of Helm; the program knows itself.
+    fn version(self) -> HelmVersion {
+        if self == ChartMode::Helm4 { HelmVersion::V4 } else { HelmVersion::V3 }
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Order {
     Legacy,
@@ -125,6 +164,10 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for (flag, instead) in args.deprecated() {
         ui.status(&format!("Flag --{flag} has been deprecated, {instead}"));
     }
+    if chart::is_chart(&args.directory) {
+        return chart::run(ui, global, args);
+    }
+    args.chart.refuse()?;
     let here = std::env::current_dir()?.display().to_string();
     let options = Options {
         max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
@@ -189,8 +232,13 @@ fn options(args: &Args, here: String) -> Options {
             Some(Order::Legacy) => Reorder::Legacy,
             Some(Order::None) => Reorder::None,
         },
-        helm: args.enable_helm.then(|| Helm {
-            command: args.helm_command.clone(),
+        helm: args.enable_helm.map(|mode| Helm {
+            renderer: match (mode, &args.helm_command) {
+                (ChartMode::External, _) | (_, Some(_)) => ChartRenderer::Program,
+                (mode, None) => ChartRenderer::InProcess(mode.version()),
+            },
+            seed: args.helm_seed.clone(),
+            command: args.helm_command.clone().unwrap_or_else(|| "helm".to_owned()),
             api_versions: args.helm_api_versions.clone(),
             kube_version: args.helm_kube_version.clone(),
             debug: args.helm_debug,

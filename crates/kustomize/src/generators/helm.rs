@@ -1,9 +1,10 @@
-//! Charts, rendered by the `helm` program.
+//! Charts, rendered in the process or by the `helm` program.
 //!
 //! The author of a kustomization chooses charts and values, and nothing else: no text of it becomes an option
 //! of helm (some of those run programs), no path leads where the kustomization itself may not read, helm runs
 //! in a directory of its own, and a configuration that the kustomization brings counts only where programs may run.
 
+mod in_process;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::rc::Rc;
 use kiln_diagnostic::Diagnostic;
 use kiln_value::{Map, Value};
 
+use crate::ChartRenderer;
 use crate::build::session::Session;
 use crate::build::steps::{Generate, put, trouble};
 use crate::error::{Error, Result};
@@ -292,22 +294,32 @@ impl Chart {
     }
 }
 
-impl Generate for Chart {
-    fn kind(&self) -> &str {
-        "HelmChartInflationGenerator"
-    }
-
-    fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
+impl Chart {
+    fn printed_by_helm(&self, session: &Session<'_>) -> Result<Vec<u8>> {
         self.check_version(session)?;
         if session.files.system().resolve(&self.chart_directory()).is_err() {
             self.pull(session)?;
         }
         self.refuse_links_out(session)?;
         let values = self.values(session)?;
-        let finished = self.helm(self.template_words(session), Some(values), session)?;
+        Ok(self.helm(self.template_words(session), Some(values), session)?.output)
+    }
+}
+
+impl Generate for Chart {
+    fn kind(&self) -> &str {
+        "HelmChartInflationGenerator"
+    }
+
+    fn generate(&self, session: &Session<'_>) -> Result<Vec<Resource>> {
+        let renderer = session.options.helm.clone().unwrap_or_default().renderer;
+        let output = match renderer {
+            ChartRenderer::InProcess(helm) => self.render(helm, session)?.into_bytes(),
+            ChartRenderer::Program => self.printed_by_helm(session)?,
+        };
         let name = format!("chart {}", self.chart.name);
         // Some versions write notes before the first document.
-        let output = &finished.output;
+        let output = &output;
         let mut objects =
             session.read_objects(&name, output, Purpose::Object).or_else(|error| {
                 let start = output.windows(4).position(|window| window == b"---\n");

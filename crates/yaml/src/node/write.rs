@@ -43,6 +43,10 @@ fn node_of(value: &Value) -> Node {
         Value::String(text) if text.contains('\n') => {
             Node { style: NodeStyle::LITERAL, ..Node::text(text.as_str()) }
         }
+        // So that readers of YAML 1.1 read a text, too.
+        Value::String(text) if is_old_truth(text) => {
+            Node { style: NodeStyle::DOUBLE_QUOTED, ..Node::text(text.as_str()) }
+        }
         Value::String(text) => Node::text(text.as_str()),
         Value::List(list) => Node::list(list.iter().map(node_of).collect()),
         Value::Map(map) => {
@@ -58,6 +62,16 @@ fn node_of(value: &Value) -> Node {
             node
         }
     }
+}
+
+/// Whether YAML 1.1 takes a word for a truth, and later versions do not.
+fn is_old_truth(text: &str) -> bool {
+    let is_word = |word: &str| {
+        let mut letters = word.chars();
+        let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+        text == word || text == word.to_uppercase() || text == first + letters.as_str()
+    };
+    ["y", "yes", "n", "no", "on", "off"].into_iter().any(is_word)
 }
 
 const STEP: isize = 2;

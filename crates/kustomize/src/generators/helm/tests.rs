@@ -5,7 +5,7 @@ use kiln_value::value;
 use super::*;
 use crate::load::decode::Decode;
 use crate::load::fs::{FileError, FileSystem, Memory, Resolved};
-use crate::{Build, Diagnostic, Helm, Options, Programs};
+use crate::{Build, ChartRenderer, Diagnostic, Helm, Options, Programs};
 
 #[test]
 fn values_merge_map_by_map() {
@@ -62,6 +62,10 @@ impl Programs for Asked {
     }
 }
 
+fn by_program() -> Helm {
+    Helm { renderer: ChartRenderer::Program, ..Helm::default() }
+}
+
 /// What helm was asked, and how the build ended.
 fn build(
     kustomization: &str,
@@ -82,7 +86,7 @@ fn build_with(
     for chart in charts {
         tree.write(&format!("{chart}/values.yaml"), "y: 2\n");
     }
-    let options = Options { helm: Some(Helm::default()), ..options };
+    let options = Options { helm: Some(by_program()), ..options };
     let asked = Asked::default();
     let built = Build::new(&Linked(tree), &options).programs(&asked).run("/app");
     let built = built.map(|output| output.yaml).map_err(|failed| failed.error.into());

@@ -13,7 +13,7 @@ use crate::load::decode::Decode;
 use crate::load::fs::{FileError, FileSystem, Memory, Resolved};
 use crate::load::remote::Repository;
 use crate::local::git_words;
-use crate::{Build, Helm, Options};
+use crate::{Build, ChartRenderer, Helm, Options};
 
 /// A host that remembers what was read, run and fetched. `/app/link` leads to `/outside`.
 #[derive(Default)]
@@ -152,7 +152,7 @@ fn build(kustomization: &Value) -> (Host, String) {
     let options = Options {
         enable_plugins: true,
         enable_exec: true,
-        helm: Some(Helm::default()),
+        helm: Some(Helm { renderer: ChartRenderer::Program, ..Helm::default() }),
         ..Options::default()
     };
     let built = Build::new(&host, &options).fetch(&host).programs(&host).run("/app");

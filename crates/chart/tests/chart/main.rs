@@ -1,0 +1,4 @@
+//! The tests of this crate from outside, in one program: each further program would cost a link.
+
+mod cases;
+mod hostile;
