@@ -196,7 +196,7 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
         let rules = [run.rule.clone()];
         let deletes = run.deletes.iter().map(|(target, warning)| {
             let why = warning.as_deref().unwrap_or_default();
-            row("delete later", &target.to_string(), &[run.rule.clone()], why)
+            row("delete later", &target.to_string(), &rules, why)
         });
         let failed = run.failed.iter().map(|(what, why)| row("not done", what, &rules, why));
         deletes.chain(failed).collect::<Vec<_>>()
