@@ -91,12 +91,12 @@ fn add_case(xml: &mut String, case: &TestCase) {
     let inner = match &case.ended {
         TestEnd::Passed(None) => return xml.push_str("/>\n"),
         TestEnd::Passed(Some(said)) => format!("<system-out>{}</system-out>", escaped(said)),
-        TestEnd::Skipped(why) => format!("<skipped message=\"{}\"/>", escaped(why)),
+        TestEnd::Skipped(why) => format!("<skipped message=\"{}\"/>", attribute(why)),
         TestEnd::Failed(why, text) => {
-            format!("<failure message=\"{}\">{}</failure>", escaped(why), escaped(text))
+            format!("<failure message=\"{}\">{}</failure>", attribute(why), escaped(text))
         }
         TestEnd::Broken(why, text) => {
-            format!("<error message=\"{}\">{}</error>", escaped(why), escaped(text))
+            format!("<error message=\"{}\">{}</error>", attribute(why), escaped(text))
         }
     };
     let _ = writeln!(xml, ">\n      {inner}\n    </testcase>");
@@ -136,6 +136,11 @@ fn as_case(row: &Row) -> TestCase {
     TestCase { class, name: row.resource.clone(), place: Some(row.place.clone()), ended }
 }
 
+/// A text for an attribute, whose line breaks readers of XML would take for blanks.
+fn attribute(text: &str) -> String {
+    escaped(text).replace('\n', "&#10;")
+}
+
 /// A text for XML. Characters that XML 1.0 cannot hold at all are replaced.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -145,10 +150,8 @@ fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            // Readers of XML make blanks of those in attributes.
-            '\n' => safe.push_str("&#10;"),
             '\r' => safe.push_str("&#13;"),
-            '\t' => safe.push(c),
+            '\n' | '\t' => safe.push(c),
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -162,7 +165,8 @@ mod tests {
 
     #[test]
     fn nothing_in_a_text_can_end_it() {
-        assert_eq!(escaped("a<b>&\"\u{1b}]]>\n"), "a&lt;b&gt;&amp;&quot;\u{fffd}]]&gt;&#10;");
+        assert_eq!(escaped("a<b>&\"\u{1b}]]>\n"), "a&lt;b&gt;&amp;&quot;\u{fffd}]]&gt;\n");
+        assert_eq!(attribute("a\nb"), "a&#10;b");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::plugin_options::PluginArgs;
 use crate::ui::{Progress, Ui};
 use crate::{input, interrupt};
 
-/// Build a kustomization or a chart, with the same bytes as `kustomize build` and `helm template`
+/// Build a kustomization or a chart, as kustomize and Helm do
 ///
 /// Deprecated fields, patches that select nothing and unused vars are warnings on standard error.
 #[derive(Debug, clap::Args)]

@@ -238,6 +238,10 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
 pub(super) fn against_schemas(node: &Node<'_, '_>, kinds: &[Gvk]) {
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
     let (Some(op), Some(pointer)) = (text("op"), text("path")) else { return };
+    // What else may stand there is not read as a JSON Pointer.
+    if !pointer.starts_with('/') {
+        return;
+    }
     let warn = |field: &str, problems: Vec<FieldProblem>| {
         let found = !problems.is_empty();
         for problem in problems {
