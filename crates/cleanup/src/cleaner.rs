@@ -303,7 +303,7 @@ impl Cleaner {
         let current = self.entries.get_mut(&policy).filter(|entry| entry.policy.life() == life);
         match (what, current) {
             (Asked::Delete(doomed), entry) => {
-                deleted(entry, doomed, answer, &policy, &mut self.events)
+                deleted(entry, doomed, answer, &policy, &mut self.events);
             }
             (Asked::List, Some(entry)) => match answer {
                 Ok(Answer::Listed(listing)) => listed(entry, listing, judge, &mut self.events),

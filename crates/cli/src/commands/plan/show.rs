@@ -193,12 +193,12 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
     let undone =
         plan.now.undone.iter().map(|undone| row("not done", &undone.what, &[], &undone.why));
     let scheduled = plan.next_runs.iter().flat_map(|run| {
-        let rules = [run.rule.clone()];
+        let rules = std::slice::from_ref(&run.rule);
         let deletes = run.deletes.iter().map(|(target, warning)| {
             let why = warning.as_deref().unwrap_or_default();
-            row("delete later", &target.to_string(), &[run.rule.clone()], why)
+            row("delete later", &target.to_string(), std::slice::from_ref(&run.rule), why)
         });
-        let failed = run.failed.iter().map(|(what, why)| row("not done", what, &rules, why));
+        let failed = run.failed.iter().map(|(what, why)| row("not done", what, rules, why));
         deletes.chain(failed).collect::<Vec<_>>()
     });
     let header = ["ACTION", "OBJECT", "POLICY", "RULE", "WHY"];
