@@ -268,15 +268,9 @@ async fn act(
         }
         process_metrics::acts(&shared.metrics, true);
         let mut end = term.end();
-        // It ends with the term, and begins again when it panics.
-        let supervisor = Supervisor::of(&shared);
-        let cleaning = tokio::spawn({
-            let (shared, fence, end) = (shared.clone(), Arc::clone(&term.fence), term.end());
-            async move {
-                let clean = || cleanup::keep(shared.clone(), Arc::clone(&fence), end.clone());
-                supervisor.keep(cleanup::PART, OnPanic::Restart, clean).await;
-            }
-        });
+        // It ends with the term, and with this value if the controller panics.
+        let mut cleaning = JoinSet::new();
+        cleaning.spawn(cleanup::keep(shared.clone(), Arc::clone(&term.fence), term.end()));
         let driving = supervisor::on_own_thread(controller_loop::PART, {
             let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
             let (fence, end) = (Arc::clone(&term.fence), term.end());
@@ -296,7 +290,7 @@ async fn act(
                 driving.await
             }
         };
-        cleaning.abort();
+        cleaning.shutdown().await;
         match ended {
             Ended::Told => {
                 stands_by(&shared);

@@ -46,12 +46,26 @@ const PERMISSIONS: Duration = Duration::from_secs(60);
 /// How long to wait at most before looking at the time again: clocks may be set.
 const LOOK: Duration = Duration::from_secs(30);
 
+/// How long to wait after a panic.
+const AGAIN: Duration = Duration::from_secs(5);
+
 type Answered = (u64, Result<Answer, ApiError>);
 /// What the permissions of a policy's account are found to lack.
 type Lacks = HashMap<ObjectId, Vec<String>>;
 
-/// Deletes objects until the term is over, or the process is to end.
-pub(crate) async fn keep(shared: AppState, fence: Arc<Fence>, mut term: TermEnd) {
+/// Deletes objects until the term is over, or the process is to end. After a panic it begins again: what ran last is in the
+/// status of policies, and what is due is due then.
+pub(crate) async fn keep(shared: AppState, fence: Arc<Fence>, term: TermEnd) {
+    loop {
+        let deleting = delete_on_time(shared.clone(), Arc::clone(&fence), term.clone());
+        if caught(&shared.metrics, PART, deleting).await.is_some() {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn delete_on_time(shared: AppState, fence: Arc<Fence>, mut term: TermEnd) {
     let mut shutdown = shared.shutdown.clone();
     let ending = async {
         tokio::select! {

@@ -25,6 +25,10 @@ use crate::watch::{Subject, WatchNews, Watcher};
 const LOOK: Duration = Duration::from_secs(60);
 /// The same while there are none yet: the roles may be on their way.
 const FIRST_LOOKS: Duration = Duration::from_secs(5);
+/// How long to wait before the first look, and between two questions about permissions: nothing is in a hurry here, and
+/// everything else that begins is.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(10);
 /// The first and the longest pause after a list that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// How many objects a page of a list holds.
@@ -228,6 +232,7 @@ const TTL: &str = "ttl";
 async fn follow_kinds(shared: AppState, news: mpsc::Sender<News>) {
     shared.health.can_do_without(TTL);
     let mut kinds = shared.kinds.clone();
+    tokio::time::sleep(FIRST_LOOK).await;
     loop {
         let known = kinds.borrow_and_update().clone();
         let found = permitted(&shared, &known).await;
@@ -256,6 +261,7 @@ async fn permitted(shared: &AppState, kinds: &Kinds) -> Vec<Gvk> {
         for verb in VERBS {
             // Without an answer nothing is deleted.
             may = may && is_permitted(shared, asked(kind, verb)).await == Some(true);
+            tokio::time::sleep(BETWEEN_QUESTIONS).await;
         }
         if may {
             found.push(kind.gvk());

@@ -91,7 +91,7 @@ fn objects_go_when_their_time_has_come_and_others_stay() {
 
     // What the account may not delete.
     let refused = up.create(CLEANUP, &cleanup("secrets", "@daily", "Secret"));
-    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert_eq!(refused.status, 403, "{}", refused.text);
     let why = "cleanup controller has no permission to delete kind Secret, to list kind Secret";
     assert!(refused.text.contains(why), "{}", refused.text);
     let stored = up.create(DELETING, &deleting("@every 1s", "secrets"));
