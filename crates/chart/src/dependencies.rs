@@ -151,7 +151,8 @@ fn import(chart: &mut Chart, helm: HelmVersion, warnings: &mut Vec<String>) -> R
             let name = &dependency.name;
             match table(&values, &format!("{name}.{child}")) {
                 None => {
-                    warnings.push(format!("import-values: the chart {name} has no table {child:?}"))
+                    warnings
+                        .push(format!("import-values: the chart {name} has no table {child:?}"));
                 }
                 Some(found) => {
                     let found = under(&parent, found.clone());

@@ -166,10 +166,8 @@ impl Head {
         for (_, value) in annotations {
             field(Some(value), ".metadata.annotations")?;
         }
-        let hook = match annotations.get("helm.sh/hook") {
-            None => None,
-            Some(value) => Some(scalar_text(value).unwrap_or_default()),
-        };
+        let hook = annotations.get("helm.sh/hook");
+        let hook = hook.map(|value| scalar_text(value).unwrap_or_default());
         Ok(Head { kind, hook })
     }
 }

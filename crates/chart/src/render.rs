@@ -174,7 +174,7 @@ impl Rendering<'_> {
     fn files(&self, chart: &Chart, values: &Map) -> Result<BTreeMap<String, String>> {
         let values = Data::new(&Value::Map(values.clone()), Numbers::AsTyped);
         let mut templates = Vec::new();
-        self.collect(chart, chart.name(), true, values, &mut templates);
+        self.collect(chart, chart.name(), true, &values, &mut templates);
         // The ones that lie deepest come first, so that those further up replace their definitions.
         let depth = |path: &str| path.matches('/').count();
         templates.sort_by(|a, b| (depth(&b.path), &b.path).cmp(&(depth(&a.path), &a.path)));
@@ -227,7 +227,7 @@ impl Rendering<'_> {
         chart: &'c Chart,
         path: &str,
         is_root: bool,
-        values: Data,
+        values: &Data,
         templates: &mut Vec<Renderable<'c>>,
     ) -> Data {
         let subcharts = Data::map([]);
@@ -245,7 +245,7 @@ impl Rendering<'_> {
             // What a template changes in the values of a subchart, the subchart sees.
             let inner = values.get(name).filter(Data::is_map).unwrap_or_else(|| Data::map([]));
             let path = format!("{path}/charts/{name}");
-            subcharts.insert(name, self.collect(subchart, &path, false, inner, templates));
+            subcharts.insert(name, self.collect(subchart, &path, false, &inner, templates));
         }
         for file in &chart.templates {
             let name = file.name.rsplit('/').next().unwrap_or_default();

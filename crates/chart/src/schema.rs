@@ -293,7 +293,7 @@ impl<'s> Checker<'s> {
             match Regex::new(pattern) {
                 Ok(regex) => compiled.push((regex, schema)),
                 Err(error) => {
-                    drop(self.refuse(format!("{pattern:?} is not a regular expression: {error}")))
+                    drop(self.refuse(format!("{pattern:?} is not a regular expression: {error}")));
                 }
             }
         }
@@ -416,7 +416,8 @@ impl<'s> Checker<'s> {
             }
             match matched.as_slice() {
                 [] => {
-                    failures.push(Failure { causes, ..failure(at, "'oneOf' failed, none matched") })
+                    failures
+                        .push(Failure { causes, ..failure(at, "'oneOf' failed, none matched") });
                 }
                 [_] => {}
                 [first, second, ..] => {

@@ -202,11 +202,10 @@ impl Merger<'_> {
             let full = || joined(path, key);
             match (above.get_mut(key), value) {
                 (None, value) => drop(above.insert(key.clone(), value.clone())),
-                (Some(Value::Null), value) => {
-                    if nulls == Nulls::Remove && !value.is_null() {
-                        above.remove(key);
-                    }
+                (Some(Value::Null), value) if nulls == Nulls::Remove && !value.is_null() => {
+                    above.remove(key);
                 }
+                (Some(Value::Null), _) => {}
                 (Some(Value::Map(inner)), Value::Map(value)) => {
                     let full = full();
                     let mut taken = std::mem::take(inner);

@@ -1,6 +1,6 @@
 //! Files to configuration: the trees that files come from, confined to their root, and the kustomization file as types.
 
-pub mod chart_directory;
+pub(crate) mod chart_directory;
 pub(crate) mod decode;
 pub mod fs;
 pub(crate) mod kustomization;
