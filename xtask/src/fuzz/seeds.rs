@@ -66,6 +66,7 @@ fn of(target: &str) -> Result<Vec<Vec<u8>>> {
             seeds.tables("cel", &["expression"])?;
             seeds.recorded("cel/conformance.json", &["expr"])?;
         }
+        "chart" => seeds.tables("chart", &["template"])?,
         "gotemplate" => {
             seeds.tables("gotemplate", &["data", "template"])?;
             seeds.recorded("gotemplate/cases.json", &["data", "template"])?;

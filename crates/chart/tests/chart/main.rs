@@ -1,4 +1,5 @@
 //! The tests of this crate from outside, in one program: each further program would cost a link.
 
 mod cases;
+mod fuzz_regressions;
 mod hostile;

@@ -9,8 +9,9 @@ mod toml_read;
 use sha2::Digest as _;
 
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Text};
+use crate::functions::Type::{Any, Map, Text};
 use crate::functions::{Call, Calls, Function, any, function, template, text};
+use crate::sprig::dicts;
 use crate::value::Dyn;
 
 pub(crate) use data::VERSION_SET;
@@ -58,6 +59,20 @@ const TABLE: &[Function] = &[
         None,
         lookup,
         "an object of the cluster, or a list of them",
+    ),
+    function(
+        "mergeOverwrite",
+        &[Map],
+        Some(Map),
+        dicts::overwrite_all,
+        "writes the others over the first map",
+    ),
+    function(
+        "mustMergeOverwrite",
+        &[Map],
+        Some(Map),
+        dicts::overwrite_all,
+        "writes the others over the first map",
     ),
     function("required", &[Text, Any], None, required, "the value, or a message if there is none"),
     function("sha512sum", &[Text], None, sha512sum, "the SHA-512 sum"),

@@ -164,15 +164,31 @@ fn dig(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(at)
 }
 
+/// What a merge does to what is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overwrite {
+    /// Keeps it, unless it is empty.
+    Never,
+    /// Replaces it, but not by a map if it is not one: the library that sprig 3.2 uses.
+    ButForMaps,
+    /// Replaces it: the library that sprig 3.3 uses.
+    Always,
+}
+
 fn merge(call: &Call<'_>, a: &[Dyn]) -> Result {
-    merged(call, a, false)
+    merged(call, a, Overwrite::Never)
 }
 
 fn overwrite(call: &Call<'_>, a: &[Dyn]) -> Result {
-    merged(call, a, true)
+    merged(call, a, Overwrite::ButForMaps)
 }
 
-fn merged(call: &Call<'_>, a: &[Dyn], overwrite: bool) -> Result {
+/// As Helm's sprig has it.
+pub(crate) fn overwrite_all(call: &Call<'_>, a: &[Dyn]) -> Result {
+    merged(call, a, Overwrite::Always)
+}
+
+fn merged(call: &Call<'_>, a: &[Dyn], overwrite: Overwrite) -> Result {
     let target = map(a, 0);
     for at in 1..a.len() {
         merge_into(call, &target, &map(a, at), overwrite, 0)?;
@@ -184,7 +200,7 @@ fn merge_into(
     call: &Call<'_>,
     target: &Map,
     source: &Map,
-    overwrite: bool,
+    overwrite: Overwrite,
     depth: usize,
 ) -> Result<()> {
     if depth > MAX_DEPTH {
@@ -196,13 +212,14 @@ fn merge_into(
     for (name, value) in source.entries() {
         call.meter.step(1)?;
         match (target.get(&name), &value) {
-            (_, Dyn::Nil | Dyn::Missing) if !overwrite => {}
+            (_, Dyn::Nil | Dyn::Missing) if overwrite == Overwrite::Never => {}
             (Some(Dyn::Map(inner)), Dyn::Map(from)) => {
                 merge_into(call, &inner, from, overwrite, depth + 1)?;
             }
             // A map does not even overwrite what is not a map.
-            (Some(present), Dyn::Map(_)) if !is_empty(&present) => {}
-            (Some(present), _) if !overwrite && !is_empty(&present) => {}
+            (Some(present), Dyn::Map(_))
+                if overwrite == Overwrite::ButForMaps && !is_empty(&present) => {}
+            (Some(present), _) if overwrite == Overwrite::Never && !is_empty(&present) => {}
             _ => insert(call, target, name, value)?,
         }
     }

@@ -6,7 +6,7 @@ mod crypto;
 mod dates;
 mod decimal;
 mod defaults;
-mod dicts;
+pub(crate) mod dicts;
 mod encode;
 pub(crate) mod json;
 pub(crate) mod json_syntax;

@@ -224,3 +224,54 @@ fn no_configuration_of_a_kustomization_reaches_helm_where_programs_may_not_run()
         }
     }
 }
+
+/// A kustomization with a chart, rendered in the process.
+fn build_in_process(kustomization: &str, helm: Helm) -> std::result::Result<String, Diagnostic> {
+    let tree = Memory::new()
+        .with("app/kustomization.yaml", kustomization)
+        .with("app/more.yaml", "text: more\n")
+        .with("app/charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n")
+        .with("app/charts/web/values.yaml", "text: own\nsecret: null\n")
+        .with("app/charts/web/crds/a.yaml", "apiVersion: v1\nkind: Crd\nmetadata: {name: c}\n")
+        .with(
+            "app/charts/web/templates/a.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n  namespace: {{ .Release.Namespace }}\n\
+             data:\n  text: {{ .Values.text }}\n  secret: {{ .Values.secret | default (randAlpha 4) | quote }}\n",
+        );
+    let options = Options { helm: Some(helm), ..Options::default() };
+    // Nothing may be started.
+    let asked = Asked::default();
+    let built = Build::new(&tree, &options).programs(&asked).run("/app");
+    assert!(asked.0.borrow().is_empty(), "{:?}", asked.0);
+    built.map(|output| output.yaml).map_err(|failed| failed.error.into())
+}
+
+#[test]
+fn charts_are_rendered_in_the_process() {
+    for (fields, wanted) in [
+        ("valuesInline: {secret: s}", "text: own"),
+        ("valuesInline: {secret: s, text: inline}", "text: inline"),
+        ("valuesInline: {secret: s}, additionalValuesFiles: [more.yaml]", "text: more"),
+        ("valuesInline: {secret: s}, releaseName: r", "name: r"),
+        ("valuesInline: {secret: s}, nameTemplate: 'n-{{ upper \"x\" | lower }}'", "name: n-x"),
+        ("valuesInline: {secret: s}, namespace: shop", "namespace: shop"),
+        ("valuesInline: {secret: s}, includeCRDs: true", "kind: Crd"),
+    ] {
+        let text = format!("helmCharts: [{{name: web, {fields}}}]\n");
+        let built = build_in_process(&text, Helm::default()).unwrap();
+        assert!(built.contains(wanted), "{fields}: {built}");
+    }
+}
+
+#[test]
+fn charts_in_the_process_have_no_randomness_but_a_seed() {
+    let text = "helmCharts: [{name: web}]\n";
+    let said = build_in_process(text, Helm::default()).unwrap_err().to_string();
+    assert!(said.contains("there is no randomness here"), "{said}");
+    assert!(said.contains("web/templates/a.yaml:8:"), "{said}");
+    let seeded = |seed: &str| {
+        build_in_process(text, Helm { seed: Some(seed.to_owned()), ..Helm::default() }).unwrap()
+    };
+    assert_eq!(seeded("a"), seeded("a"));
+    assert_ne!(seeded("a"), seeded("b"));
+}
