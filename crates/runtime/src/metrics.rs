@@ -56,7 +56,7 @@ const fn family(
 }
 
 /// Every number there is.
-pub const FAMILIES: [Family; 23] = [
+pub const FAMILIES: [Family; 25] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -124,6 +124,18 @@ pub const FAMILIES: [Family; 23] = [
         Form::Histogram,
         &["path"],
         "How long admission requests took, by path.",
+    ),
+    family(
+        "kiln_scan_results_total",
+        Form::Counter,
+        &["policy", "rule", "result"],
+        "Results of rules for objects that were there, by policy, rule and result.",
+    ),
+    family(
+        "kiln_reports_waiting",
+        Form::Gauge,
+        &[],
+        "Reports that wait to be compared and written.",
     ),
     family(
         "kiln_audits_dropped_total",

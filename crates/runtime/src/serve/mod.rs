@@ -47,6 +47,7 @@ use crate::supervisor::{OnPanic, Supervisor};
 pub use server::Limits;
 pub use tls::ClientAuthority;
 pub use update_request_limiter::CarrierLimits;
+pub(crate) use view::Machine;
 
 /// What answers reviews: rules and settings that belong together.
 #[derive(Debug)]
