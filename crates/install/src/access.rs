@@ -122,6 +122,7 @@ fn core(component: &str) -> Vec<Value> {
             let mut rules = common();
             rules.extend(status(&["get", "update", "patch"]));
             rules.push(requests);
+            rules.push(reports);
             let group = "admissionregistration.k8s.io";
             for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
                 let (resource, names) = webhooks(kind);

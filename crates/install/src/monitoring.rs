@@ -220,6 +220,17 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 ],
             ),
             panel(
+                "Results of the background scan",
+                "reqps",
+                &[
+                    (
+                        "sum by (result) (rate(kiln_scan_results_total[$__rate_interval]))",
+                        "{{result}}",
+                    ),
+                    ("sum(kiln_reports_waiting)", "reports waiting"),
+                ],
+            ),
+            panel(
                 "Requests passed to the controller",
                 "reqps",
                 &[

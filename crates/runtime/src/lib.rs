@@ -23,6 +23,7 @@
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
 //! | `status`, `autogen_status`, `events`, `validation_events` | tells users how policies are and what rules did |
+//! | `scan`, `reporter` | checks the objects that are there; keeps reports about what rules found |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics`, `gauges` | what operators ask |
@@ -65,7 +66,9 @@ mod plan;
 pub mod policy_store;
 mod process_metrics;
 pub mod reader;
+pub mod reporter;
 mod run;
+mod scan;
 pub mod serve;
 pub mod state;
 mod status;

@@ -76,7 +76,7 @@ const EXPIRED: &[&str] =
     &["resource_group", "resource_kind", "resource_namespace", "deletion_propagation"];
 
 /// Every number there is.
-pub const FAMILIES: [Family; 30] = [
+pub const FAMILIES: [Family; 32] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -144,6 +144,18 @@ pub const FAMILIES: [Family; 30] = [
         Form::Histogram,
         &["path"],
         "How long admission requests took, by path.",
+    ),
+    family(
+        "kiln_scan_results_total",
+        Form::Counter,
+        &["policy", "rule", "result"],
+        "Results of rules for objects that were there, by policy, rule and result.",
+    ),
+    family(
+        "kiln_reports_waiting",
+        Form::Gauge,
+        &[],
+        "Reports that wait to be compared and written.",
     ),
     family(
         "kiln_audits_dropped_total",

@@ -21,7 +21,10 @@ use crate::policy_store::{self, Registry};
 use crate::state::{ActivityState, AppState};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
-use crate::{cleanup, controller_loop, discovery, events, globals, process_metrics, serve, status};
+use crate::{
+    cleanup, controller_loop, discovery, events, globals, process_metrics, reporter, scan, serve,
+    status,
+};
 
 /// How long calls that are under way may take when the process ends.
 const LAST_CALLS: Duration = Duration::from_secs(20);
@@ -110,6 +113,7 @@ pub(crate) async fn run_with(
     let (stop, shutdown) = watch::channel(false);
     let (hints, told_hints) = mpsc::channel(4096);
     let (happened, told) = mpsc::channel(1024);
+    let (findings, found) = mpsc::channel(4096);
     let shared = AppState {
         options: Arc::clone(&options),
         controller,
@@ -122,6 +126,7 @@ pub(crate) async fn run_with(
         hints,
         webhooks: watch::Sender::new(BTreeMap::new()),
         happened,
+        findings,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
         rights: Arc::default(),
@@ -175,6 +180,11 @@ pub(crate) async fn run_with(
     parts.restarted("events", {
         let (shared, told) = (shared.clone(), Arc::new(Mutex::new(told)));
         move || events::write(shared.clone(), Arc::clone(&told))
+    });
+    parts.restarted("reports", {
+        let (shared, found) = (shared.clone(), Arc::new(Mutex::new(found)));
+        let client = reader.clone();
+        move || reporter::keep(shared.clone(), client.clone(), Arc::clone(&found))
     });
     let (ends, mut must_end) = mpsc::unbounded_channel();
     let serving = tokio::spawn({
@@ -280,6 +290,8 @@ async fn act(
                 controller_loop::drive(shared, settings, compile, &mut hints, fence, end).await
             }
         });
+        // Objects that are there are checked by one replica.
+        let scanning = tokio::spawn(scan::keep(shared.clone()));
         tokio::pin!(driving);
         let ended = tokio::select! {
             ended = &mut driving => ended,
@@ -290,6 +302,7 @@ async fn act(
                 driving.await
             }
         };
+        scanning.abort();
         cleaning.shutdown().await;
         match ended {
             Ended::Told => {

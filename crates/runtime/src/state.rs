@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::policy_store::Registry;
+use crate::reporter::ReportNews;
 
 /// What keeps policies from firing, by policy: kinds that cannot be followed.
 pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
@@ -59,6 +60,8 @@ pub struct AppState {
     pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
     /// Receives what users may want to read.
     pub happened: mpsc::Sender<Happened>,
+    /// Receives what rules that check objects found, for reports.
+    pub findings: mpsc::Sender<ReportNews>,
     /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
     pub troubles: watch::Sender<Option<Troubles>>,
     /// How far the controller is.

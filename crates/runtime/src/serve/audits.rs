@@ -15,6 +15,7 @@ use super::view::{LiveView, Machine};
 use crate::author_access::Rights;
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
+use crate::reporter;
 use crate::state::AppState;
 
 /// How long the evaluation of one request may take when no client waits for it.
@@ -125,6 +126,7 @@ pub(crate) fn tell(
         id: ObjectId::new(event.kind.clone(), namespace, &event.name),
         uid: event.trigger().and_then(metadata::uid).map(Into::into),
     };
+    reporter::admitted(shared, request, &object, results, blocked);
     let checked = Happened::Checked { object, results: results.into(), blocked, scanned: false };
     // Events are for people: when there are too many of them, some are left out.
     let _ = shared.happened.try_send(checked);

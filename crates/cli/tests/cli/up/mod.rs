@@ -8,6 +8,7 @@ mod durability;
 mod files;
 mod in_a_row;
 mod load;
+mod reports;
 mod rights;
 
 use std::io::{BufRead as _, BufReader};

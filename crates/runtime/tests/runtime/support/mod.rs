@@ -141,6 +141,7 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
         hints: hints_sender,
         webhooks: watch::Sender::new(BTreeMap::new()),
         happened: happened_sender,
+        findings: mpsc::channel(64).0,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
         rights: Arc::default(),

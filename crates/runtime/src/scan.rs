@@ -1,0 +1,320 @@
+//! Checks the objects that are there: when policies change, when an object changes, and at an interval.
+//!
+//! Kinds that rules check are listed and watched. What is kept of an object is a hash of what rules may look at, so that
+//! a change of its status alone is no reason to check it again.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_admission::{Settings, ValidationResult};
+use kiln_cluster::{Call, Change, Reason};
+use kiln_engine::{
+    ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, View, WithGlobals,
+};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_reports::ReportedObject;
+use kiln_rules::Policy;
+use kiln_services::Services;
+use kiln_value::{Str, Value};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::calls::{carry_out, list_all};
+use crate::client::Client;
+use crate::events::{CheckedObject, Happened};
+use crate::policy_store::{News, Registry, follow};
+use crate::reporter::{ReportNews, is_scanned};
+use crate::serve::Machine;
+use crate::state::AppState;
+use crate::watch::{Subject, Watcher};
+
+/// How often all objects are checked again, as Kyverno does.
+const INTERVAL: Duration = Duration::from_secs(3_600);
+/// How long policies must be unchanged before a scan begins.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How many objects are evaluated in one turn of a thread.
+const BATCH: usize = 200;
+/// What its watches are called where health is told.
+const PURPOSE: &str = "scan";
+
+/// What a scan goes by: another one begins when this is another one.
+#[derive(Clone, PartialEq, Eq)]
+struct Basis {
+    policies: Vec<(String, String)>,
+    kinds: Vec<Gvk>,
+}
+
+/// Scans for as long as it is let.
+pub(crate) async fn keep(shared: AppState) {
+    shared.health.can_do_without(PURPOSE);
+    let (mut registry, mut kinds) = (shared.registry.clone(), shared.kinds.clone());
+    loop {
+        let stored = registry.borrow_and_update().clone();
+        let known = kinds.borrow_and_update().clone();
+        if !stored.complete {
+            tokio::select! {
+                changed = registry.changed() => if changed.is_err() { return },
+                changed = kinds.changed() => if changed.is_err() { return },
+            }
+            continue;
+        }
+        let basis = basis(&stored, &known);
+        let scanning = pass(&shared, Arc::clone(&stored), known, basis.kinds.clone());
+        let differs = async {
+            loop {
+                tokio::select! {
+                    changed = registry.changed() => if changed.is_err() { return false },
+                    changed = kinds.changed() => if changed.is_err() { return false },
+                    () = tokio::time::sleep(INTERVAL) => return true,
+                }
+                tokio::time::sleep(SETTLE).await;
+                let (stored, known) = (registry.borrow().clone(), kinds.borrow().clone());
+                if stored.complete && self::basis(&stored, &known) != basis {
+                    return true;
+                }
+            }
+        };
+        tokio::select! {
+            () = scanning => {}
+            goes_on = differs => if !goes_on { return },
+        }
+    }
+}
+
+/// The policies whose rules are run on objects that are there.
+fn scanned_policies(registry: &Registry) -> Vec<Arc<Policy>> {
+    let with_scanned = |policy: &Arc<Policy>| {
+        let rules = policy.rules.iter().filter(|rule| is_scanned(policy, rule));
+        let rules: Vec<_> = rules.cloned().collect();
+        (!rules.is_empty()).then(|| Arc::new(Policy { rules, ..Policy::clone(policy) }))
+    };
+    registry.rules.policies().iter().filter_map(with_scanned).collect()
+}
+
+fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
+    let life = |object: &Value| {
+        let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
+        format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
+    };
+    let policies =
+        registry.policies.iter().map(|policy| (policy.id.to_string(), life(&policy.object)));
+    let exceptions = registry
+        .exceptions
+        .iter()
+        .map(|exception| (exception.name.to_string(), format!("{:p}", Arc::as_ptr(exception))));
+    let scanned = scanned_policies(registry);
+    let rules = || scanned.iter().flat_map(|policy| &policy.rules);
+    let mut found: Vec<Gvk> = kinds
+        .iter()
+        .filter(|kind| kind.verbs().contains(&"watch") && kind.group() != kiln_reports::GROUP)
+        .filter_map(|kind| kinds.preferred(kind.group(), kind.kind()))
+        .map(kiln_object::Kind::gvk)
+        .filter(|gvk| !is_noise(gvk) && rules().any(|rule| rule.trigger.may_fire_for(gvk, "")))
+        .collect();
+    found.sort();
+    found.dedup();
+    Basis { policies: policies.chain(exceptions).collect(), kinds: found }
+}
+
+/// What changes all the time and is the business of no policy.
+fn is_noise(gvk: &Gvk) -> bool {
+    matches!(gvk.kind.as_str(), "Event" | "Lease" | "UpdateRequest")
+}
+
+/// Checks all objects once, and then those that change.
+async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned: Vec<Gvk>) {
+    for kind in kiln_reports::kinds() {
+        let reports = list_all(&shared.controller, &kinds, &kind, "", "").await;
+        for report in reports.map(|listing| listing.objects).unwrap_or_default() {
+            let _ = shared.findings.send(ReportNews::Stored(report)).await;
+        }
+    }
+    let settings = Settings::new(&shared.options.namespace).read(registry.config.as_ref()).0;
+    let exceptions = settings.in_force(&registry.exceptions);
+    let rules = RuleSet::new(scanned_policies(&registry)).with_exceptions(exceptions);
+    let scanner = Arc::new(Scanner {
+        rules,
+        services: Services::new(shared.options.services.clone().and(&settings.services)),
+        settings,
+        kinds,
+        shared: shared.clone(),
+    });
+    let watcher = Watcher {
+        client: shared.controller.clone(),
+        kinds: shared.kinds.clone(),
+        stale_after: shared.options.stale_after,
+        health: Arc::clone(&shared.health),
+        purpose: PURPOSE.into(),
+        metrics: Arc::clone(&shared.metrics),
+    };
+    let (news, mut told) = mpsc::channel(256);
+    let mut tasks = JoinSet::new();
+    for (number, gvk) in scanned.into_iter().enumerate() {
+        tasks.spawn(follow(watcher.clone(), number, Subject::all(gvk), news.clone()));
+    }
+    drop(news);
+    let mut seen: BTreeMap<Str, ContentHash> = BTreeMap::new();
+    while let Some(news) = told.recv().await {
+        let mut changed: Vec<Value> = match news {
+            News::All(_, objects) => objects,
+            News::One(_, event) if event.change == Change::Deleted => {
+                let uid: Str = metadata::uid(&event.object).unwrap_or_default().into();
+                seen.remove(&uid);
+                let _ = shared.findings.send(ReportNews::Gone(uid)).await;
+                continue;
+            }
+            News::One(_, event) => vec![event.object],
+            News::Unreadable(_) => continue,
+        };
+        let mut is_new = |object: &Value| {
+            let uid: Str = metadata::uid(object).unwrap_or_default().into();
+            let hash = ContentHash::of(&looked_at(object));
+            seen.insert(uid, hash) != Some(hash)
+        };
+        changed.retain(|object| !metadata::is_deleted(object) && is_new(object));
+        while !changed.is_empty() {
+            let batch: Vec<Value> = changed.drain(..changed.len().min(BATCH)).collect();
+            let scanner = Arc::clone(&scanner);
+            let evaluated = tokio::task::spawn_blocking(move || scanner.evaluate(batch)).await;
+            for found in evaluated.unwrap_or_default() {
+                tell(shared, found).await;
+            }
+        }
+    }
+    // No kind is to be scanned.
+    std::future::pending::<()>().await;
+}
+
+/// An object without what changes by itself.
+fn looked_at(object: &Value) -> Value {
+    let mut object = object.clone();
+    object.remove(["status"]);
+    object.remove(["metadata", "resourceVersion"]);
+    object.remove(["metadata", "managedFields"]);
+    object.remove(["metadata", "generation"]);
+    object
+}
+
+async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<ValidationResult>)) {
+    for result in &results {
+        let policy = result.rule.policy.key();
+        let labels = [
+            ("policy", policy.as_str()),
+            ("rule", &result.rule.rule),
+            ("result", result.status.as_str()),
+        ];
+        shared.metrics.count("kiln_scan_results_total", &labels);
+    }
+    if results.iter().any(ValidationResult::is_bad) {
+        let checked = CheckedObject { id: object.id.clone(), uid: Some(object.uid.clone()) };
+        let results: Vec<_> = results.iter().filter(|result| result.is_bad()).cloned().collect();
+        let happened = Happened::Checked {
+            object: checked,
+            results: results.into(),
+            blocked: false,
+            scanned: true,
+        };
+        // Events are for people: when there are too many of them, some are left out.
+        let _ = shared.happened.try_send(happened);
+    }
+    // A full channel slows the scan down, and loses nothing.
+    let _ = shared.findings.send(ReportNews::Found { object, results, scanned: true }).await;
+}
+
+/// What objects are checked with.
+struct Scanner {
+    rules: RuleSet,
+    services: Services,
+    settings: Settings,
+    kinds: Kinds,
+    shared: AppState,
+}
+
+impl Scanner {
+    /// What rules find out about objects; on a thread that may wait for answers.
+    fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
+        let view = ScanView {
+            client: &self.shared.controller,
+            kinds: &self.kinds,
+            runtime: Handle::current(),
+            namespaces: RefCell::default(),
+        };
+        let globals = self.shared.globals.borrow().clone();
+        let external_data = WithGlobals { external_data: &self.services, globals: &globals };
+        let eval_env = EvalEnv {
+            view: &view,
+            kinds: &self.kinds,
+            sources: &Machine,
+            external_data: &external_data,
+            limits: self.settings.limits,
+            protected_namespaces: &self.settings.protected_namespaces,
+            home: &self.settings.namespace,
+        };
+        let mut found = Vec::with_capacity(objects.len());
+        for object in objects {
+            let (Ok(id), Some(uid)) = (ObjectId::of(&object), metadata::uid(&object)) else {
+                continue;
+            };
+            let uid = Str::from(uid);
+            // Kyverno: as if it were created, by no user.
+            let checked = self.rules.mutate(&Event::created(object), &eval_env);
+            let results = checked.outcomes.iter().filter_map(ValidationResult::of).collect();
+            found.push((ReportedObject { id, uid }, results));
+        }
+        found
+    }
+}
+
+/// Reads from the API server; Namespaces are asked for once in a batch.
+struct ScanView<'s> {
+    client: &'s Client,
+    kinds: &'s Kinds,
+    runtime: Handle,
+    namespaces: RefCell<HashMap<Str, Option<Value>>>,
+}
+
+impl View for ScanView<'_> {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
+        if is_namespace && let Some(known) = self.namespaces.borrow().get(name) {
+            return Ok(known.clone());
+        }
+        let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
+        let read = self.runtime.block_on(carry_out(self.client, self.kinds, &Call::Get(id)));
+        let read = match read {
+            Ok(reply) => Ok(reply.object()),
+            Err(error) if error.reason == Reason::NotFound => Ok(None),
+            Err(error) => Err(ReadError::Unavailable(error.message)),
+        }?;
+        if is_namespace {
+            self.namespaces.borrow_mut().insert(name.into(), read.clone());
+        }
+        Ok(read)
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
+        let call = Call::List {
+            kind: query.kind.clone(),
+            namespace: query.namespace.map(Str::from),
+            selector: query.selector.clone(),
+            limit: Some(query.limit),
+            resume: query.resume.map(str::to_owned),
+        };
+        let listed = self.runtime.block_on(carry_out(self.client, self.kinds, &call));
+        let listing = listed.map_err(|error| ReadError::Unavailable(error.message))?.listing();
+        let listing = listing.unwrap_or_default();
+        Ok(ListPage { objects: listing.objects, resume: listing.resume })
+    }
+
+    fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
+        self.kinds.by_resource(group, version, plural).map(kiln_object::Kind::gvk)
+    }
+}
