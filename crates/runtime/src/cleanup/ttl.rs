@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_secs(60);
 const FIRST_LOOKS: Duration = Duration::from_secs(5);
 /// How long to wait before the first look, and between two questions about permissions: nothing is in a hurry here, and
 /// everything else that begins is.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
-const BETWEEN_QUESTIONS: Duration = Duration::from_millis(10);
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
 /// The first and the longest pause after a list that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// How many objects a page of a list holds.
