@@ -260,6 +260,37 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 &[("sum by (reason) (kiln_conditions)", "{{reason}}")],
             ),
             panel("Work queue items", "none", &[("sum(kiln_keys)", "rules × triggers")]),
+            panel(
+                "Objects deleted on schedules",
+                "ops",
+                &[
+                    (
+                        "sum(rate(kyverno_cleanup_controller_deletedobjects_total[$__rate_interval]))",
+                        "cleanup policies",
+                    ),
+                    (
+                        "sum(rate(kyverno_cleanup_controller_errors_total[$__rate_interval]))",
+                        "cleanup policies: errors",
+                    ),
+                    (
+                        "sum(rate(kyverno_deleting_controller_deletedobjects_total[$__rate_interval]))",
+                        "DeletingPolicies",
+                    ),
+                    (
+                        "sum(rate(kyverno_deleting_controller_errors_total[$__rate_interval]))",
+                        "DeletingPolicies: errors",
+                    ),
+                    (
+                        "sum(rate(kyverno_ttl_controller_deletedobjects_total[$__rate_interval]))",
+                        "TTL label",
+                    ),
+                    (
+                        "sum(rate(kyverno_ttl_controller_errors_total[$__rate_interval]))",
+                        "TTL label: errors",
+                    ),
+                    ("sum(kyverno_ttl_controller_info)", "kinds with the TTL label"),
+                ],
+            ),
         ],
     ),
     (

@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use kiln_admission::{Settings, ValidationResult};
 use kiln_cluster::{Call, Change, Reason};
+use kiln_controller::AccessCheck;
 use kiln_engine::{
-    ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, View, WithGlobals,
+    AccessRequest, ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, User,
+    View, WithGlobals,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_reports::ReportedObject;
-use kiln_rules::Policy;
+use kiln_rules::{Policy, PolicyId};
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::author_access::Rights;
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
@@ -137,6 +140,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
     let rules = RuleSet::new(scanned_policies(&registry)).with_exceptions(exceptions);
     let scanner = Arc::new(Scanner {
         rules,
+        authors: registry.authors(settings.authors),
         services: Services::new(shared.options.services.clone().and(&settings.services)),
         settings,
         kinds,
@@ -227,6 +231,8 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
 /// What objects are checked with.
 struct Scanner {
     rules: RuleSet,
+    /// Whose permissions the reads of which policies are held to.
+    authors: HashMap<PolicyId, User>,
     services: Services,
     settings: Settings,
     kinds: Kinds,
@@ -241,6 +247,8 @@ impl Scanner {
             kinds: &self.kinds,
             runtime: Handle::current(),
             namespaces: RefCell::default(),
+            authors: &self.authors,
+            rights: &self.shared.rights,
         };
         let globals = self.shared.globals.borrow().clone();
         let external_data = WithGlobals { external_data: &self.services, globals: &globals };
@@ -274,6 +282,8 @@ struct ScanView<'s> {
     kinds: &'s Kinds,
     runtime: Handle,
     namespaces: RefCell<HashMap<Str, Option<Value>>>,
+    authors: &'s HashMap<PolicyId, User>,
+    rights: &'s Rights,
 }
 
 impl View for ScanView<'_> {
@@ -312,6 +322,13 @@ impl View for ScanView<'_> {
         let listing = listed.map_err(|error| ReadError::Unavailable(error.message))?.listing();
         let listing = listing.unwrap_or_default();
         Ok(ListPage { objects: listing.objects, resume: listing.resume })
+    }
+
+    fn permits(&self, wish: &AccessRequest<'_>) -> Result<(), ReadError> {
+        let Some(author) = self.authors.get(wish.policy) else { return Ok(()) };
+        let right = AccessCheck::of(author, wish);
+        let asking = self.rights.may_read(self.client, self.kinds, &right);
+        right.verdict(self.runtime.block_on(asking))
     }
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {

@@ -276,7 +276,8 @@ fn policies_share_a_webhook_by_failure_policy() {
             "ConfigMap",
             "webhookConfiguration: {matchConditions: [{name: x, expression: 'true'}]}",
         ),
-        plain("unseen", "ConfigMap", "admission: false"),
+        plain("unseen", "ConfigMap", "admission: false")
+            .replace("background: false", "background: true"),
     ]
     .join("---\n");
     let found: Vec<(String, String)> = registered(&text)

@@ -212,7 +212,7 @@ fn what_modrules_write_into_built_in_kinds_is_held_to_their_fields() {
         ),
         (
             rule("Deployment", "op: replace, path: /spec/replicas, value: '\"lots\"'"),
-            "8:46: spec.replicas of a Deployment must be a number, and this is a string (an API server refuses such an object)",
+            "8:48: spec.replicas of a Deployment must be a number, and this is a string (write a number: the API server rejects anything else)",
         ),
         (
             rule("Pod", "op: add, path: /spec/contianers/#0/image, value: a"),

@@ -1,6 +1,6 @@
 //! CleanupPolicy and ClusterCleanupPolicy.
 
-use super::{CONDITIONS, CONTEXT_ENTRY, MATCH};
+use super::{CONDITIONS, CONTEXT_ENTRY, FILTER};
 use crate::deleting::{PROPAGATION, SCHEDULE};
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{FieldTable, table, tables};
@@ -18,6 +18,16 @@ pub static CLEANUP_POLICY: FieldTable = FieldTable::new(
     ],
 );
 
+/// `match` and `exclude` of a cleanup policy, which never had the old form.
+pub static CLEANUP_MATCH: FieldTable = FieldTable::new(
+    "Cleanup match",
+    "`any` or `all`, not both. No variables.",
+    &[
+        tables("any", &FILTER, "Filters of which one must fit."),
+        tables("all", &FILTER, "Filters that must all fit."),
+    ],
+);
+
 /// `spec` of a cleanup policy.
 pub static CLEANUP_SPEC: FieldTable = FieldTable::new(
     "Cleanup spec",
@@ -26,11 +36,11 @@ pub static CLEANUP_SPEC: FieldTable = FieldTable::new(
         SCHEDULE,
         table(
             "match",
-            &MATCH,
+            &CLEANUP_MATCH,
             "Which objects, with `any` or `all`. No users, roles and variables; operations have no effect.",
         )
         .required(),
-        table("exclude", &MATCH, "Which of them are kept."),
+        table("exclude", &CLEANUP_MATCH, "Which of them are kept."),
         tables(
             "context",
             &CONTEXT_ENTRY,
