@@ -36,7 +36,7 @@ struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Build(build::Args),
+    Build(Box<build::Args>),
     Cfg(cfg::Args),
     Completion(completion::Args),
     Create(create::Args),
