@@ -92,9 +92,6 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Helm")]
     helm_debug: bool,
 
-    #[command(flatten)]
-    chart: chart::ChartArgs,
-
     /// Label everything with the kustomize version
     #[arg(long, hide = true)]
     enable_managedby_label: bool,
@@ -106,6 +103,9 @@ pub(crate) struct Args {
     /// Print only which files, generators, patches and transformers touched an object
     #[arg(long, value_name = "KIND/NAME")]
     explain: Option<String>,
+
+    #[command(flatten)]
+    chart: chart::ChartArgs,
 }
 
 impl Args {
