@@ -118,6 +118,7 @@ const PAGES: &[Page] = &[
         tables: &[
             &kyverno::CLEANUP_POLICY,
             &kyverno::CLEANUP_SPEC,
+            &kyverno::CLEANUP_MATCH,
             &deleting::DELETING_POLICY,
             &deleting::DELETING_SPEC,
         ],
