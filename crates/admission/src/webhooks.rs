@@ -205,20 +205,31 @@ fn for_policies(
     webhook
 }
 
-/// The webhook that writes down who stores policies whose rules write.
+/// The webhook that writes down who stores policies: their rules write, delete, and show what they read.
+/// Whatever kinds a namespace has policies of must be among them: without an author they have the engine's permissions.
 fn author_webhook(authors: Authors, address: &Address, ca_bundle: &str) -> Option<Value> {
     let (rules, scripts): (&[&str], &[&str]) = match authors {
         Authors::Off => return None,
-        Authors::Namespaced => {
-            (&["policies"], &["namespacedgeneratingpolicies", "namespacedmutatingpolicies"])
-        }
+        Authors::Namespaced => (
+            &["policies", "cleanuppolicies"],
+            &[
+                "namespacedgeneratingpolicies",
+                "namespacedmutatingpolicies",
+                "namespacedvalidatingpolicies",
+                "namespaceddeletingpolicies",
+            ],
+        ),
         Authors::All => (
-            &["clusterpolicies", "policies"],
+            &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"],
             &[
                 "generatingpolicies",
                 "mutatingpolicies",
+                "validatingpolicies",
+                "deletingpolicies",
                 "namespacedgeneratingpolicies",
                 "namespacedmutatingpolicies",
+                "namespacedvalidatingpolicies",
+                "namespaceddeletingpolicies",
             ],
         ),
     };

@@ -177,12 +177,6 @@ spec: {apiCall: {service: {url: 'http://rates.shop.svc'}, method: GET}}
     ),
 ];
 
-/// Kinds of Kyverno that Kiln does not bring.
-const KINDS: [(&str, &str, &str, &str); 2] = [
-    ("kyverno.io", "v2", "ClusterCleanupPolicy", "clustercleanuppolicies"),
-    ("policies.kyverno.io", "v1", "DeletingPolicy", "deletingpolicies"),
-];
-
 /// A rule of KubeMod, an object with its effect, and one that it acts on when it is written.
 const KUBEMOD: &str = "
 apiVersion: api.kubemod.io/v1beta1
@@ -213,18 +207,6 @@ fn says_what_is_refused_or_not_run_and_whom_to_stop() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let folder = Folder::with(&[]);
     install(&cluster, &folder, &[]);
-    for (group, version, kind, plural) in KINDS {
-        cluster
-            .apply(&format!(
-                "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {plural}.{group}}}\n\
-                 spec:\n  group: {group}\n  scope: Cluster\n  names: {{plural: {plural}, kind: {kind}}}\n  versions:\n  \
-                 - name: {version}\n    served: true\n    storage: true\n    \
-                 schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}\n"
-            ))
-            .unwrap();
-        let name = format!("crd/{plural}.{group}");
-        cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &name]).unwrap();
-    }
     let kubeconfig = cluster.kubeconfig().display().to_string();
     let adopt = || folder.kiln(&["adopt", "--plan", "--kubeconfig", &kubeconfig]);
 

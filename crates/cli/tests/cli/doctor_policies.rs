@@ -84,19 +84,20 @@ fn only_kinds_that_get_an_author_lack_one() {
     assert_eq!(
         found,
         [
-            "the author of kyverno.io/v1/Policy/default/own is not recorded: it has the engine's permissions in its namespace"
+            "the author of kyverno.io/v1/Policy/default/own is not recorded: it has the engine's permissions in its namespace",
+            "the author of kyverno.io/v2/CleanupPolicy/default/sweep is not recorded: it has the engine's permissions in its namespace",
         ]
     );
 
     // Policies for all namespaces have an author too if users want it so.
     patient.cluster.apply(SETTINGS_POLICY).unwrap();
-    assert_eq!(patient.finds("authors").len(), 1);
+    assert_eq!(patient.finds("authors").len(), 2);
     let all = r#"{"data": {"kiln.authorRights": "all"}}"#;
     let patch = ["patch", "configmap", "kyverno", "--namespace=kyverno", "--type=merge"];
     patient.cluster.kubectl(&[&patch[..], &["--patch", all]].concat()).unwrap();
     let found = patient.finds("authors");
     let wanted = "the author of kyverno.io/v1/ClusterPolicy/settings is not recorded: it has the engine's permissions";
-    assert_eq!(found.len(), 2, "{found:#?}");
+    assert_eq!(found.len(), 3, "{found:#?}");
     assert!(found.iter().any(|[_, message, _]| message == wanted), "{found:#?}");
 }
 
@@ -154,6 +155,7 @@ fn policies_that_say_they_do_not_act_are_found_in_every_language() {
             "kyverno.io/v1/Policy/default/own is not ready: nothing answers",
             "let an engine answer requests",
         ),
+        ("kyverno.io/v2/CleanupPolicy/default/sweep is not ready: foreign", "the policy is valid"),
         (
             "policies.kyverno.io/v1/GeneratingPolicy/notes is not triggered by all kinds that it names: rule notes: no",
             "list and watch these kinds",

@@ -141,8 +141,7 @@ fn words_of_forms_are_forms_and_folders_are_made() {
         "label.yaml",
         "quota.yaml",
         "-r",
-        "two.yaml",
-        "ns.yaml",
+        "two.yaml,ns.yaml",
         "-o",
         "out/new/",
     ]);

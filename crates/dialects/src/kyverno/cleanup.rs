@@ -124,9 +124,9 @@ fn blocks<'d, 'r>(spec: &Fields<'d, 'r>, scope: &Scope, kinds: &Kinds) -> Option
         );
         return None;
     };
-    let include = filters::block(include, false)?;
+    let include = filters::new_block(include)?;
     let exclude = match spec.get("exclude") {
-        Some(exclude) => Some(filters::block(exclude, false)?),
+        Some(exclude) => Some(filters::new_block(exclude)?),
         None => None,
     };
     for block in [Some(&include), exclude.as_ref()].into_iter().flatten() {

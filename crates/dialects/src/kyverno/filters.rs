@@ -1,6 +1,6 @@
 //! `match` and `exclude`: any, all, or the old form with everything directly below.
 
-use kiln_fields::kyverno as table;
+use kiln_fields::{FieldTable, kyverno as table};
 use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, Filters, KindPattern, Operation, Subject, UserFilter};
 use kiln_value::Value;
@@ -17,7 +17,20 @@ pub(crate) struct Block<'d, 'r> {
 
 /// Reads a block. `old_form_allowed` is false in versions of the API that know only any and all.
 pub(crate) fn block<'d, 'r>(node: Node<'d, 'r>, old_form_allowed: bool) -> Option<Block<'d, 'r>> {
-    let fields = node.fields(&table::MATCH)?;
+    block_of(node, &table::MATCH, old_form_allowed)
+}
+
+/// A block of a kind that never had the old form.
+pub(crate) fn new_block<'d, 'r>(node: Node<'d, 'r>) -> Option<Block<'d, 'r>> {
+    block_of(node, &table::CLEANUP_MATCH, false)
+}
+
+fn block_of<'d, 'r>(
+    node: Node<'d, 'r>,
+    table: &'static FieldTable,
+    old_form_allowed: bool,
+) -> Option<Block<'d, 'r>> {
+    let fields = node.fields(table)?;
     let (any, all) = (fields.get("any"), fields.get("all"));
     if any.is_some() && all.is_some() {
         node.error_with(

@@ -343,7 +343,10 @@ impl WhyNothing<'_> {
             let key = id.policy.key();
             // What has ended says nothing about what is missing.
             let is_about = |request: &&Request| {
-                request.policy == key && request.rules.iter().any(|rule| *rule == *id.rule)
+                let is_meant = |rule: &String| *rule == *id.rule;
+                // Older ones do not say which rules they are about.
+                let rules = &request.rules;
+                request.policy == key && (rules.is_empty() || rules.iter().any(is_meant))
             };
             let mut about_it = self.requests.iter().filter(is_about);
             if let Some(request) = about_it.find(|request| request.state != "Completed") {

@@ -236,7 +236,7 @@ fn build_in_process(kustomization: &str, helm: Helm) -> std::result::Result<Stri
         .with(
             "app/charts/web/templates/a.yaml",
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n  namespace: {{ .Release.Namespace }}\n\
-             data:\n  text: {{ .Values.text }}\n  secret: {{ .Values.secret | default (randAlpha 4) | quote }}\n",
+             data:\n  text: {{ .Values.text }}\n  secret: {{ if .Values.secret }}{{ .Values.secret }}{{ else }}{{ randAlpha 4 }}{{ end }}\n",
         );
     let options = Options { helm: Some(helm), ..Options::default() };
     // Nothing may be started.
