@@ -269,8 +269,8 @@ fn webhooks_follow_the_rules(running: &Running) {
             "/persistentvolumeclaims CREATE,UPDATE Namespaced",
             "apps/deployments CREATE,UPDATE Namespaced",
             "apps/statefulsets CREATE,UPDATE Namespaced",
+            // That of the rule for namespaces is among it.
             "example.com/widgets CREATE,UPDATE *",
-            "example.com/widgets CREATE,UPDATE Namespaced",
         ]
     );
     // Rules that name no kind are asked about all but what clusters and engines write all the time.

@@ -168,8 +168,8 @@ fn engine(
     let given = ["others.yaml", "resources.yaml"].map(|file| stage.path(file));
     let given = given.iter().filter(|path| Path::new(path).exists()).map(String::as_str);
     let rules = stage.path("rules.yaml");
-    let mut args = vec!["up", &rules, "--resource"];
-    args.extend(given);
+    let mut args = vec!["up", &rules];
+    args.extend(given.flat_map(|path| ["--resource", path]));
     args.extend(["--", "kiln", "plan", "--all", "--format=json"]);
     let up = stage.kiln(&args);
     let fails = applied.values().flat_map(BTreeMap::values).any(|verdict| verdict == "fail");

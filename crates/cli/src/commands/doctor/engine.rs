@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(found.reports.len(), 2);
         assert!(found.used.is_empty());
         let found = names(&|_, kind| kind == "UpdateRequest");
-        assert_eq!((found.used.len(), found.all_rules), (14, true));
+        assert_eq!((found.used.len(), found.all_rules), (16, true));
         assert!(!names(&|_, kind| kind == "ModRule").all_rules);
     }
 }
