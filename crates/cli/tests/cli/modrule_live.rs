@@ -314,7 +314,7 @@ spec:
         assert!(!has(&negated, absent), "{absent}: {negated:?}");
     }
     running.cluster.kubectl(&["delete", "modrule/any", "-n", "kubemod-system"]).unwrap();
-    running.wait("the webhook without the rule", || asked(&dragnet(running).unwrap()).len() == 8);
+    running.wait("the webhook without the rule", || asked(&dragnet(running).unwrap()).len() == 7);
 }
 
 /// A rule that adds its sidecar whatever is there, and a policy whose own webhook changes what it left, so that the
