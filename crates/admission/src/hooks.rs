@@ -164,7 +164,7 @@ impl Hooks {
         let mut groups: BTreeMap<Group, Vec<Member>> = BTreeMap::new();
         for policy in policies {
             let registration = WebhookNeeds::of(&policy);
-            // Of those that a clock makes run, no request is told.
+            // Cleanup policies run on a schedule: they need no webhook.
             if registration.off || policy.is_scheduled() {
                 continue;
             }

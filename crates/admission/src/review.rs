@@ -154,7 +154,7 @@ impl Response {
     }
 
     /// Refuses the request as rules that check objects do.
-    // Kyverno: the request is bad, whoever sends it.
+    // Kyverno: a denied request is a bad request (400), for every client.
     pub fn denied(message: impl Into<String>) -> Self {
         let refusal = Refusal { code: 400, message: message.into() };
         Response { refusal: Some(refusal), ..Response::default() }

@@ -1,4 +1,4 @@
-//! What rules that check objects answer: who refuses a request, in which words, and what else is told of it.
+//! The answer of rules that check objects: which policies deny a request, with which message, and which warnings.
 //!
 //! ```text
 //! outcomes ─▶ results ─┬─▶ refused: some rule that refuses failed, or could not be evaluated and must be

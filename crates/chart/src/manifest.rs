@@ -4,7 +4,7 @@ use kiln_value::Value;
 use kiln_yaml::ReadOptions;
 
 use crate::error::{ChartError, Result};
-use crate::metadata::scalar_text;
+use crate::metadata::{json_kind, scalar_text};
 use crate::options::{HelmVersion, Options};
 
 /// What a chart renders.
@@ -131,13 +131,15 @@ impl Head {
         let map = match &value {
             Value::Null => return Ok(Head { kind: String::new(), hook: None }),
             Value::Map(map) => map,
-            other => return Err(wrong(kind_of(other), "value of type releaseutil.SimpleHead")),
+            other => return Err(wrong(json_kind(other), "value of type releaseutil.SimpleHead")),
         };
         let field = |value: Option<&Value>, name: &str| match value {
             None | Some(Value::Null) => Ok(None),
             Some(value) => match scalar_text(value) {
                 Some(text) => Ok(Some(text)),
-                None => Err(wrong(kind_of(value), &format!("struct field {name} of type string"))),
+                None => {
+                    Err(wrong(json_kind(value), &format!("struct field {name} of type string")))
+                }
             },
         };
         field(map.get("apiVersion"), "SimpleHead.apiVersion")?;
@@ -147,7 +149,7 @@ impl Head {
             Some(Value::Map(metadata)) => metadata,
             Some(other) => {
                 return Err(wrong(
-                    kind_of(other),
+                    json_kind(other),
                     "struct field SimpleHead.metadata of type struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }",
                 ));
             }
@@ -158,7 +160,7 @@ impl Head {
             Some(Value::Map(annotations)) => annotations,
             Some(other) => {
                 return Err(wrong(
-                    kind_of(other),
+                    json_kind(other),
                     "struct field .metadata.annotations of type map[string]string",
                 ));
             }
@@ -169,17 +171,6 @@ impl Head {
         let hook =
             annotations.get("helm.sh/hook").map(|value| scalar_text(value).unwrap_or_default());
         Ok(Head { kind, hook })
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::List(_) => "array",
-        Value::Map(_) => "object",
     }
 }
 

@@ -276,7 +276,8 @@ impl<'v> Fields<'v> {
     }
 }
 
-fn json_kind(value: &Value) -> &'static str {
+/// The type of a value, as JSON calls it.
+pub(crate) fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

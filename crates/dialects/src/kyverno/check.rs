@@ -81,14 +81,19 @@ fn known_operations(conditions: &Node<'_, '_>) {
     }
 }
 
+/// The fields of a filter that match users.
+pub(crate) fn user_fields(filter: &Filter) -> impl Iterator<Item = &'static str> {
+    let used = [
+        ("subjects", !filter.user.subjects.is_empty()),
+        ("roles", !filter.user.roles.is_empty()),
+        ("clusterRoles", !filter.user.cluster_roles.is_empty()),
+    ];
+    used.into_iter().filter(|(_, used)| *used).map(|(word, _)| word)
+}
+
 fn users_in_background(block: &Block<'_, '_>) {
     for (at, filter) in block.filters.filters().iter().enumerate() {
-        let used = [
-            ("subjects", !filter.user.subjects.is_empty()),
-            ("roles", !filter.user.roles.is_empty()),
-            ("clusterRoles", !filter.user.cluster_roles.is_empty()),
-        ];
-        for (word, _) in used.into_iter().filter(|(_, used)| *used) {
+        for word in user_fields(filter) {
             let path = filter_path(block, at).join(word);
             let written = path.to_string().replace('.', "/");
             block.node.report.error(

@@ -148,15 +148,10 @@ fn blocks<'d, 'r>(spec: &Fields<'d, 'r>, scope: &Scope, kinds: &Kinds) -> Option
     Some((include, exclude))
 }
 
-/// No request makes a policy run, so that nobody sent one.
+/// A schedule runs the policy, not a request: there is no user to match.
 fn no_users(block: &Block<'_, '_>) {
     for (at, filter) in block.filters.filters().iter().enumerate() {
-        let used = [
-            ("subjects", !filter.user.subjects.is_empty()),
-            ("roles", !filter.user.roles.is_empty()),
-            ("clusterRoles", !filter.user.cluster_roles.is_empty()),
-        ];
-        for (word, _) in used.into_iter().filter(|(_, used)| *used) {
+        for word in check::user_fields(filter) {
             let path = check::filter_path(block, at).join(word);
             let message =
                 format!("{path}: Forbidden: user information is not allowed in cleanup policies");
